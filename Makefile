@@ -1,0 +1,49 @@
+# Everything runs from a .venv that is made on first use and again when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+BUCKET ?= file
+
+.PHONY: help demo test test-slow test-java check crash bench clean
+
+help:
+	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
+	@echo "make test               the default test suite"
+	@echo "make check              ruff, mypy, import contracts, tidy"
+	@echo "make crash              2,000 crash images"
+	@echo "make bench [CELLS=a,b]  the benchmark table"
+	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade "pip>=25.1"
+	$(PY) -m pip install --quiet --editable ".[spark,fsspec]" --group test --group demo --group check
+	@touch $@
+
+demo: $(VENV)/.ready
+	$(PY) -m bench.demo --bucket $(BUCKET)
+
+test: $(VENV)/.ready
+	$(PY) -m pytest
+
+test-slow: $(VENV)/.ready
+	$(PY) -m pytest -m slow
+
+test-java: $(VENV)/.ready
+	$(PY) -m pytest -m java tests/java
+
+crash: $(VENV)/.ready
+	$(PY) -m pytest -m crash tests/crash
+
+check: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PY) -m pytest -q tests/test_tidy.py
+
+bench: $(VENV)/.ready
+	$(PY) -m bench $(if $(CELLS),--cells $(CELLS))
+
+clean:
+	rm -rf $(VENV) demo-data bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
