@@ -1,0 +1,73 @@
+"""The codecs of record batches, and their bounds."""
+
+import gzip
+import tracemalloc
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stratalog.wire.compression import Codec, compress, decompress
+from stratalog.wire.errors import Corrupt
+
+MIB = 1 << 20
+
+
+@given(st.sampled_from(Codec), st.binary(max_size=2000), st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_round_trip(codec, data, times):
+    """Compressed and decompressed, any bytes are the same."""
+    data = data * times
+    assert decompress(codec, compress(codec, data), MIB) == data
+
+
+def test_framing_is_what_other_libraries_read():
+    """gzip, LZ4 frame, zstd frame: each library's own reader understands ours, and we theirs."""
+    data = b"stratalog " * 5000
+    assert gzip.decompress(compress(Codec.GZIP, data)) == data
+    assert lz4.frame.decompress(compress(Codec.LZ4, data)) == data
+    assert zstandard.ZstdDecompressor().decompress(compress(Codec.ZSTD, data)) == data
+    assert decompress(Codec.GZIP, gzip.compress(data), MIB) == data
+    assert decompress(Codec.LZ4, lz4.frame.compress(data), MIB) == data
+    assert decompress(Codec.ZSTD, zstandard.compress(data), MIB) == data
+
+
+def test_snappy_comes_in_two_framings():
+    """Java writes xerial blocks, librdkafka one raw block; both are read."""
+    data = b"stratalog " * 9000
+    assert compress(Codec.SNAPPY, data)[:8] == b"\x82SNAPPY\0"
+    assert decompress(Codec.SNAPPY, snappy.compress(data), MIB) == data
+
+
+def test_lz4_blocks_are_independent():
+    """Java's reader refuses linked blocks: bit 5 of the frame's flags must be set."""
+    assert compress(Codec.LZ4, bytes(200_000))[4] & 0x20
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_is_stopped_at_the_limit(codec):
+    """64 MiB of zeros against a limit of 1 MiB: Corrupt, and never much more memory than the limit."""
+    bomb = compress(codec, bytes(64 * MIB))
+    tracemalloc.start()
+    with pytest.raises(Corrupt, match="grows beyond"):
+        decompress(codec, bomb, MIB)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * MIB
+
+
+@given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]), st.binary(max_size=300), st.data())
+@settings(max_examples=100, deadline=None)
+def test_damage_raises_corrupt_and_nothing_else(codec, data, draw):
+    """Truncated or overwritten streams end in data or in Corrupt."""
+    stream = bytearray(compress(codec, data))
+    cut = draw.draw(st.integers(0, len(stream)))
+    del stream[cut:]
+    if stream:
+        stream[draw.draw(st.integers(0, len(stream) - 1))] = draw.draw(st.integers(0, 255))
+    try:
+        decompress(codec, stream, MIB)
+    except Corrupt as error:
+        assert "block" in str(error)
