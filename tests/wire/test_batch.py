@@ -8,6 +8,7 @@ from aiokafka.record.default_records import DefaultRecordBatch as TheirBatch
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stratalog.wire.batch import (
     CRC_START,
     HEADER_BYTES,

@@ -9,6 +9,7 @@ import snappy
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stratalog.wire.compression import Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
 

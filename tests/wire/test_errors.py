@@ -1,6 +1,7 @@
 """Error codes, compared with those of other implementations."""
 
 import kafka.errors
+
 from stratalog.wire.errors import Corrupt, ErrorCode, Fenced, Invalid, KafkaError, Retriable, StratalogError
 
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_parse, uuid_text
 
