@@ -1,0 +1,193 @@
+"""Array code that turns the bytes of records into Arrow columns, without a Python object per record.
+
+Records are length-prefixed, so their starts must be found one after the other: that is the one loop
+(`append_record_starts`). From then on every varint is decoded as an array, and keys and values are cut out of the
+payload by a take over interleaved offsets, which copies each byte once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stratalog.spark.schema import arrow_schema
+from stratalog.wire.errors import Corrupt
+
+__all__ = [
+    "Positions",
+    "append_record_starts",
+    "constant_int32",
+    "constant_text",
+    "headers_column",
+    "int32_column",
+    "int64_column",
+    "slices",
+    "timestamp_column",
+    "varints",
+]
+
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_CONTINUED: Final = 0x80
+_VARINT_BITS_MAX: Final = 63
+_STEP: Final = [1 + (byte >> 1) if byte < _CONTINUED else 2 + ((byte & 0x7F) >> 1) for byte in range(256)]
+"""By the first byte of a record's length: bytes to the next record, as far as that byte alone can tell."""
+_HEADER_TYPE: Final = arrow_schema(["headers"]).field(0).type
+
+
+def append_record_starts(payload: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Append to ``starts`` where each of ``count`` records begins (its length varint); returns where the last ends.
+
+    Raises `IndexError` when they leave ``payload``.
+    """
+    append = starts.append
+    step = _STEP
+    for _ in range(count):
+        append(position)
+        first = payload[position]
+        if first < _CONTINUED:
+            position += step[first]
+            continue
+        second = payload[position + 1]
+        if second < _CONTINUED:
+            position += step[first] + (second << 6)
+        else:
+            position = _end_of_long_record(payload, position)
+    return position
+
+
+def _end_of_long_record(payload: bytes, position: int) -> int:
+    """Where the record at ``position`` ends whose length takes three bytes or more (8 KiB and up)."""
+    length = shift = 0
+    while True:
+        byte = payload[position]
+        position += 1
+        length |= (byte & 0x7F) << shift
+        if byte < _CONTINUED:
+            return position + (length >> 1)
+        shift += 7
+        if shift > _VARINT_BITS_MAX:
+            raise IndexError(f"a varint at byte {position} has more than ten bytes")
+
+
+def varints(payload: Bytes, positions: Positions) -> tuple[Positions, Positions]:
+    """The zigzag varint at each position, and the position behind each. Raises `IndexError` outside ``payload``."""
+    first = payload[positions]
+    after = positions + 1
+    values = first.astype(np.int64)
+    more = np.flatnonzero(first >= _CONTINUED)
+    if more.size:
+        values[more] &= 0x7F
+        shift = 7
+        while more.size:
+            if shift > _VARINT_BITS_MAX:
+                raise IndexError("a varint has more than ten bytes")
+            byte = payload[after[more]].astype(np.int64)
+            values[more] |= (byte & 0x7F) << shift
+            after[more] += 1
+            more = more[byte >= _CONTINUED]
+            shift += 7
+    # The shift must be a logical one: the tenth byte of a varint reaches the sign bit.
+    return (values.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(values & 1), after
+
+
+def slices(payload: pa.Buffer, positions: Positions, lengths: Positions) -> pa.Array:
+    """A binary column of ``payload[position : position + length]``, null where the length is negative.
+
+    Positions must ascend and slices must not overlap, as fields of records do not.
+    """
+    count = len(positions)
+    if count == 0:
+        return pa.array([], pa.binary())
+    null = lengths < 0
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = positions
+    offsets[1::2] = positions + np.where(null, 0, lengths)
+    interleaved = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), payload])
+    wanted = pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32), mask=null if null.any() else None)
+    return interleaved.take(wanted)
+
+
+def int64_column(values: Positions) -> pa.Array:
+    """``values`` as a bigint column, without a copy."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def int32_column(values: npt.NDArray[np.int32]) -> pa.Array:
+    """``values`` as an int column, without a copy."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def timestamp_column(times_ms: Positions) -> pa.Array:
+    """Times in ms since 1970 as Spark's timestamps (microseconds, UTC)."""
+    micros = pa.py_buffer(times_ms * 1000)
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_ms), [None, micros])
+
+
+def constant_int32(value: int, count: int) -> pa.Array:
+    """An int column of one value."""
+    return int32_column(np.full(count, value, np.int32))
+
+
+def constant_text(value: str, count: int) -> pa.Array:
+    """A string column of one value."""
+    text = value.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text * count))
+
+
+def headers_column(
+    payload: Bytes, buffer: pa.Buffer, positions: Positions, ends: Positions, counts: Positions
+) -> pa.Array:
+    """The headers of each record, which begin at ``positions`` and end at ``ends``. No header is null, as in Spark.
+
+    Works header by header over all records at once. Raises `Corrupt` for headers that do not fill their record.
+    """
+    if (counts < 0).any() or (counts > ends - positions).any():
+        raise Corrupt("a record claims a number of headers that it has no bytes for")
+    fields = _header_fields(payload, positions, ends, counts)
+    keys = _text(slices(buffer, fields[0], fields[1]))
+    values = slices(buffer, fields[2], fields[3])
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER_TYPE.value_type))
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    offsets[1:] = np.cumsum(counts)
+    present = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    return pa.Array.from_buffers(_HEADER_TYPE, len(counts), [present, pa.py_buffer(offsets)], children=[pairs])
+
+
+def _header_fields(payload: Bytes, positions: Positions, ends: Positions, counts: Positions) -> list[Positions]:
+    """Of every header, in record order: key position, key length, value position, value length."""
+    slots = np.cumsum(counts) - counts
+    fields = [np.zeros(int(counts.sum()), np.int64) for _ in range(4)]
+    at = positions.copy()
+    left = np.flatnonzero(counts)
+    turn = 0
+    while left.size:
+        bound = ends[left]
+        key_lengths, keys = varints(payload, at[left])
+        if (key_lengths < 0).any() or (key_lengths > bound - keys).any():
+            raise Corrupt("a header's key reaches beyond its record")
+        value_lengths, values = varints(payload, keys + key_lengths)
+        if (value_lengths > bound - values).any():
+            raise Corrupt("a header's value reaches beyond its record")
+        slot = slots[left] + turn
+        for field, found in zip(fields, (keys, key_lengths, values, value_lengths), strict=True):
+            field[slot] = found
+        at[left] = values + np.maximum(value_lengths, 0)
+        turn += 1
+        left = left[counts[left] > turn]
+    if (at != ends).any():
+        raise Corrupt("a record is longer than its headers")
+    return fields
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """``column`` as strings; bytes that are no UTF-8 become U+FFFD, as in the Java client."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in column.to_pylist()], pa.string())

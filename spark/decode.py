@@ -1,0 +1,287 @@
+"""Record batches to Arrow: headers are walked in Python, records are decoded in groups by array code.
+
+A group is some 2 MiB of record bytes of consecutive batches; one group becomes one Arrow batch. Every batch that
+yields rows has its CRC-32C checked. What is not asked for is not done: without the columns of a record (key, value,
+offset, timestamp, headers) its bytes are neither decompressed nor looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from stratalog.spark.columns import (
+    Positions,
+    append_record_starts,
+    constant_int32,
+    constant_text,
+    headers_column,
+    int32_column,
+    int64_column,
+    slices,
+    timestamp_column,
+    varints,
+)
+from stratalog.spark.schema import HEADERS, arrow_schema
+from stratalog.wire.batch import HEADER_BYTES, BatchHeader, check_batch, iter_headers
+from stratalog.wire.compression import Codec, decompress
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["AbortedTransactions", "Window", "decode_batches"]
+
+AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
+"""Producer id -> its aborted transactions as (first offset, last offset), both inclusive."""
+
+_DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+_GROUP_BATCHES_MAX: Final = 4096
+_BODY_BYTES_MIN: Final = 6
+"""Attributes, two deltas, two empty fields and no header: one byte each."""
+_RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS})
+_FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which records are rows: offsets in ``[start_offset, end_offset)``, and whose.
+
+    ``timestamp_ms_min`` only lets whole batches be skipped whose newest record is older: callers that need it exact
+    filter again. ``aborted`` is None to read uncommitted data too.
+    """
+
+    start_offset: int
+    end_offset: int
+    timestamp_ms_min: int | None = None
+    aborted: AbortedTransactions | None = field(default_factory=dict)
+
+    def skips(self, header: BatchHeader) -> bool:
+        """Whether no record of the batch can be a row."""
+        if header.is_control or header.next_offset <= self.start_offset:
+            return True
+        if self.timestamp_ms_min is not None and header.max_timestamp < self.timestamp_ms_min:
+            return True
+        return self.aborted is not None and header.is_transactional and self._is_aborted(header, self.aborted)
+
+    def contains(self, header: BatchHeader) -> bool:
+        """Whether every record of the batch lies inside the offsets."""
+        return header.base_offset >= self.start_offset and header.next_offset <= self.end_offset
+
+    @staticmethod
+    def _is_aborted(header: BatchHeader, aborted: AbortedTransactions) -> bool:
+        transactions = aborted.get(header.producer_id, ())
+        return any(first <= header.base_offset <= last for first, last in transactions)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Consecutive batches whose records lie in one buffer once ``pieces``, if any, are joined."""
+
+    pieces: list[bytes] = field(default_factory=list)
+    headers: list[BatchHeader] = field(default_factory=list)
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+    size_bytes: int = 0
+    trimmed: bool = False
+
+    def add(self, header: BatchHeader, start: int, end: int) -> None:
+        self.headers.append(header)
+        self.bounds.append((start, end))
+        self.size_bytes += end - start
+
+
+def decode_batches(
+    data: bytes,
+    partition: TopicPartition,
+    columns: Sequence[str],
+    window: Window,
+    *,
+    batch_bytes: int = 2 << 20,
+    required: Collection[str] = (),
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ``data``, whole record batches of ``partition``, as Arrow batches of exactly ``columns``.
+
+    ``batch_bytes`` is the size of the record bytes behind one Arrow batch; a larger record batch stands alone.
+    Raises `Corrupt`, naming the partition and the offset, for bytes that are not record batches.
+    """
+    schema = arrow_schema(columns, required)
+    shared = pa.py_buffer(data)
+    for group in _groups(data, partition, columns, window, batch_bytes):
+        joined = b"".join(group.pieces) if group.pieces else data
+        buffer = pa.py_buffer(joined) if group.pieces else shared
+        try:
+            arrays, count = _Rows(group, joined, buffer, window).columns(partition, columns)
+        except (Corrupt, IndexError, OverflowError) as error:
+            raise Corrupt(
+                f"{partition}: a record in the batches from offset {group.headers[0].base_offset} up to "
+                f"{group.headers[-1].last_offset} is damaged: {error}"
+            ) from error
+        if count:
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _groups(
+    data: bytes, partition: TopicPartition, columns: Sequence[str], window: Window, batch_bytes: int
+) -> Iterator[_Group]:
+    needs_records = not _RECORD_COLUMNS.isdisjoint(columns)
+    group = _Group()
+    for position, header in _whole_batches(data, partition):
+        if header.base_offset >= window.end_offset:
+            break
+        if window.skips(header):
+            continue
+        _check(data, position, header, partition)
+        inside = window.contains(header)
+        start, end = position + HEADER_BYTES, position + header.size_bytes
+        compressed = header.codec is not Codec.NONE and (needs_records or not inside)
+        if group.headers and (
+            group.size_bytes >= batch_bytes
+            or len(group.headers) >= _GROUP_BATCHES_MAX
+            or compressed is not bool(group.pieces)
+        ):
+            yield group
+            group = _Group()
+        if compressed:
+            piece = _decompress(data, start, end, header, partition)
+            group.pieces.append(piece)
+            start, end = group.size_bytes, group.size_bytes + len(piece)
+        group.add(header, start, end)
+        group.trimmed |= not inside
+    if group.headers:
+        yield group
+
+
+def _whole_batches(data: bytes, partition: TopicPartition) -> Iterator[tuple[int, BatchHeader]]:
+    after = 0
+    try:
+        for position, header in iter_headers(data):
+            after = position + header.size_bytes
+            yield position, header
+    except Corrupt as error:
+        raise Corrupt(f"{partition}: {error}") from error
+    if after != len(data):
+        raise Corrupt(f"{partition}: {len(data) - after} bytes behind the last whole batch are no record batch")
+
+
+def _check(data: bytes, position: int, header: BatchHeader, partition: TopicPartition) -> None:
+    try:
+        check_batch(data, position)
+    except Corrupt as error:
+        raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise Corrupt(
+            f"{partition}: the batch at offset {header.base_offset} claims {header.record_count} records up to offset "
+            f"{header.last_offset}"
+        )
+
+
+def _decompress(data: bytes, start: int, end: int, header: BatchHeader, partition: TopicPartition) -> bytes:
+    try:
+        return decompress(header.codec, memoryview(data)[start:end], _DECOMPRESSED_BYTES_MAX)
+    except Corrupt as error:
+        raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
+
+
+class _Rows:
+    """Decodes one group."""
+
+    def __init__(self, group: _Group, payload: bytes, buffer: pa.Buffer, window: Window) -> None:
+        self._group = group
+        self._payload = payload
+        self._buffer = buffer
+        self._window = window
+        self._counts = np.array([header.record_count for header in group.headers], np.int64)
+        self._kept: Positions | None = None
+
+    def columns(self, partition: TopicPartition, columns: Sequence[str]) -> tuple[list[pa.Array], int]:
+        """One array per column, and the number of rows."""
+        wanted = frozenset(columns)
+        made: dict[str, pa.Array] = {}
+        if self._group.trimmed or wanted & _RECORD_COLUMNS:
+            made = self._records(wanted)
+        count = int(self._counts.sum()) if self._kept is None else len(self._kept)
+        if "topic" in wanted:
+            made["topic"] = constant_text(partition.topic, count)
+        if "partition" in wanted:
+            made["partition"] = constant_int32(partition.partition, count)
+        if "timestampType" in wanted:
+            made["timestampType"] = self._timestamp_types(count)
+        return [made[name] for name in columns], count
+
+    def _records(self, wanted: frozenset[str]) -> dict[str, pa.Array]:
+        payload = np.frombuffer(self._payload, np.uint8)
+        starts = self._starts()
+        lengths, bodies = varints(payload, starts)
+        if (lengths < _BODY_BYTES_MIN).any():
+            raise Corrupt("a record is shorter than the shortest there can be")
+        ends = bodies + lengths
+        time_deltas, at = varints(payload, bodies + 1)  # a byte of attributes that no version uses comes first
+        offset_deltas, at = varints(payload, at)
+        offsets = self._repeat([header.base_offset for header in self._group.headers]) + offset_deltas
+        if self._group.trimmed:
+            inside = (offsets >= self._window.start_offset) & (offsets < self._window.end_offset)
+            self._kept = kept = np.flatnonzero(inside)
+            offsets, time_deltas, at, ends = offsets[kept], time_deltas[kept], at[kept], ends[kept]
+        made: dict[str, pa.Array] = {}
+        if "offset" in wanted:
+            made["offset"] = int64_column(offsets)
+        if "timestamp" in wanted:
+            made["timestamp"] = timestamp_column(self._times(time_deltas))
+        if wanted & _FIELD_COLUMNS:
+            self._fields(payload, at, ends, wanted, made)
+        return made
+
+    def _starts(self) -> Positions:
+        starts: list[int] = []
+        for header, (start, end) in zip(self._group.headers, self._group.bounds, strict=True):
+            # A count that cannot be true must not become memory.
+            if header.record_count > (end - start) // (1 + _BODY_BYTES_MIN):
+                raise Corrupt(f"the batch at offset {header.base_offset} claims {header.record_count} records")
+            if append_record_starts(self._payload, start, header.record_count, starts) != end:
+                raise Corrupt(f"the records of the batch at offset {header.base_offset} do not fill it exactly")
+        return np.array(starts, np.int64)
+
+    def _repeat(self, per_batch: list[int]) -> Positions:
+        return np.repeat(np.array(per_batch, np.int64), self._counts)
+
+    def _pick(self, per_record: Positions) -> Positions:
+        return per_record if self._kept is None else per_record[self._kept]
+
+    def _times(self, deltas: Positions) -> Positions:
+        headers = self._group.headers
+        base = [header.max_timestamp if header.is_log_append_time else header.base_timestamp for header in headers]
+        append_time = [header.is_log_append_time for header in headers]
+        if any(append_time):
+            # Under LogAppendTime the batch's largest timestamp is the time of all of its records.
+            deltas = np.where(self._pick(np.repeat(np.array(append_time), self._counts)), 0, deltas)
+        return self._pick(self._repeat(base)) + deltas
+
+    def _timestamp_types(self, count: int) -> pa.Array:
+        kinds = {header.is_log_append_time for header in self._group.headers}
+        if len(kinds) == 1:
+            return constant_int32(int(kinds.pop()), count)
+        per_record = self._pick(self._repeat([header.is_log_append_time for header in self._group.headers]))
+        return int32_column(per_record.astype(np.int32))
+
+    def _fields(
+        self, payload: np.ndarray, at: Positions, ends: Positions, wanted: frozenset[str], made: dict[str, pa.Array]
+    ) -> None:
+        key_lengths, keys = varints(payload, at)
+        if (key_lengths > ends - keys).any():
+            raise Corrupt("a key reaches beyond its record")
+        at = keys + np.maximum(key_lengths, 0)
+        if "key" in wanted:
+            made["key"] = slices(self._buffer, keys, key_lengths)
+        if wanted.isdisjoint({"value", HEADERS}):
+            return
+        value_lengths, values = varints(payload, at)
+        if (value_lengths > ends - values).any():
+            raise Corrupt("a value reaches beyond its record")
+        at = values + np.maximum(value_lengths, 0)
+        if "value" in wanted:
+            made["value"] = slices(self._buffer, values, value_lengths)
+        if HEADERS in wanted:
+            counts, at = varints(payload, at)
+            made[HEADERS] = headers_column(payload, self._buffer, at, ends, counts)

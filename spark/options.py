@@ -1,0 +1,311 @@
+"""Every option of ``format("stratalog")``, parsed and checked once, on the driver.
+
+Names, defaults and precedence are those of Spark's Kafka source (its structured streaming guide); what is ours is
+marked so below. Option names are case-insensitive. Everything refused is an `Invalid` that names the option.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratalog.spark.schema import COLUMNS, HEADERS
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["EARLIEST", "LATEST", "OffsetBound", "ReadOptions", "Subscription", "parse_options"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The two offsets that stand for an end of the log, as in Spark's JSON and in Kafka's ListOffsets."""
+
+_STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
+_OWN: Final = ("archive", "path", "columns", "maxPartitionBytes", "batchBytes", "strictOffsets", "filterPushdown")
+_STORE: Final = (
+    "s3.endpoint", "s3.region", "s3.path-style", "s3.profile", "s3.anonymous",
+    "s3.access-key", "s3.secret-key", "s3.session-token",
+)  # fmt: skip
+_CONNECTOR: Final = (
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
+    "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
+)  # fmt: skip
+_WITHOUT_EFFECT: Final = (
+    # They steer a consumer of brokers, or a streaming query; a batch read of a bucket has neither.
+    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+    "useDeprecatedOffsetFetching", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+)  # fmt: skip
+_KNOWN: Final = {
+    name.lower(): name for name in (*_STRATEGIES, *_OWN, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)
+}
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": "set the source option 'startingOffsets' to 'earliest' or to offsets instead",
+    "kafka.key.deserializer": "keys are read as binary; decode them with DataFrame functions",
+    "kafka.value.deserializer": "values are read as binary; decode them with DataFrame functions",
+    "kafka.enable.auto.commit": "this source commits no offsets",
+    "kafka.interceptor.classes": "rows reach Spark as they were written",
+}
+_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions to read: exactly one field is set."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: re.Pattern[str] | None = None
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether any partition of ``topic`` is asked for."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.assignment is not None:
+            return topic in self.assignment
+        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBound:
+    """Where reading begins or ends. A timestamp is in ms since 1970; an offset may be `EARLIEST` or `LATEST`.
+
+    For one partition the order is: its own timestamp, the common timestamp, its own offset, `edge`.
+    """
+
+    edge: int
+    offsets: Mapping[TopicPartition, int]
+    timestamps: Mapping[TopicPartition, int]
+    timestamp_ms: int | None
+
+    def timestamp_of(self, partition: TopicPartition) -> int | None:
+        """The time that bounds ``partition``, or None where an offset does."""
+        return self.timestamps.get(partition, self.timestamp_ms)
+
+    def offset_of(self, partition: TopicPartition) -> int:
+        """The offset that bounds ``partition`` where no time does."""
+        return self.offsets.get(partition, self.edge)
+
+    def named(self) -> frozenset[TopicPartition]:
+        """The partitions that the option spells out."""
+        return frozenset(self.offsets) | frozenset(self.timestamps)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """One batch read, checked. Sizes in bytes, times in ms since 1970."""
+
+    archive: str
+    subscription: Subscription
+    starting: OffsetBound
+    ending: OffsetBound
+    start_beyond_last_is_latest: bool
+    partitions_min: int | None
+    partition_records_max: int | None
+    partition_bytes_max: int
+    batch_bytes: int
+    fail_on_data_loss: bool
+    strict_offsets: bool
+    filter_pushdown: bool
+    read_committed: bool
+    columns: tuple[str, ...]
+    store_options: Mapping[str, str]
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options of one read. Raises `Invalid` for an unknown, refused, missing or malformed one."""
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+    archive = given.get("archive") or given.get("path")
+    if not archive:
+        raise Invalid(
+            "option 'archive' must be specified: the bucket URL, for example .load('s3://bucket/prefix') or "
+            ".load('file:///srv/archive')"
+        )
+    subscription = _subscription(given)
+    starting, ending = _bound(given, "starting", EARLIEST), _bound(given, "ending", LATEST)
+    _check_bounds(starting, ending)
+    isolation = given.get("kafka.isolation.level", "read_committed")
+    return ReadOptions(
+        archive=archive,
+        subscription=subscription,
+        starting=starting,
+        ending=ending,
+        start_beyond_last_is_latest=_choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+        == "latest",
+        partitions_min=_positive(given, "minPartitions"),
+        partition_records_max=_positive(given, "maxRecordsPerPartition"),
+        partition_bytes_max=_size(given, "maxPartitionBytes", 256 << 20),
+        batch_bytes=_size(given, "batchBytes", 2 << 20, highest=256 << 20),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        strict_offsets=_flag(given, "strictOffsets", default=False),
+        filter_pushdown=_flag(given, "filterPushdown", default=True),
+        read_committed=_isolation(isolation),
+        columns=_columns(given),
+        store_options={name: given[name] for name in _STORE if name in given},
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    for name in given:
+        if name in _REFUSED:
+            raise Invalid(f"Kafka option '{name.removeprefix('kafka.')}' is not supported: {_REFUSED[name]}")
+        if name in _KNOWN or name.startswith("kafka."):
+            continue
+        near = difflib.get_close_matches(name, _KNOWN, n=1)
+        hint = f"; did you mean '{_KNOWN[near[0]]}'?" if near else f": there are {', '.join(sorted(_KNOWN.values()))}"
+        raise Invalid(f"unknown option '{name}'{hint}")
+
+
+def _subscription(given: Mapping[str, str]) -> Subscription:
+    chosen = [name for name in _STRATEGIES if name.lower() in given]
+    if not chosen:
+        raise Invalid(f"one of the following options must be specified: {', '.join(_STRATEGIES)}")
+    if len(chosen) > 1:
+        raise Invalid(f"only one of the following options can be specified: {', '.join(chosen)}")
+    name = chosen[0]
+    value = given[name.lower()].strip()
+    if name == "assign":
+        return Subscription(assignment=_assignment(value))
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+        if not topics:
+            raise Invalid(f"no topics to subscribe to in the value '{value}' of option 'subscribe'")
+        return Subscription(topics=topics)
+    if not value:
+        raise Invalid("the pattern to subscribe to, option 'subscribePattern', is empty")
+    try:
+        return Subscription(pattern=re.compile(value))
+    except re.error as error:
+        raise Invalid(f"option 'subscribePattern' is no regular expression: '{value}': {error}") from error
+
+
+def _assignment(value: str) -> dict[str, tuple[int, ...]]:
+    parsed = _json_object("assign", value)
+    assignment = {}
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions) or not partitions:
+            raise Invalid(f"option 'assign' must be like {{\"topic\": [0, 1]}}, got '{value}'")
+        assignment[topic] = tuple(sorted(set(partitions)))
+    if not assignment:
+        raise Invalid(f"no topic partitions to assign in the value '{value}' of option 'assign'")
+    return assignment
+
+
+def _bound(given: Mapping[str, str], side: str, edge: int) -> OffsetBound:
+    """``side`` is 'starting' or 'ending'. A timestamp option beats a by-timestamp option beats an offsets option."""
+    if (value := given.get(f"{side}timestamp")) is not None:
+        return OffsetBound(edge, {}, {}, _integer(f"{side}Timestamp", value, lowest=0))
+    if (value := given.get(f"{side}offsetsbytimestamp")) is not None:
+        name = f"{side}OffsetsByTimestamp"
+        return OffsetBound(edge, {}, _per_partition(name, value, lowest=0), None)
+    name = f"{side}Offsets"
+    value = given.get(name.lower(), "").strip()
+    if value.lower() in {"earliest", "latest"}:
+        return OffsetBound(EARLIEST if value.lower() == "earliest" else LATEST, {}, {}, None)
+    if not value:
+        return OffsetBound(edge, {}, {}, None)
+    if not value.startswith("{"):
+        raise Invalid(f"option '{name}' must be 'earliest', 'latest' or JSON like {{\"topic\": {{\"0\": 23}}}}, got '{value}'")
+    return OffsetBound(edge, _per_partition(name, value, lowest=EARLIEST), {}, None)
+
+
+def _check_bounds(starting: OffsetBound, ending: OffsetBound) -> None:
+    if starting.edge == LATEST:
+        raise Invalid("option 'startingOffsets' can't be 'latest' for batch queries")
+    if ending.edge == EARLIEST:
+        raise Invalid("option 'endingOffsets' can't be 'earliest' for batch queries")
+    for partition, offset in starting.offsets.items():
+        if offset == LATEST:
+            raise Invalid(f"option 'startingOffsets' for {partition.topic}-{partition.partition} can't be latest (-1)")
+    for partition, offset in ending.offsets.items():
+        if offset == EARLIEST:
+            raise Invalid(f"option 'endingOffsets' for {partition.topic}-{partition.partition} can't be earliest (-2)")
+
+
+def _per_partition(name: str, value: str, lowest: int) -> dict[TopicPartition, int]:
+    result = {}
+    for topic, partitions in _json_object(name, value).items():
+        if not isinstance(partitions, dict):
+            raise Invalid(f"option '{name}' must be like {{\"topic\": {{\"0\": 23}}}}, got '{value}'")
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or not _is_int(number) or number < lowest:
+                raise Invalid(f"option '{name}': '{partition}': {number!r} of topic '{topic}' is not valid")
+            result[TopicPartition(topic, int(partition))] = number
+    return result
+
+
+def _json_object(name: str, value: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise Invalid(f"option '{name}' is not JSON: '{value}': {error}") from error
+    if not isinstance(parsed, dict):
+        raise Invalid(f"option '{name}' must be a JSON object, got '{value}'")
+    return parsed
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(name: str, value: str, lowest: int) -> int:
+    try:
+        number = int(value.strip())
+    except ValueError as error:
+        raise Invalid(f"option '{name}' must be a whole number, got '{value}'") from error
+    if number < lowest:
+        raise Invalid(f"option '{name}' must be at least {lowest}, got {number}")
+    return number
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    value = given.get(name.lower())
+    return None if value is None else _integer(name, value, lowest=1)
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = given.get(name.lower(), str(default)).strip().lower()
+    if value not in {"true", "false"}:
+        raise Invalid(f"option '{name}' must be true or false, got '{value}'")
+    return value == "true"
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = given.get(name.lower(), choices[0]).strip().lower()
+    if value not in choices:
+        raise Invalid(f"option '{name}' must be one of {', '.join(choices)}, got '{value}'")
+    return value
+
+
+def _isolation(value: str) -> bool:
+    if value not in {"read_committed", "read_uncommitted"}:
+        raise Invalid(f"option 'kafka.isolation.level' must be read_committed or read_uncommitted, got '{value}'")
+    return value == "read_committed"
+
+
+def _size(given: Mapping[str, str], name: str, default: int, highest: int = 1 << 50) -> int:
+    value = given.get(name.lower())
+    if value is None:
+        return default
+    match = _SIZE.fullmatch(value.strip())
+    size_bytes = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
+    if not 0 < size_bytes <= highest:
+        raise Invalid(f"option '{name}' must be a size like 64m, 1g or bytes, at most {highest} bytes, got '{value}'")
+    return size_bytes
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    with_headers = _flag(given, "includeHeaders", default=False)
+    value = given.get("columns")
+    if value is None:
+        return COLUMNS if with_headers else tuple(name for name in COLUMNS if name != HEADERS)
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or not names:
+        raise Invalid(f"option 'columns' names no column of {', '.join(COLUMNS)}: '{', '.join(unknown) or value}'")
+    return names

@@ -1,0 +1,77 @@
+"""The columns of a row: those of Spark's Kafka source, so that a query moves by changing one word.
+
+Spark's side is kept as type names (DDL), Arrow's as types; a test holds the two equal under PySpark's own conversion.
+Nothing here imports PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from stratalog.wire.errors import Invalid
+
+__all__ = ["COLUMNS", "HEADERS", "arrow_schema", "check_columns", "spark_ddl"]
+
+HEADERS: Final = "headers"
+
+_HEADER_STRUCT: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+_SPARK_TYPES: Final[dict[str, str]] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+
+_ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    HEADERS: pa.list_(pa.field("element", _HEADER_STRUCT)),
+}
+
+COLUMNS: Final = tuple(_SPARK_TYPES)
+"""Every column, in the order of Spark's Kafka source."""
+
+
+def spark_ddl(columns: Sequence[str]) -> str:
+    """The schema of ``columns`` as a DDL string for Spark."""
+    return ", ".join(f"`{name}` {_SPARK_TYPES[name]}" for name in columns)
+
+
+def arrow_schema(columns: Sequence[str], required: Collection[str] = ()) -> pa.Schema:
+    """The Arrow schema of ``columns``; those in ``required`` are declared not nullable, as a user's schema may."""
+    return pa.schema([pa.field(name, _ARROW_TYPES[name], nullable=name not in required) for name in columns])
+
+
+def check_columns(fields: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The names of a user's ``(column, Spark type name)`` pairs.
+
+    Raises `Invalid` for a column there is none of, for another type than the column has, or for a column given twice.
+    """
+    for name, type_name in fields:
+        expected = _SPARK_TYPES.get(name)
+        if expected is None:
+            raise Invalid(f"there is no column '{name}': the columns of an archive are {', '.join(COLUMNS)}")
+        if type_name != expected:
+            raise Invalid(
+                f"column '{name}' has type {expected}, the given schema says {type_name}; read it as {expected} and "
+                f"cast it in the query"
+            )
+    names = tuple(name for name, _ in fields)
+    if len(set(names)) < len(names):
+        raise Invalid(f"a column is given twice: {', '.join(names)}")
+    if not names:
+        raise Invalid("the given schema has no column")
+    return names
