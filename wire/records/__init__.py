@@ -1,0 +1,1 @@
+"""Declarations of the records that Kafka keeps in its own logs."""
