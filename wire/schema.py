@@ -52,6 +52,7 @@ __all__ = [
     "ELEMENTS_MAX",
     "TAGS_MAX",
     "Bool",
+    "Buffer",
     "DecodeError",
     "Decoder",
     "EncodeError",

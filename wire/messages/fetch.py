@@ -73,7 +73,9 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message, api_key=1, versions=(4, 18), flexible=12):
-    """What to read, in the order in which partitions shall be filled. ``isolation_level``: 0 read_uncommitted, 1 read_committed."""
+    """What to read, in the order in which partitions shall be filled. ``isolation_level``: 0 read_uncommitted, 1
+    read_committed.
+    """
 
     cluster_id: str | None = field(since=12, tag=0)
     replica_id: Int32 = field(-1, until=14)

@@ -21,7 +21,7 @@ class RequestHeader(Message, versions=(1, 2), flexible=2):
     request_api_key: Int16
     request_api_version: Int16
     correlation_id: Int32
-    client_id: str | None = field("", compact=False)
+    client_id: str | None = field(compact=False)
 
 
 class ResponseHeader(Message, versions=(0, 1), flexible=1):
