@@ -1,0 +1,376 @@
+"""One client connection: frames parsed where they were received, answers in the order of the requests.
+
+Everything runs in the transport's callbacks. Whatever would let a client take more than its share (memory, parked
+answers, unsent bytes, time of the loop) *stalls* the connection: reading stops until the reason is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from stratalog.broker.buffers import BufferPool
+from stratalog.broker.clock import Clock
+from stratalog.broker.config_listeners import Listener, SecurityProtocol
+from stratalog.broker.metrics import NetworkMetrics
+from stratalog.broker.page_cache import PageCache
+from stratalog.broker.receiving import Dispatch, FrameReceiver
+from stratalog.broker.sending import PlainSender, Sender, TransportSender
+from stratalog.broker.tick import Tick
+from stratalog.wire.frame import FrameError, ResponseQueue, ResponseSlot
+from stratalog.wire.parts import Part
+
+__all__ = ["Connection", "ConnectionLimits", "Services"]
+
+log = logging.getLogger(__name__)
+
+UNAUTHENTICATED_FRAME_BYTES_MAX = 64 << 10
+"""The largest frame before authentication (CVE-2022-34917)."""
+
+FRAMES_PER_TURN = 128
+"""After this many requests of one connection the others get their turn."""
+
+AUTHENTICATION_SECONDS = 10.0
+"""How long a connection may stay unauthenticated."""
+
+# Reasons to stall, as bits.
+_TURN: Final = 1
+_PARKED: Final = 2
+_QUEUED: Final = 4
+_MUTED: Final = 8
+_MEMORY: Final = 16
+_ENDED: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may use.
+
+    ``frame_bytes_max``: ``socket.request.max.bytes``. ``parked_max``: requests whose answers wait.
+    ``queued_bytes_max``: bytes of answers that the client has not taken, above which no further request is handled.
+    """
+
+    frame_bytes_max: int = 104_857_600
+    parked_max: int = 128
+    queued_bytes_max: int = 4 << 20
+
+
+@dataclass(slots=True)
+class Services:
+    """What all connections of a server share."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    tick: Tick
+    buffers: BufferPool
+    page_cache: PageCache
+    metrics: NetworkMetrics
+    dispatch: Dispatch
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A client's connection, from accept to close.
+
+    ``principal`` and ``authenticated`` belong to authentication; ``muted_until`` (monotonic seconds) to quotas;
+    ``client_id`` is that of the latest request; ``stalled`` is not 0 while no request may be handled; ``software_name`` and ``software_version`` come with ApiVersions.
+    """
+
+    __slots__ = (
+        "_flush_due",
+        "_handling",
+        "_on_close",
+        "_on_open",
+        "_opened_at",
+        "_out",
+        "_paused",
+        "_receiver",
+        "_responses",
+        "_sender",
+        "_services",
+        "_transport",
+        "_unmute",
+        "authenticated",
+        "client_id",
+        "client_id_bytes",
+        "closed",
+        "frame_bytes_max",
+        "host",
+        "listener",
+        "muted_until",
+        "peer",
+        "principal",
+        "read_at",
+        "software_name",
+        "software_version",
+        "stalled",
+    )
+
+    _transport: asyncio.Transport
+    _sender: Sender
+
+    def __init__(
+        self,
+        services: Services,
+        listener: Listener,
+        on_open: Callable[[Connection], bool],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        """``on_open`` says whether the connection may stay; ``on_close`` is told when it has ended."""
+        self._services = services
+        self._on_open = on_open
+        self._on_close = on_close
+        self.listener = listener
+        self.principal = "User:ANONYMOUS"
+        self.authenticated = listener.protocol in {SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL}
+        limit = services.limits.frame_bytes_max
+        self.frame_bytes_max = limit if self.authenticated else min(limit, UNAUTHENTICATED_FRAME_BYTES_MAX)
+        self.client_id: str | None = None
+        self.client_id_bytes = b""
+        self.software_name = self.software_version = ""
+        self.host = self.peer = ""
+        self.muted_until = 0.0
+        self.read_at = 0.0
+        self.closed = False
+        self._opened_at = 0.0
+        self._receiver = FrameReceiver(services.buffers)
+        self._responses = ResponseQueue()
+        self._out: list[Part] = []
+        self._flush_due = False
+        self._handling = False
+        self._paused = False
+        self.stalled = 0
+        self._unmute: asyncio.TimerHandle | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is up (for TLS: the handshake is done)."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        services = self._services
+        self._opened_at = self.read_at = services.clock.monotonic()
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.host = str(peer[0])
+        self.peer = f"{self.host}:{peer[1]} on {self.listener.name}"
+        if transport.get_extra_info("ssl_object") is None:
+            descriptor = transport.get_extra_info("socket").fileno()
+            self._sender = PlainSender(services.loop, self, services.page_cache, services.metrics, descriptor)
+        else:
+            self._sender = TransportSender(services.loop, self, services.page_cache, services.metrics, transport)
+        if not self._on_open(self):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing
+        """The transport is gone: give everything back."""
+        self._end()
+        self._receiver.close()
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._services.buffers.forget(self._memory_available)
+        for slot in self._responses.clear():
+            abandon = getattr(slot, "on_abandon", None)
+            if abandon is not None:
+                abandon()
+        self._on_close(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the size of the frame is known better here
+        """Where the transport writes the next bytes."""
+        return self._receiver.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """``nbytes`` more are in the buffer."""
+        services = self._services
+        self._receiver.received(nbytes)
+        services.metrics.bytes_received += nbytes
+        self.read_at = services.clock.monotonic()
+        if not self.stalled:
+            self._handle_frames()
+
+    def pause_writing(self) -> None:
+        """The transport's own buffer is full (TLS only)."""
+        if isinstance(self._sender, TransportSender):
+            self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """The transport's own buffer has room again (TLS only)."""
+        if isinstance(self._sender, TransportSender):
+            self._sender.resume()
+
+    # What dispatch and request contexts call.
+
+    def lease(self) -> Callable[[], None]:
+        """Keep the bytes of the request being handled until the returned callable is called, exactly once."""
+        buffer = self._receiver.buffer
+        if buffer is None or not self._handling:
+            raise RuntimeError("a lease can only be taken while the request is being handled")
+        return buffer.lease()
+
+    def answer(self, slot: ResponseSlot, parts: list[Part]) -> None:
+        """Send the answer to the request being handled, behind those that are parked."""
+        if len(self._responses):
+            slot.parts = parts
+            self._responses.append(slot)
+        else:
+            self._out += parts
+            self._schedule_flush()
+
+    def park(self, slot: ResponseSlot) -> None:
+        """Give a request its place in the order; call :meth:`deliver` when ``slot.parts`` has become known."""
+        self._responses.append(slot)
+        if slot.parts is not None:
+            self.deliver()
+        elif len(self._responses) >= self._services.limits.parked_max:
+            self._stall(_PARKED)
+
+    def deliver(self) -> None:
+        """Send the parked answers whose turn has come."""
+        for parts in self._responses.ready():
+            self._out += parts
+        if self._out:
+            self._schedule_flush()
+        if self.stalled & _PARKED and len(self._responses) <= self._services.limits.parked_max // 2:
+            self._unstall(_PARKED)
+
+    def mute_until(self, deadline: float) -> None:
+        """Handle no request before ``deadline`` (monotonic seconds): a quota is exceeded."""
+        if deadline <= self.muted_until:
+            return
+        self.muted_until = deadline
+        if self._unmute is not None:
+            self._unmute.cancel()
+        delay = deadline - self._services.clock.monotonic()
+        self._unmute = self._services.loop.call_later(max(delay, 0.0), self._unstall, _MUTED)
+        self._stall(_MUTED)
+
+    def authenticate(self, principal: str) -> None:
+        """The client has proved to be ``principal``; the limits of strangers no longer hold."""
+        self.principal = principal
+        self.authenticated = True
+        self.frame_bytes_max = self._services.limits.frame_bytes_max
+
+    def refuse(self, reason: str) -> None:
+        """Close because of what the client sent, with one line in the log."""
+        if not self.closed:
+            self._services.metrics.frames_refused += 1
+            log.warning("closing the connection from %s: %s", self.peer, reason)
+            self._flush()
+            self.abort()
+
+    def abort(self) -> None:
+        """Close now; what is queued is dropped."""
+        if not self.closed:
+            self._end()
+            self._transport.abort()
+
+    # What the server calls.
+
+    @property
+    def parked(self) -> int:
+        """Requests whose answers wait."""
+        return len(self._responses)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being received, waits or is being answered."""
+        return not len(self._responses) and not self._sender.queued_bytes and not self._receiver.unread_bytes
+
+    def sweep(self, now: float, idle_seconds: float) -> str | None:
+        """Called now and then: why the connection should be closed, if it should."""
+        quiet = now - self.read_at
+        if quiet > idle_seconds and not len(self._responses):
+            return f"idle for {quiet:.0f} s"
+        if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:
+            return f"not authenticated within {AUTHENTICATION_SECONDS:.0f} s"
+        slow = self._receiver.too_slow(now)
+        return None if self.stalled else slow
+
+    # What the sender calls.
+
+    def send_drained(self) -> None:
+        """Everything queued has been sent."""
+        self._unstall(_QUEUED)
+
+    def send_failed(self, error: Exception) -> None:
+        """Nothing more can be sent."""
+        if not isinstance(error, ConnectionError):
+            log.warning("closing the connection to %s: %s", self.peer, error)
+        self.abort()
+
+    # Receiving.
+
+    def _handle_frames(self) -> None:
+        """Handle the complete frames that have been received, as far as nothing stalls the connection."""
+        services = self._services
+        receiver = self._receiver
+        self._handling = True
+        try:
+            if receiver.handle(self, services.dispatch, FRAMES_PER_TURN):
+                self._stall(_TURN)
+                services.loop.call_soon(self._unstall, _TURN)
+        except FrameError as error:
+            self.refuse(str(error))
+        finally:
+            self._handling = False
+        if self._out:
+            self._flush()
+        if not self.closed and not receiver.memory_suffices():
+            self._stall(_MEMORY)
+            services.buffers.wait(self._memory_available)
+
+    def _memory_available(self) -> None:
+        if self._receiver.memory_suffices():
+            self._unstall(_MEMORY)
+        else:
+            self._services.buffers.wait(self._memory_available)
+
+    # Sending.
+
+    def _schedule_flush(self) -> None:
+        if not self._handling and not self._flush_due:
+            self._flush_due = True
+            self._services.tick.defer(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        parts = self._out
+        if not parts or self.closed:
+            return
+        self._out = []
+        sender = self._sender
+        sender.send(parts)
+        if sender.queued_bytes > self._services.limits.queued_bytes_max:
+            self._stall(_QUEUED)
+
+    # Stalling.
+
+    def _stall(self, reason: int) -> None:
+        self.stalled |= reason
+        if not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _unstall(self, reason: int) -> None:
+        if not self.stalled & reason:
+            return
+        self.stalled &= ~reason
+        if not self.stalled:
+            self._services.tick.defer(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.stalled or self._handling:
+            return
+        self._receiver.frame_since = self._services.clock.monotonic()
+        self._handle_frames()
+        if not self.stalled and self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _end(self) -> None:
+        self.closed = True
+        self.stalled |= _ENDED
+        self._out.clear()
+        self._sender.close()

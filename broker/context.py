@@ -1,0 +1,144 @@
+"""What a handler knows of its request, and how it answers later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.dispatch_row import PENDING, Pending, Row
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.frame import ResponseSlot
+from stratalog.wire.schema import EncodeError, Message
+
+if TYPE_CHECKING:
+    from stratalog.broker.connection import Connection
+    from stratalog.broker.dispatch import Dispatcher
+
+__all__ = ["RequestContext"]
+
+log = logging.getLogger(__name__)
+
+
+class RequestContext(ResponseSlot):
+    """One request; also the place of its answer in the order of the connection.
+
+    ``on_abandon``, when set, is called if the connection ends before the answer.
+    """
+
+    __slots__ = (
+        "_dispatcher",
+        "_parked",
+        "_row",
+        "_started",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "on_abandon",
+        "request",
+    )
+
+    def __init__(  # the base class is not called: this runs once per request
+        self, dispatcher: Dispatcher, connection: Connection, row: Row, correlation_id: int, request: Any
+    ) -> None:
+        self.parts = None
+        self._dispatcher = dispatcher
+        self._row = row
+        self._parked = False
+        self._started = connection.read_at
+        self.connection = connection
+        self.client_id = connection.client_id
+        self.correlation_id = correlation_id
+        self.request = request
+        self.on_abandon: Callable[[], None] | None = None
+
+    @property
+    def broker(self) -> Any:
+        """The node that serves the request."""
+        return self._dispatcher.broker
+
+    @property
+    def api_version(self) -> int:
+        """The version of the request, and so of the answer."""
+        return self._row.version
+
+    def lease(self) -> Callable[[], None]:
+        """Keep the request's bytes unchanged until the returned callable is called, exactly once.
+
+        To be asked for inside the handler: once it has returned, the bytes may be gone.
+        """
+        return self.connection.lease()
+
+    def allows(self, name: str, operation: Operation | None = None, resource: ResourceType | None = None) -> bool:
+        """Whether the caller may do the row's operation, or another one, on the resource called ``name``."""
+        api = self._row.api
+        return self._dispatcher.authorizer.allows(
+            self.connection.principal,
+            self.connection.host,
+            api.operation if operation is None else operation,
+            api.resource if resource is None else resource,
+            name,
+        )
+
+    def respond(self, response: Message | None) -> None:
+        """Answer now; None is no answer (``acks=0``). After the connection has ended this does nothing."""
+        if self.parts is not None:
+            raise RuntimeError(f"{self._row.api.name} request {self.correlation_id} was answered twice")
+        connection = self.connection
+        if connection.closed:
+            self.parts = []
+            return
+        self.parts = self.encode(response)
+        if self._parked:
+            connection.deliver()
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with the error: Kafka's code as it is, anything else as UNKNOWN_SERVER_ERROR with a log entry."""
+        row = self._row
+        row.metrics.errors += 1
+        if not isinstance(error, KafkaError):
+            log.error("%s v%d from %s failed", row.api.name, row.version, self.connection.peer, exc_info=error)
+            error = KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error; its log has it."
+            )
+        response = row.failure(self.request, error)
+        if response is None:
+            self.parts = []
+            self.connection.refuse(f"{row.api.name} v{row.version} has no answer for the error {error}")
+        else:
+            self.respond(response)
+
+    def run(self, work: Coroutine[Any, Any, Message | None]) -> Pending:
+        """Answer with what a coroutine returns, or with the error it raises. For slow administrative requests."""
+        task = self._dispatcher.spawn(work)
+        task.add_done_callback(self._finished)
+        self.on_abandon = task.cancel  # type: ignore[assignment]  # its result is not looked at
+        return PENDING
+
+    def encode(self, response: Message | None) -> list[Any]:
+        """The frame of an answer; counts it."""
+        row = self._row
+        row.metrics.answered(self._dispatcher.monotonic() - self._started)
+        if response is None:
+            return []
+        try:
+            return row.frame(self.correlation_id, response)
+        except EncodeError as error:
+            log.exception("%s v%d: the answer cannot be encoded", row.api.name, row.version)
+            self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")
+            return []
+
+    def park(self) -> None:
+        """Take the next place in the connection's order; the answer follows, or is already there."""
+        self._parked = True
+        self.connection.park(self)
+
+    def _finished(self, task: asyncio.Task[Message | None]) -> None:
+        if task.cancelled():
+            self.connection.refuse(f"{self._row.api.name} v{self._row.version} was cancelled")
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self.respond(task.result())

@@ -1,0 +1,138 @@
+"""One row of the dispatch table: what an API module declares, and what the table makes of it per version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, cast
+
+from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.metrics import ApiMetrics
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.frame import encode_response
+from stratalog.wire.parts import Part
+from stratalog.wire.schema import Message, decoder, encoder
+
+__all__ = ["API_VERSIONS_KEY", "NO_RESPONSE", "PENDING", "Api", "Handler", "Pending", "Row", "failed_response"]
+
+API_VERSIONS_KEY: Final = 18
+"""``ApiVersions``: answered with response header v0 in every version (KIP-511)."""
+
+
+class Pending(Enum):
+    """What a handler returns when the answer comes later, through ``context.respond``."""
+
+    PENDING = "pending"
+
+
+PENDING: Final = Pending.PENDING
+NO_RESPONSE: Final = None
+"""What a handler returns when the client expects no answer (``acks=0``)."""
+
+Handler = Callable[[Any, Any], Message | Pending | None]
+"""``handle(context, request) -> response | PENDING | NO_RESPONSE``; a plain function that never blocks."""
+
+FailureAnswer = Callable[[Any, int, KafkaError], Message | None]
+"""``failure(request, version, error) -> response``; None closes the connection instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API key as its module declares it.
+
+    ``versions``: the first and last version that is served. ``operation`` and ``resource``: what the caller must be
+    allowed to do; rows on the cluster are checked before the handler, others by the handler for each name.
+    ``failure`` builds the answer to a request that failed as a whole, for responses without a top-level
+    ``error_code``. ``advertised_since``: a smaller first version to announce than is served (KAFKA-18659).
+    """
+
+    key: int
+    versions: tuple[int, int]
+    request: type[Message]
+    response: type[Message]
+    handle: Handler
+    operation: Operation
+    resource: ResourceType
+    failure: FailureAnswer | None = None
+    advertised_since: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``Produce`` for ``ProduceRequest``: the label in metrics and logs."""
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """The versions that ``ApiVersions`` announces."""
+        first, last = self.versions
+        return first if self.advertised_since is None else self.advertised_since, last
+
+
+def failed_response(response: type[Message], error: KafkaError) -> Message | None:
+    """A ``response`` that says nothing but the error, or None for a type without a top-level ``error_code``."""
+    specs = {spec.name: spec for spec in response.fields_declared}
+    if "error_code" not in specs:
+        return None
+    values: dict[str, Any] = {}
+    for name, spec in specs.items():
+        if spec.required:
+            values[name] = spec.default() if isinstance(spec.default, type) else _copied(spec.default)
+    values["error_code"] = int(error.code)
+    if "error_message" in specs:
+        values["error_message"] = error.message
+    return cast("Callable[..., Message]", response)(**values)
+
+
+def _copied(default: object) -> object:
+    return list(default) if isinstance(default, list) else default
+
+
+class Row:
+    """One (API key, version) of the table; its codec is compiled when the first request comes."""
+
+    __slots__ = (
+        "api",
+        "decode",
+        "encode",
+        "flexible",
+        "handle",
+        "metrics",
+        "on_cluster",
+        "response_flexible",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int, metrics: ApiMetrics) -> None:
+        self.api = api
+        self.version = version
+        self.metrics = metrics
+        self.handle = api.handle
+        self.flexible = version >= api.request.flexible_since
+        self.response_flexible = self.flexible and api.key != API_VERSIONS_KEY
+        self.on_cluster = api.resource is ResourceType.CLUSTER
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = self._decode_first
+        self.encode: Callable[[Any], list[Part]] = self._encode_first
+
+    def frame(self, correlation_id: int, response: Message) -> list[Part]:
+        """The whole frame of an answer. Raises ``EncodeError`` for what this version cannot carry."""
+        return encode_response(correlation_id, self.encode(response), flexible=self.response_flexible)
+
+    def failure(self, request: Any, error: KafkaError) -> Message | None:
+        """The answer to a request that failed as a whole; None where only closing the connection says so."""
+        if self.api.failure is not None:
+            return self.api.failure(request, self.version, error)
+        return failed_response(self.api.response, error)
+
+    def compile(self) -> None:
+        """Compile the codec now instead of on the first request."""
+        self.decode = decoder(self.api.request, self.version)
+        self.encode = encoder(self.api.response, self.version)
+
+    def _decode_first(self, frame: memoryview, position: int) -> tuple[Any, int]:
+        self.compile()
+        return self.decode(frame, position)
+
+    def _encode_first(self, response: Any) -> list[Part]:
+        self.compile()
+        return self.encode(response)

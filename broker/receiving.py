@@ -1,0 +1,148 @@
+"""Finding the frames in what a connection receives, where they lie: no copy, no object per byte range but the view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer
+from stratalog.wire.frame import HEADER_BYTES_MIN, check_frame_length, read_length
+
+if TYPE_CHECKING:
+    from stratalog.broker.connection import Connection
+
+__all__ = ["EAGER_BYTES", "Dispatch", "FrameReceiver"]
+
+EAGER_BYTES = 1 << 20
+"""Frames up to this size get their whole buffer at once; larger ones grow it as their bytes arrive."""
+
+SLOW_FRAME_SECONDS = 30.0
+SLOW_FRAME_BYTES_PER_SECOND = 16 << 10
+"""A frame must be complete after this time plus its size at this rate."""
+
+
+class Dispatch(Protocol):
+    """What handles one request."""
+
+    def __call__(self, connection: Connection, frame: memoryview, /) -> None:
+        """Handle ``frame``; it is valid until this returns unless it is leased."""
+        ...
+
+
+class FrameReceiver:
+    """The receiving half of a connection: a buffer while bytes of an unfinished frame exist, none otherwise."""
+
+    __slots__ = ("_filled", "_frame_bytes", "_fresh", "_pool", "_position", "_preferred_bytes", "buffer", "frame_since")
+
+    def __init__(self, pool: BufferPool) -> None:
+        self._pool = pool
+        self.buffer: ReceiveBuffer | None = None
+        self._position = 0
+        self._filled = 0
+        self._frame_bytes = 4
+        self._fresh = True
+        self._preferred_bytes = BASE_BYTES
+        self.frame_since = 0.0
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes received and not handled."""
+        return self._filled - self._position
+
+    def writable(self) -> memoryview:
+        """Where the next bytes go: behind the beginning of an unfinished frame, if there is one."""
+        buffer = self.buffer
+        if buffer is None:
+            buffer = self.buffer = self._pool.take(self._preferred_bytes)
+            self._fresh = True
+            return buffer.view
+        if self._filled == buffer.capacity or self._position + self._goal_bytes() > buffer.capacity:
+            buffer = self._relocate(buffer)
+        return buffer.view[self._filled :]
+
+    def received(self, count: int) -> None:
+        """``count`` more bytes are there."""
+        self._filled += count
+
+    def handle(self, connection: Connection, dispatch: Dispatch, frames_max: int) -> bool:
+        """Dispatch the complete frames until one stalls the connection; True if ``frames_max`` ended it before.
+
+        Raises :class:`FrameError` for a declared length that no request can have.
+        """
+        buffer = self.buffer
+        if buffer is None:
+            return False
+        view = buffer.view
+        left = frames_max
+        while (rest := self._filled - self._position) >= 4:
+            (length,) = read_length(view, self._position)
+            if not HEADER_BYTES_MIN <= length <= connection.frame_bytes_max:
+                check_frame_length(length, connection.frame_bytes_max)
+            if length + 4 > rest:
+                break
+            begin = self._position + 4
+            self._position = end = begin + length
+            dispatch(connection, view[begin:end])
+            left -= 1
+            if connection.stalled or not left:
+                break
+        self._leave(buffer, connection.read_at, begun=self._fresh or left != frames_max)
+        return not left
+
+    def memory_suffices(self) -> bool:
+        """Whether reading may go on: there is memory for the whole frame that has begun, or in general."""
+        buffer = self.buffer
+        if buffer is not None and self._frame_bytes > buffer.charge_bytes:
+            return self._pool.charge(buffer, self._frame_bytes)
+        return not self._pool.overdrawn
+
+    def too_slow(self, now: float) -> str | None:
+        """What to say to a client whose frame should have been complete by now."""
+        self._preferred_bytes = BASE_BYTES  # called now and then: large buffers are for present traffic
+        taken = now - self.frame_since
+        if (
+            self._filled > self._position
+            and taken > SLOW_FRAME_SECONDS + self._frame_bytes / SLOW_FRAME_BYTES_PER_SECOND
+        ):
+            return f"a frame of {self._frame_bytes} bytes is incomplete after {taken:.0f} s"
+        return None
+
+    def close(self) -> None:
+        """Give the buffer up."""
+        if self.buffer is not None:
+            self.buffer.release()
+            self.buffer = None
+        self._position = self._filled = 0
+
+    def _leave(self, buffer: ReceiveBuffer, now: float, *, begun: bool) -> None:
+        """After handling: give the buffer up when nothing unread is in it, or note what the rest is part of."""
+        rest = self._filled - self._position
+        if not rest:
+            self._frame_bytes = 4
+            self.close()
+            return
+        if begun:
+            self.frame_since = now
+            self._fresh = False
+        self._frame_bytes = read_length(buffer.view, self._position)[0] + 4 if rest >= 4 else 4
+        if self._frame_bytes > self._preferred_bytes:
+            self._preferred_bytes = min(self._frame_bytes, EAGER_BYTES + BASE_BYTES)
+
+    def _goal_bytes(self) -> int:
+        """The room that the unfinished frame should have now."""
+        return min(self._frame_bytes, max(EAGER_BYTES, 2 * (self._filled - self._position)))
+
+    def _relocate(self, buffer: ReceiveBuffer) -> ReceiveBuffer:
+        """Move the beginning of an unfinished frame to where the frame has room: the front, or a larger buffer."""
+        rest = self._filled - self._position
+        goal = max(self._goal_bytes(), rest + 1)
+        unread = buffer.view[self._position : self._filled]
+        if goal <= buffer.capacity and buffer.users == 1:
+            buffer.view[:rest] = unread
+        else:
+            old, buffer = buffer, self._pool.replace(buffer, max(goal, self._preferred_bytes))
+            buffer.view[:rest] = unread
+            self.buffer = buffer
+            old.release()
+        self._position = 0
+        self._filled = rest
+        return buffer

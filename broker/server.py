@@ -1,0 +1,263 @@
+"""Listening sockets: accepting within limits, closing what is idle or too slow, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stratalog.broker.buffers import BufferPool
+from stratalog.broker.clock import Clock
+from stratalog.broker.config_listeners import Listener, SecurityProtocol
+from stratalog.broker.connection import AUTHENTICATION_SECONDS, Connection, ConnectionLimits, Services
+from stratalog.broker.metrics import Metrics
+from stratalog.broker.page_cache import PageCache
+from stratalog.broker.receiving import Dispatch
+from stratalog.broker.tick import Tick
+
+__all__ = ["Server", "ServerLimits"]
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS_MAX: Final = 5.0
+_REFUSED_LOG_SECONDS: Final = 10.0
+_ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What all clients together may use; setting names are Kafka's.
+
+    ``connections_max`` (``max.connections``), ``connections_per_ip_max`` (``max.connections.per.ip``, with
+    ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
+    (``connections.max.idle.ms``), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
+    connections), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
+    ``socket.receive.buffer.bytes``; None leaves them to the kernel, which adapts them), ``backlog``
+    (``socket.listen.backlog.size``).
+    """
+
+    connections_max: int = 4096
+    connections_per_ip_max: int = 4096
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connection_rate_max: int | None = None
+    idle_ms: int = 600_000
+    request_memory_bytes: int = 1 << 30
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+    backlog: int = 512
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+class Server:
+    """The network edge of a broker: its listeners and all their connections.
+
+    ``tick`` and ``page_cache`` are made by :meth:`start`'s loop and shared with the rest of the broker.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        dispatch: Dispatch,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        limits: ServerLimits | None = None,
+        tls: Mapping[str, ssl.SSLContext] | None = None,
+        tick: Tick | None = None,
+    ) -> None:
+        """``tls`` has the context of every encrypted listener by its name. Must be made inside the running loop."""
+        self._limits = ServerLimits() if limits is None else limits
+        self._listeners = list(listeners)
+        self._tls = dict(tls or {})
+        for listener in self._listeners:
+            if listener.protocol in _ENCRYPTED and listener.name not in self._tls:
+                raise ValueError(f"listener {listener.name} is {listener.protocol} but has no TLS context")
+        loop = asyncio.get_running_loop()
+        budget = max(self._limits.request_memory_bytes, self._limits.connection.frame_bytes_max)
+        self.tick = Tick(loop) if tick is None else tick
+        self.page_cache = PageCache(loop)
+        self.buffers = BufferPool(budget)
+        self._metrics = metrics
+        self._services = Services(
+            loop=loop,
+            clock=clock,
+            tick=self.tick,
+            buffers=self.buffers,
+            page_cache=self.page_cache,
+            metrics=metrics.network,
+            dispatch=dispatch,
+            limits=self._limits.connection,
+        )
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._recent: deque[float] = deque()
+        self._per_host: Counter[str] = Counter()
+        self._refusal_logged_at: float | None = None
+        self._emptied: asyncio.Event | None = None
+        self.connections: set[Connection] = set()
+        self.addresses: dict[str, tuple[str, int]] = {}
+        _add_gauges(self, metrics)
+
+    async def start(self) -> None:
+        """Open all listeners; ``addresses`` then has (host, port) by listener name. Raises OSError."""
+        try:
+            for listener in self._listeners:
+                await self._listen(listener)
+        except BaseException:
+            await self.close(grace_seconds=0)
+            raise
+        self._schedule_sweep()
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Stop listening, let requests that are being handled be answered for a while, then close everything."""
+        for server in self._servers:
+            server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self.connections):
+            if connection.idle:
+                connection.abort()
+        if self.connections:
+            self._emptied = asyncio.Event()
+            waiting = asyncio.ensure_future(self._emptied.wait())
+            try:
+                for delay in _grace_steps(grace_seconds):
+                    await asyncio.wait({waiting}, timeout=delay)
+                    for connection in list(self.connections):
+                        if connection.idle:
+                            connection.abort()
+                for connection in list(self.connections):
+                    connection.abort()
+                await asyncio.wait({waiting}, timeout=1.0)
+            finally:
+                waiting.cancel()
+        self.page_cache.close()
+        self.buffers.trim()
+
+    async def _listen(self, listener: Listener) -> None:
+        loop = self._services.loop
+
+        def connected() -> Connection:
+            return Connection(self._services, listener, self._opened, self._closed)
+
+        tls = self._tls[listener.name] if listener.protocol in _ENCRYPTED else None
+        server = await loop.create_server(
+            connected,
+            listener.host or None,
+            listener.port,
+            backlog=self._limits.backlog,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else AUTHENTICATION_SECONDS,
+            start_serving=False,
+        )
+        for accepting in server.sockets:
+            # Accepted sockets inherit the sizes; they must be set before the handshake to widen the window.
+            if self._limits.send_buffer_bytes is not None:
+                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
+            if self._limits.receive_buffer_bytes is not None:
+                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        self.addresses[listener.name] = (host, port)
+        await server.start_serving()
+
+    # What connections call.
+
+    def _opened(self, connection: Connection) -> bool:
+        """Whether an accepted connection is within the limits."""
+        network = self._metrics.network
+        reason = self._refusal(connection)
+        if reason is not None:
+            network.connections_refused += 1
+            self._log_refusal(connection, reason)
+            return False
+        network.connections_accepted += 1
+        self.connections.add(connection)
+        self._per_host[connection.host] += 1
+        return True
+
+    def _refusal(self, connection: Connection) -> str | None:
+        limits = self._limits
+        if len(self.connections) >= limits.connections_max:
+            return f"max.connections of {limits.connections_max} is reached"
+        per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
+        if self._per_host[connection.host] >= per_host_max:
+            return f"max.connections.per.ip of {per_host_max} is reached"
+        if limits.connection_rate_max is not None:
+            recent = self._recent
+            while recent and recent[0] <= connection.read_at - 1.0:
+                recent.popleft()
+            if len(recent) >= limits.connection_rate_max:
+                return f"max.connection.creation.rate of {limits.connection_rate_max} is reached"
+            recent.append(connection.read_at)
+        return None
+
+    def _log_refusal(self, connection: Connection, reason: str) -> None:
+        """One line every few seconds: a flood of connections may not become a flood of lines."""
+        now = connection.read_at
+        if self._refusal_logged_at is None or now - self._refusal_logged_at >= _REFUSED_LOG_SECONDS:
+            self._refusal_logged_at = now
+            refused = self._metrics.network.connections_refused
+            log.warning("refusing a connection from %s: %s (%d refused so far)", connection.peer, reason, refused)
+
+    def _closed(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        self._metrics.network.connections_closed += 1
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if not self.connections and self._emptied is not None:
+            self._emptied.set()
+
+    # Looking after connections that do nothing.
+
+    def _schedule_sweep(self) -> None:
+        delay = min(SWEEP_SECONDS_MAX, self._limits.idle_ms / 4000)
+        self._sweep = self._services.loop.call_later(delay, self._sweep_connections)
+
+    def _sweep_connections(self) -> None:
+        now = self._services.clock.monotonic()
+        idle_seconds = self._limits.idle_ms / 1000
+        for connection in list(self.connections):
+            reason = connection.sweep(now, idle_seconds)
+            if reason is not None:
+                self._metrics.network.connections_expired += 1
+                log.info("closing the connection from %s: %s", connection.peer, reason)
+                connection.abort()
+        self.buffers.trim()
+        self._schedule_sweep()
+
+
+def _grace_steps(seconds: float) -> list[float]:
+    """How long to wait between looks at connections that are finishing: often first, then every 100 ms."""
+    steps: list[float] = []
+    step = 0.005
+    while seconds > 0:
+        steps.append(min(step, seconds))
+        seconds -= step
+        step = min(step * 2, 0.1)
+    return steps
+
+
+def _add_gauges(server: Server, metrics: Metrics) -> None:
+    metrics.add_gauge(
+        "kafka_server_socket_server_metrics_connection_count",
+        "Open client connections, by listener.",
+        lambda: [({"listener": name}, count) for name, count in _by_listener(server).items()],
+    )
+    metrics.add_gauge(
+        "stratalog_network_receive_buffer_bytes",
+        "Memory that unfinished and queued requests hold; its limit is queued.max.request.bytes.",
+        lambda: [({}, server.buffers.used_bytes)],
+    )
+
+
+def _by_listener(server: Server) -> Counter[str]:
+    return Counter(connection.listener.name for connection in server.connections)

@@ -1,0 +1,203 @@
+"""A server with small handlers of its own on a free port, and a client that speaks in frames."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from stratalog.broker.clock import SystemClock
+from stratalog.broker.config_listeners import Listener, SecurityProtocol
+from stratalog.broker.dispatch import Api, Dispatcher, Operation, ResourceType
+from stratalog.broker.metrics import Metrics
+from stratalog.broker.server import Server, ServerLimits
+from stratalog.wire.frame import decode_response_header, encode_request
+from stratalog.wire.schema import Int16, Int32, Message, Records, decode, encode_bytes, field as wire_field
+
+ECHO_KEY = 1000
+FILE_KEY = 1001
+
+
+class EchoRequest(Message, api_key=ECHO_KEY, versions=(0, 2), flexible=2):
+    """Any text, and a number that tells the handler what to do."""
+
+    text: str
+    action: Int32 = wire_field(0)
+    records: Records | None = wire_field(None)
+
+
+class EchoResponse(Message, api_key=ECHO_KEY, versions=(0, 2), flexible=2):
+    """The text again."""
+
+    error_code: Int16
+    text: str = wire_field("")
+    error_message: str | None = wire_field(None, since=1)
+
+
+class FileRequest(Message, api_key=FILE_KEY, versions=(0, 0)):
+    """A range of the file that the handler knows."""
+
+    position: Int32
+    length: Int32
+
+
+class FileResponse(Message, api_key=FILE_KEY, versions=(0, 0)):
+    """That range, as file slices."""
+
+    records: Records | None
+    tail: str = wire_field("")
+
+
+class VersionsRequest(Message, api_key=18, versions=(0, 4), flexible=3):
+    """ApiVersions, without what a client says about itself."""
+
+
+class VersionsResponse(Message, api_key=18, versions=(0, 4), flexible=3):
+    """One number instead of the list."""
+
+    error_code: Int16
+
+
+@dataclass
+class Client:
+    """Sends frames, and reads the answers one by one."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    client_id: str | None = "tester"
+    correlation_id: int = 0
+
+    def frame(self, message: Message, version: int = 0) -> bytes:
+        """A request frame with the next correlation id."""
+        self.correlation_id += 1
+        flexible = version >= message.flexible_since
+        body = encode_bytes(message, version)
+        parts = encode_request(message.api_key, version, self.correlation_id, self.client_id, [body], flexible=flexible)
+        return b"".join(parts)
+
+    async def send(self, *frames: bytes) -> None:
+        """All frames in one write."""
+        self.writer.write(b"".join(frames))
+        await self.writer.drain()
+
+    async def receive(self) -> memoryview:
+        """The next answer, without its length."""
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return memoryview(await self.reader.readexactly(length))
+
+    async def answer(self, cls: type[Message], version: int = 0) -> tuple[int, Message]:
+        """The next answer: its correlation id and the message."""
+        frame = await self.receive()
+        flexible = version >= cls.flexible_since and cls.api_key != 18
+        correlation_id, position = decode_response_header(frame, flexible=flexible)
+        return correlation_id, decode(cls, version, frame, position)
+
+    async def ask(self, message: Message, cls: type[Message], version: int = 0) -> Message:
+        """One request and its answer."""
+        await self.send(self.frame(message, version))
+        correlation_id, response = await self.answer(cls, version)
+        assert correlation_id == self.correlation_id
+        return response
+
+    async def closed_by_server(self) -> bool:
+        """Whether the server ends the connection without sending anything more."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """Hang up."""
+        self.writer.close()
+
+
+@dataclass
+class Edge:
+    """A running server and what it was made of."""
+
+    server: Server
+    dispatcher: Dispatcher
+    metrics: Metrics
+    clients: list[Client] = field(default_factory=list)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        return next(iter(self.server.addresses.values()))
+
+    async def client(self, **options: object) -> Client:
+        """A connected client."""
+        client = Client(*await asyncio.open_connection(*self.address, **options))
+        self.clients.append(client)
+        return client
+
+
+Serve = Callable[..., Awaitable[Edge]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Start a server with the given rows; everything is closed after the test."""
+    edges: list[Edge] = []
+
+    async def start(
+        *apis: Api,
+        limits: ServerLimits | None = None,
+        broker: object = None,
+        authorizer=None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        tls=None,
+        clock=None,
+    ) -> Edge:
+        clock = clock or SystemClock()
+        metrics = Metrics()
+        dispatcher = Dispatcher(broker, apis, metrics=metrics, monotonic=clock.monotonic, authorizer=authorizer)
+        listener = Listener("TEST", protocol, "127.0.0.1", 0)
+        contexts = {} if tls is None else {"TEST": tls}
+        server = Server([listener], dispatcher.dispatch, clock=clock, metrics=metrics, limits=limits, tls=contexts)
+        await server.start()
+        edges.append(Edge(server, dispatcher, metrics))
+        return edges[-1]
+
+    yield start
+    for edge in edges:
+        for client in edge.clients:
+            client.close()
+        await edge.dispatcher.close()
+        await edge.server.close(grace_seconds=0)
+        for client in edge.clients:
+            with contextlib.suppress(Exception):
+                await client.writer.wait_closed()
+
+
+def api(request, response, handle, **options) -> Api:
+    """A row for a toy message, open to everybody unless ``options`` say otherwise."""
+    options = {"operation": Operation.ANY, "resource": ResourceType.ANY, "versions": request.versions, **options}
+    return Api(key=request.api_key, request=request, response=response, handle=handle, **options)
+
+
+def echo(context, request):
+    """Answer with the text."""
+    return EchoResponse(error_code=0, text=request.text)
+
+
+@pytest.fixture
+def wire():
+    """The toy messages and row makers, for tests that cannot import this file."""
+    from types import SimpleNamespace
+
+    return SimpleNamespace(
+        EchoRequest=EchoRequest,
+        EchoResponse=EchoResponse,
+        FileRequest=FileRequest,
+        FileResponse=FileResponse,
+        VersionsRequest=VersionsRequest,
+        VersionsResponse=VersionsResponse,
+        api=api,
+        echo=echo,
+        echo_api=lambda handle=echo, **options: api(EchoRequest, EchoResponse, handle, **options),
+        file_api=lambda handle: api(FileRequest, FileResponse, handle),
+        versions_api=lambda handle: api(VersionsRequest, VersionsResponse, handle),
+    )
