@@ -1,0 +1,157 @@
+"""What the settings of one broker must satisfy together. Each rule gives a sentence, or ``None`` if it holds.
+
+Source of the texts: Kafka's ``KafkaConfig.validateValues``, ``LogConfig.validateBrokerLogConfigValues`` and
+``GroupCoordinatorConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from stratalog.metadata.config_types import ConfigError, ConfigValue
+from stratalog.metadata.listeners import parse_endpoints, parse_protocol_map
+
+__all__ = ["BROKER_RULES"]
+
+Values = Mapping[str, ConfigValue]
+Rule = Callable[[Values], str | None]
+
+
+def _number(values: Values, name: str) -> int | None:
+    value = values[name]
+    return value if isinstance(value, int) else None
+
+
+def _not_above(name: str, limit: str) -> Rule:
+    def rule(values: Values) -> str | None:
+        value, most = _number(values, name), _number(values, limit)
+        if value is None or most is None or value <= most:
+            return None
+        return f"{limit} must be greater than or equal to {name}"
+
+    return rule
+
+
+def _roles(values: Values) -> str | None:
+    roles = values["process.roles"]
+    if isinstance(roles, tuple) and set(roles) == {"broker", "controller"}:
+        return None
+    return (
+        "process.roles must be broker,controller: in this release the broker and the one voter of the quorum share a "
+        "process"
+    )
+
+
+def _ids(values: Values) -> str | None:
+    broker_id = _number(values, "broker.id")
+    if broker_id is None or broker_id < 0 or values["node.id"] in {broker_id, 1}:
+        return None
+    return "You must set `node.id` to the same value as `broker.id`."
+
+
+def _roll(values: Values) -> str | None:
+    roll, jitter = _number(values, "log.roll.ms"), _number(values, "log.roll.jitter.ms")
+    if roll is not None and roll < 1:
+        return "log.roll.ms must be greater than or equal to 1"
+    if jitter is not None and jitter < 0:
+        return "log.roll.jitter.ms must be greater than or equal to 0"
+    return None
+
+
+def _retention(values: Values) -> str | None:
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = _number(values, name)
+        if value is None:
+            continue
+        if value == 0 or value < -1:
+            return f"{name} must be unlimited (-1) or, greater than or equal to 1"
+        return None
+    return None
+
+
+def _compaction_lag(values: Values) -> str | None:
+    least = _number(values, "log.cleaner.min.compaction.lag.ms") or 0
+    most = _number(values, "log.cleaner.max.compaction.lag.ms") or 0
+    if least <= most:
+        return None
+    return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+
+
+def _local_retention(values: Values) -> str | None:
+    if not values["remote.log.storage.system.enable"]:
+        return None
+    for unit in ("bytes", "ms"):
+        name, local_name = f"log.retention.{unit}", f"log.local.retention.{unit}"
+        total, local = _number(values, name), _number(values, local_name)
+        if total is None and unit == "ms":
+            total = (_number(values, "log.retention.hours") or 0) * 3_600_000
+            minutes = _number(values, "log.retention.minutes")
+            total = total if minutes is None else minutes * 60_000
+        if total is None or local is None or total < 0 or local == -2:
+            continue
+        if local == -1 or local > total:
+            return str(ConfigError.of(local_name, local, f"Value must not be more than {name} property value: {total}"))
+    return None
+
+
+def _listeners(values: Values) -> str | None:
+    try:
+        protocols = dict(parse_protocol_map(str(values["listener.security.protocol.map"])))
+        controllers = values["controller.listener.names"]
+        for name in controllers if isinstance(controllers, tuple) else ():
+            protocols.setdefault(name.upper(), protocols.get("PLAINTEXT", parse_protocol_map("P:PLAINTEXT")["P"]))
+        listeners = values["listeners"]
+        parse_endpoints("listeners", listeners if isinstance(listeners, tuple) else (), protocols)
+        advertised = values["advertised.listeners"]
+        for endpoint in parse_endpoints(
+            "advertised.listeners",
+            advertised if isinstance(advertised, tuple) else (),
+            protocols,
+            same_port_allowed=True,
+        ):
+            if endpoint.host == "0.0.0.0":  # noqa: S104 - refused, not bound
+                return (
+                    "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+                )
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _replica_wait(values: Values) -> str | None:
+    wait, lag = _number(values, "replica.fetch.wait.max.ms"), _number(values, "replica.lag.time.max.ms")
+    if wait is None or lag is None or wait <= lag:
+        return None
+    return (
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent "
+        "changes in ISR"
+    )
+
+
+_ORDERED: Final[Sequence[tuple[str, str]]] = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    *(
+        pair
+        for kind in ("consumer", "share", "streams")
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+        for pair in (
+            (f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"),
+            (f"group.{kind}.min.{what}", f"group.{kind}.{what}"),
+            (f"group.{kind}.{what}", f"group.{kind}.max.{what}"),
+        )
+    ),
+)
+
+BROKER_RULES: Final[tuple[Rule, ...]] = (
+    _roles,
+    _ids,
+    _roll,
+    _retention,
+    _compaction_lag,
+    _local_retention,
+    _listeners,
+    _replica_wait,
+    *(_not_above(lower, upper) for lower, upper in _ORDERED),
+)
+"""All of them, in the order in which their sentences are shown."""

@@ -1,0 +1,41 @@
+"""Settings that Kafka does not have; all begin with ``stratalog.``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.metadata.config_definition import INT, LONG, STRING, ConfigDef, setting
+from stratalog.metadata.config_validators import NonEmptyText, at_least
+
+__all__ = ["OWN_SETTINGS"]
+
+_MIB: Final = 1 << 20
+
+# fmt: off
+OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
+    setting("stratalog.bucket.url", STRING, None, NonEmptyText(),
+            doc="Where history is archived: file:///path, s3://bucket/prefix, memory: or any fsspec URL; not set, the "
+                "directory bucket beside the data."),
+    setting("stratalog.bucket.endpoint.url", STRING, None, NonEmptyText(),
+            doc="Address of an S3 server that is not AWS."),
+    setting("stratalog.bucket.region", STRING, None, NonEmptyText(), doc="Region of the bucket."),
+    setting("stratalog.cache.bytes.max", LONG, 1 << 30, at_least(_MIB),
+            doc="Disk for chunks fetched from the bucket."),
+    setting("stratalog.cache.dir", STRING, None, NonEmptyText(),
+            doc="Directory of these chunks; not set, one in the first log directory."),
+    setting("stratalog.chunk.bytes", INT, 4 * _MIB, at_least(64 << 10),
+            doc="Bytes of archived log about which a chunk is cut, always on the border of a batch."),
+    setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
+            doc="host:port of health, readiness and metrics; port 0 is any free port."),
+    setting("stratalog.inline.append.bytes.max", INT, 4 * _MIB, at_least(0),
+            doc="Bytes one turn of the event loop appends by itself; more goes to the directory's writer thread."),
+    setting("stratalog.request.elements.max", INT, 100_000, at_least(1000),
+            doc="Array elements one request may hold before its connection is closed."),
+    setting("stratalog.request.tags.max", INT, 64, at_least(0),
+            doc="Unknown tagged fields one structure may hold before its connection is closed."),
+    setting("stratalog.unauthenticated.request.bytes.max", INT, 64 << 10, at_least(1024),
+            doc="Largest request of a connection that must still authenticate."),
+    setting("stratalog.unsynced.bytes.max", LONG, 256 * _MIB, at_least(_MIB),
+            doc="Bytes of a directory that may wait for their sync; above it appends wait."),
+)
+# fmt: on

@@ -1,0 +1,41 @@
+"""The settings, for the other rooms: what is known, what holds, what is refused. One import for all of it."""
+
+from __future__ import annotations
+
+from stratalog.metadata.broker_properties import BrokerConfig, InvalidSettings, parse_broker_properties
+from stratalog.metadata.config_catalog import definitions, describe_unknown, group_definitions, topic_definitions
+from stratalog.metadata.config_definition import ConfigDef, UpdateMode
+from stratalog.metadata.config_resolution import (
+    ConfigEntry,
+    ConfigResolver,
+    ConfigSource,
+    ConfigSynonym,
+    resolve_broker_config,
+    resolve_topic_config,
+)
+from stratalog.metadata.config_types import ConfigError, ConfigType, ConfigValue, Password, format_value
+from stratalog.metadata.topic_rules import validate_topic_configs
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigDef",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigResolver",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConfigValue",
+    "InvalidSettings",
+    "Password",
+    "UpdateMode",
+    "definitions",
+    "describe_unknown",
+    "format_value",
+    "group_definitions",
+    "parse_broker_properties",
+    "resolve_broker_config",
+    "resolve_topic_config",
+    "topic_definitions",
+    "validate_topic_configs",
+]
