@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_store"]
 
+_ADVICE = "Write file:///path, s3://bucket/prefix or memory:name."
+
 _memory_lock = threading.Lock()
 _memory_stores: dict[str, MemoryStore] = {}
 
@@ -26,19 +28,23 @@ _memory_stores: dict[str, MemoryStore] = {}
 def open_store(url: str, **options: Any) -> ObjectStore:
     """Open the store at ``url``.
 
-    ``options`` are the keyword arguments of the store's own class: :class:`~stratalog.tier.local_store.LocalStore`
-    (``create``, ``sync``) and :class:`~stratalog.tier.memory_store.MemoryStore` (``clock_ms``). Raises
-    :class:`UnsupportedOperation` for a URL that names no store.
+    ``options`` are keyword arguments of the store's own class: ``create`` and ``sync`` for a directory; the fields of
+    :class:`~stratalog.tier.s3_client.S3Settings`, ``single_put_bytes_max``, ``upload_threads`` and ``retry`` (a
+    :class:`~stratalog.tier.retrying_store.RetryPolicy`, or ``None`` for single attempts) for S3; ``single_writer`` and
+    the file system's own for fsspec. Raises :class:`UnsupportedOperation` for a URL that names no store.
     """
     scheme, colon, rest = url.partition(":")
     if not colon:
-        reason = "this is no URL"
-        raise UnsupportedOperation("open", "", url, reason, "Write file:///path, s3://bucket/prefix or memory:name.")
+        raise UnsupportedOperation("open", "", url, "this is no URL", _ADVICE)
     if scheme == "memory" and not rest.startswith("//"):
         return _open_memory(url, options)
     if scheme == "file":
         return _open_local(url, options)
-    raise UnsupportedOperation("open", "", url, f"no store is known for {scheme!r}")
+    if scheme == "s3":
+        return _open_s3(url, options)
+    if rest.startswith("//"):
+        return _open_fsspec(url, options)
+    raise UnsupportedOperation("open", "", url, f"no store is known for {scheme!r}", _ADVICE)
 
 
 def _open_memory(url: str, options: dict[str, Any]) -> ObjectStore:
@@ -58,3 +64,27 @@ def _open_local(url: str, options: dict[str, Any]) -> ObjectStore:
     if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
         raise UnsupportedOperation("open", "", url, "a file URL needs an absolute path", "Write file:///path.")
     return LocalStore(unquote(parts.path), **options)
+
+
+def _open_s3(url: str, options: dict[str, Any]) -> ObjectStore:
+    from stratalog.tier.prefix_store import PrefixStore  # noqa: PLC0415 - loaded on first use
+    from stratalog.tier.retrying_store import RetryingStore, RetryPolicy  # noqa: PLC0415 - loaded on first use
+    from stratalog.tier.s3_client import S3Settings  # noqa: PLC0415 - loaded on first use
+    from stratalog.tier.s3_store import S3Store  # noqa: PLC0415 - loaded on first use
+
+    parts = urlsplit(url)
+    if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UnsupportedOperation("open", "", url, "an S3 URL is s3://bucket/prefix and nothing more", _ADVICE)
+    retry = options.pop("retry", RetryPolicy())
+    own = {name: options.pop(name) for name in ("single_put_bytes_max", "upload_threads") if name in options}
+    store: ObjectStore = S3Store(parts.netloc, S3Settings(**options), **own)
+    prefix = parts.path.strip("/")
+    if prefix:
+        store = PrefixStore(store, prefix)
+    return store if retry is None else RetryingStore(store, retry)
+
+
+def _open_fsspec(url: str, options: dict[str, Any]) -> ObjectStore:
+    from stratalog.tier.fsspec_store import FsspecStore  # noqa: PLC0415 - loaded on first use
+
+    return FsspecStore(url, **options)

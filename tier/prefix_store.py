@@ -1,0 +1,105 @@
+"""The part of a store below a prefix, as a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from stratalog.tier.store import (
+    Buffer,
+    Metadata,
+    ObjectInfo,
+    ObjectStore,
+    Source,
+    UploadInfo,
+    Version,
+)
+from stratalog.tier.wrappers import StoreWrapper
+
+__all__ = ["PrefixStore"]
+
+
+class PrefixStore(StoreWrapper):
+    """The part of a store below ``prefix``: keys are relative to it, errors name the whole key."""
+
+    def __init__(self, inner: ObjectStore, prefix: str) -> None:
+        super().__init__(inner)
+        self._prefix = prefix.strip("/") + "/"
+
+    @property
+    def url(self) -> str:
+        """Where the wrapped store is, with the prefix."""
+        return f"{self.inner.url.rstrip('/')}/{self._prefix.rstrip('/')}"
+
+    def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        crc32c: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> Version:
+        """As the port's."""
+        return self.inner.put(self._prefix + key, data, crc32c=crc32c, metadata=metadata)
+
+    def put_if_absent(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        crc32c: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> Version:
+        """As the port's."""
+        return self.inner.put_if_absent(self._prefix + key, data, crc32c=crc32c, metadata=metadata)
+
+    def compare_and_swap(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        expected: Version,
+        *,
+        crc32c: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> Version:
+        """As the port's."""
+        return self.inner.compare_and_swap(self._prefix + key, data, expected, crc32c=crc32c, metadata=metadata)
+
+    def put_large(self, key: str, source: Source, *, part_bytes: int, metadata: Metadata | None = None) -> Version:
+        """As the port's."""
+        return self.inner.put_large(self._prefix + key, source, part_bytes=part_bytes, metadata=metadata)
+
+    def get(self, key: str) -> tuple[bytes, Version]:
+        """As the port's."""
+        return self.inner.get(self._prefix + key)
+
+    def get_range(self, key: str, position: int, length: int) -> bytes:
+        """As the port's."""
+        return self.inner.get_range(self._prefix + key, position, length)
+
+    def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
+        """As the port's."""
+        return self.inner.get_suffix(self._prefix + key, length)
+
+    def head(self, key: str) -> ObjectInfo:
+        """As the port's."""
+        return replace(self.inner.head(self._prefix + key), key=key)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As the port's."""
+        after = self._prefix + start_after if start_after else ""
+        for info in self.inner.list(self._prefix + prefix, after):
+            yield replace(info, key=info.key[len(self._prefix) :])
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """As the port's."""
+        self.inner.delete_many(self._prefix + key for key in keys)
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        """As the port's."""
+        for upload in self.inner.list_uploads(self._prefix + prefix):
+            yield replace(upload, key=upload.key[len(self._prefix) :])
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """As the port's."""
+        self.inner.abort_upload(self._prefix + key, upload_id)

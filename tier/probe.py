@@ -1,0 +1,185 @@
+"""Asking a store at start-up whether it keeps its promises.
+
+Several S3-compatible services ignore ``If-None-Match`` and ``If-Match`` and answer success: two writers of one archive
+would overwrite each other without an error. The probe writes a few tiny objects, tries what must fail, and removes
+them again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stratalog.tier.source import crc32c_of
+from stratalog.tier.store import (
+    AlreadyExists,
+    Capabilities,
+    ChecksumMismatch,
+    NotFound,
+    ObjectStore,
+    PreconditionFailed,
+    StoreDenied,
+    StoreError,
+    StoreUnavailable,
+    UnsafeStore,
+    UnsupportedOperation,
+)
+
+__all__ = ["PROBE_PREFIX", "ProbeReport", "probe"]
+
+PROBE_PREFIX = "stratalog-probe"
+
+_BODY = bytes(range(256)) * 4
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What the store at ``url`` did. ``problems`` says in words what it did wrong."""
+
+    url: str
+    claimed: Capabilities
+    conditional_create: bool
+    compare_and_swap: bool
+    reads: bool
+    ordered_list: bool
+    checksums: bool
+    problems: tuple[str, ...]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The claimed capabilities, less those that the store failed to show."""
+        safe = self.conditional_create and self.compare_and_swap
+        return replace(
+            self.claimed,
+            conditional_create=self.claimed.conditional_create and self.conditional_create,
+            compare_and_swap=self.claimed.compare_and_swap and self.compare_and_swap,
+            ordered_list=self.claimed.ordered_list and self.ordered_list,
+            checksums=self.claimed.checksums and self.checksums,
+            multi_writer=self.claimed.multi_writer and safe,
+        )
+
+    def require(self, *, multi_writer: bool) -> None:
+        """Raise :class:`UnsafeStore` unless an archive may be written here.
+
+        Exact reads and ordered listings are always needed; ``multi_writer`` asks for honoured conditions too.
+        """
+        safe = self.reads and self.ordered_list
+        if multi_writer:
+            safe = safe and self.capabilities.multi_writer
+        if not safe:
+            reason = "; ".join(self.problems) or "the store makes no promise to more than one writer"
+            raise UnsafeStore("probe", PROBE_PREFIX, self.url, reason)
+
+
+def probe(store: ObjectStore, *, prefix: str = PROBE_PREFIX) -> ProbeReport:
+    """Try the store out under ``prefix`` and report; about 15 small requests, cleaned up afterwards.
+
+    Raises :class:`StoreUnavailable` or :class:`StoreDenied` if the store cannot be reached or written at all.
+    """
+    trial = _Trial(store, f"{prefix}/{uuid.uuid4().hex}")
+    try:
+        return ProbeReport(
+            url=store.url,
+            claimed=store.capabilities,
+            conditional_create=trial.run("conditional create", trial.conditional_create),
+            compare_and_swap=trial.run("compare and swap", trial.compare_and_swap),
+            reads=trial.run("reads", trial.reads),
+            ordered_list=trial.run("listing", trial.ordered_list),
+            checksums=trial.run("checksums", trial.checksums),
+            problems=tuple(trial.problems),
+        )
+    finally:
+        store.delete_many(sorted(trial.keys))
+
+
+class _Trial:
+    """One run of the probe; each check returns what went wrong, or nothing."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self.keys: set[str] = set()
+        self.problems: list[str] = []
+
+    def run(self, name: str, check: Callable[[], str]) -> bool:
+        """Return whether the check passed; note the problem if not."""
+        try:
+            problem = check()
+        except (StoreUnavailable, StoreDenied):
+            raise
+        except UnsupportedOperation as error:
+            problem = error.reason
+        except StoreError as error:
+            problem = str(error)
+        if problem:
+            self.problems.append(f"{name}: {problem}")
+        return not problem
+
+    def conditional_create(self) -> str:
+        """Create twice: the second must be refused and the first must stay."""
+        key = self._key("create")
+        self._store.put_if_absent(key, b"first")
+        try:
+            self._store.put_if_absent(key, b"second")
+        except AlreadyExists:
+            kept = self._store.get(key)[0] == b"first"
+            return "" if kept else "a refused create replaced the object"
+        return "a second create of one key succeeded (If-None-Match is ignored)"
+
+    def compare_and_swap(self) -> str:
+        """Swap with the right version, with a stale one, and where there is nothing."""
+        key = self._key("swap")
+        stale = self._store.put(key, b"first")
+        self._store.compare_and_swap(key, b"second", stale)
+        for target, situation in ((key, "a stale version"), (self._key("absent"), "no object")):
+            try:
+                self._store.compare_and_swap(target, b"third", stale)
+            except PreconditionFailed:
+                continue
+            return f"a swap against {situation} succeeded (If-Match is ignored)"
+        kept = self._store.get(key)[0] == b"second"
+        return "" if kept else "a refused swap replaced the object"
+
+    def reads(self) -> str:
+        """Read a range, a suffix, and a suffix longer than the object."""
+        key = self._key("read")
+        self._store.put(key, _BODY)
+        if self._store.get_range(key, 10, 300) != _BODY[10:310]:
+            return "a range came back with other bytes"
+        for length in (7, len(_BODY) + 1):
+            if self._store.get_suffix(key, length) != (_BODY[-length:], len(_BODY)):
+                return "a suffix came back with other bytes or another size"
+        try:
+            self._store.get(self._key("missing"))
+        except NotFound:
+            return ""
+        return "a missing object was read"
+
+    def ordered_list(self) -> str:
+        """List keys whose byte order differs from that of words."""
+        names = ["list/B", "list/a", "list/a!", "list/a-b", "list/ab", "list/\u00e9"]
+        for name in reversed(names):
+            self._store.put(self._key(name), b"")
+        found = [info.key for info in self._store.list(f"{self._prefix}/list/")]
+        expected = [f"{self._prefix}/{name}" for name in names]
+        if found != expected:
+            return f"listed {found}, expected {expected}"
+        rest = [info.key for info in self._store.list(f"{self._prefix}/list/", expected[2])]
+        return "" if rest == expected[3:] else f"after {expected[2]!r} listed {rest}, expected {expected[3:]}"
+
+    def checksums(self) -> str:
+        """Send a wrong CRC-32C: the object must be refused."""
+        key = self._key("checksum")
+        try:
+            self._store.put(key, _BODY, crc32c=crc32c_of(_BODY) ^ 1)
+        except ChecksumMismatch:
+            self._store.put(key, _BODY, crc32c=crc32c_of(_BODY))
+            kept = self._store.head(key).crc32c == crc32c_of(_BODY)
+            return "" if kept else "the CRC-32C is not kept"
+        return "a wrong CRC-32C was accepted (uploads must be read back)"
+
+    def _key(self, name: str) -> str:
+        key = f"{self._prefix}/{name}"
+        self.keys.add(key)
+        return key

@@ -1,0 +1,125 @@
+"""Settings of an S3 store and the boto3 client made from them: one client per process and settings.
+
+boto3 is imported on first use: it costs a second at start-up that a broker without a bucket need not pay.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from stratalog.wire.errors import Invalid
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+__all__ = ["S3Settings", "client_for"]
+
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT")
+"""Environment variables naming the endpoint, strongest first; an option given in code is stronger still."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SDK_ATTEMPTS = 3
+
+_clients_lock = threading.Lock()
+_clients: dict[tuple[int, S3Settings], S3Client] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How to reach S3; everything has a default that works with Amazon's own service.
+
+    ``endpoint_url``      of another service than Amazon's; also switches to path-style addresses.
+    ``region``            default: as boto3 finds it; ``us-east-1`` with an own endpoint.
+    ``access_key_id``, ``secret_access_key``, ``session_token``   default: boto3's credential chain.
+    ``trusted_network``   send unsigned payloads over plain HTTP too (the header is always signed). Loopback and TLS
+                          need no such leave.
+    ``connect_timeout_s``, ``read_timeout_s``   of one socket operation.
+    ``connections``       size of the connection pool: no fewer than the threads that use the store at once.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+    trusted_network: bool = False
+    connect_timeout_s: float = 3.0
+    read_timeout_s: float = 30.0
+    connections: int = 16
+
+    def __repr__(self) -> str:
+        """Without credentials: settings end up in logs."""
+        return f"S3Settings(endpoint_url={self.endpoint_url!r}, region={self.region!r})"
+
+    def completed(self, environment: Mapping[str, str] | None = None) -> S3Settings:
+        """Return the settings with the endpoint taken from the environment where none was given."""
+        environment = os.environ if environment is None else environment
+        found = self.endpoint_url or next(
+            (environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None
+        )
+        if found is None:
+            return self
+        if urlsplit(found).scheme not in {"http", "https"}:
+            raise Invalid(f"the S3 endpoint {found!r} is no URL: write http://host:port or https://host")
+        return replace(
+            self, endpoint_url=found.rstrip("/"), region=self.region or environment.get("AWS_REGION") or "us-east-1"
+        )
+
+    @property
+    def unsigned_payload(self) -> bool:
+        """Whether bodies go unsigned: their integrity comes from TLS or loopback and from our own CRC-32C.
+
+        Signing costs a SHA-256 over every byte, four times the processor time of the whole upload without it.
+        """
+        if self.endpoint_url is None:
+            return True
+        parts = urlsplit(self.endpoint_url)
+        return parts.scheme == "https" or parts.hostname in _LOOPBACK or self.trusted_network
+
+
+def client_for(settings: S3Settings) -> S3Client:
+    """Return this process's client for ``settings``; thread-safe, made on first use, never shared across a fork."""
+    key = (os.getpid(), settings)
+    with _clients_lock:
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = _new_client(settings)
+    return client
+
+
+def _new_client(settings: S3Settings) -> S3Client:
+    import boto3.session  # noqa: PLC0415 - slow, so only where S3 is used
+    from botocore.config import Config  # noqa: PLC0415 - slow, so only where S3 is used
+
+    session = boto3.session.Session()
+    config: Any = Config(
+        signature_version="s3v4",
+        s3={
+            "addressing_style": "path" if settings.endpoint_url else "auto",
+            "payload_signing_enabled": not settings.unsigned_payload,
+        },
+        # We compute and compare CRC-32C ourselves; the SDK's own default checksum breaks older services.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # The SDK's retry quota runs dry when it is needed most; the real loop is RetryingStore.
+        retries={"mode": "standard", "total_max_attempts": _SDK_ATTEMPTS},
+        connect_timeout=settings.connect_timeout_s,
+        read_timeout=settings.read_timeout_s,
+        max_pool_connections=settings.connections,
+        tcp_keepalive=True,
+    )
+    client: S3Client = session.client(
+        "s3",
+        endpoint_url=settings.endpoint_url,
+        region_name=settings.region,
+        aws_access_key_id=settings.access_key_id,
+        aws_secret_access_key=settings.secret_access_key,
+        aws_session_token=settings.session_token,
+        config=config,
+    )
+    return client
