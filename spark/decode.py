@@ -37,7 +37,7 @@ __all__ = ["AbortedTransactions", "Window", "decode_batches"]
 AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
 """Producer id -> its aborted transactions as (first offset, last offset), both inclusive."""
 
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _GROUP_BATCHES_MAX: Final = 4096
 _BODY_BYTES_MIN: Final = 6
 """Attributes, two deltas, two empty fields and no header: one byte each."""

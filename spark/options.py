@@ -25,10 +25,7 @@ LATEST: Final = -1
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 _OWN: Final = ("archive", "path", "columns", "maxPartitionBytes", "batchBytes", "strictOffsets", "filterPushdown")
-_STORE: Final = (
-    "s3.endpoint", "s3.region", "s3.path-style", "s3.profile", "s3.anonymous",
-    "s3.access-key", "s3.secret-key", "s3.session-token",
-)  # fmt: skip
+_STORE: Final = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.session-token")
 _CONNECTOR: Final = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
@@ -39,9 +36,7 @@ _WITHOUT_EFFECT: Final = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
     "useDeprecatedOffsetFetching", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
 )  # fmt: skip
-_KNOWN: Final = {
-    name.lower(): name for name in (*_STRATEGIES, *_OWN, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)
-}
+_KNOWN: Final = {name.lower(): name for name in (*_STRATEGIES, *_OWN, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)}
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set the source option 'startingOffsets' to 'earliest' or to offsets instead",
     "kafka.key.deserializer": "keys are read as binary; decode them with DataFrame functions",
@@ -210,7 +205,9 @@ def _bound(given: Mapping[str, str], side: str, edge: int) -> OffsetBound:
     if not value:
         return OffsetBound(edge, {}, {}, None)
     if not value.startswith("{"):
-        raise Invalid(f"option '{name}' must be 'earliest', 'latest' or JSON like {{\"topic\": {{\"0\": 23}}}}, got '{value}'")
+        raise Invalid(
+            f"option '{name}' must be 'earliest', 'latest' or JSON like {{\"topic\": {{\"0\": 23}}}}, got '{value}'"
+        )
     return OffsetBound(edge, _per_partition(name, value, lowest=EARLIEST), {}, None)
 
 

@@ -43,20 +43,24 @@ def expected_rows(data: bytes, window: Window) -> list[dict[str, object]]:
             if not window.start_offset <= record.offset < window.end_offset:
                 continue
             headers = [{"key": item.key, "value": item.value} for item in record.headers] or None
-            rows.append({
-                "key": record.key,
-                "value": record.value,
-                "topic": ORDERS.topic,
-                "partition": ORDERS.partition,
-                "offset": record.offset,
-                "timestamp": time_of(record.timestamp_ms),
-                "timestampType": int(header.is_log_append_time),
-                "headers": headers,
-            })
+            rows.append(
+                {
+                    "key": record.key,
+                    "value": record.value,
+                    "topic": ORDERS.topic,
+                    "partition": ORDERS.partition,
+                    "offset": record.offset,
+                    "timestamp": time_of(record.timestamp_ms),
+                    "timestampType": int(header.is_log_append_time),
+                    "headers": headers,
+                }
+            )
     return rows
 
 
-def decoded_rows(data: bytes, window: Window = EVERYTHING, columns: tuple[str, ...] = COLUMNS, **options: int) -> list[dict[str, object]]:
+def decoded_rows(
+    data: bytes, window: Window = EVERYTHING, columns: tuple[str, ...] = COLUMNS, **options: int
+) -> list[dict[str, object]]:
     batches = list(decode_batches(data, ORDERS, columns, window, **options))
     schema = arrow_schema(columns)
     for batch in batches:
@@ -100,7 +104,9 @@ def logs(draw: st.DrawFn) -> bytes:
 def test_rows_are_those_of_a_record_loop(data: bytes, choice: st.DataObject) -> None:
     """Whatever the codecs, nulls, headers, gaps, window and grouping: same rows, same order."""
     offsets = [header.base_offset for _, header in iter_headers(data)] + [0, 1 << 62]
-    window = Window(choice.draw(st.sampled_from(offsets)) + choice.draw(st.integers(0, 2)), choice.draw(st.sampled_from(offsets)))
+    window = Window(
+        choice.draw(st.sampled_from(offsets)) + choice.draw(st.integers(0, 2)), choice.draw(st.sampled_from(offsets))
+    )
     columns = tuple(choice.draw(st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True)))
     expected = [{name: row[name] for name in columns} for row in expected_rows(data, window)]
     assert decoded_rows(data, window, columns, batch_bytes=choice.draw(st.sampled_from([1, 300, 2 << 20]))) == expected
@@ -108,7 +114,9 @@ def test_rows_are_those_of_a_record_loop(data: bytes, choice: st.DataObject) -> 
 
 def test_records_of_8_kib_and_more_are_found() -> None:
     """A record length of three or four varint bytes leads to the next record."""
-    data = bytes(build_batch([Record(i, NOON_MS, None, bytes(size)) for i, size in enumerate((8000, 8200, 2_200_000, 1))]))
+    data = bytes(
+        build_batch([Record(i, NOON_MS, None, bytes(size)) for i, size in enumerate((8000, 8200, 2_200_000, 1))])
+    )
     assert [len(row["value"]) for row in decoded_rows(data)] == [8000, 8200, 2_200_000, 1]  # type: ignore[arg-type]
 
 
@@ -145,7 +153,11 @@ def test_aborted_batches_are_no_rows_and_uncommitted_readers_get_them() -> None:
     data = (
         bytes(build_batch(records(0, 2), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
         + bytes(build_batch(records(2, 2), producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
-        + bytes(build_control_batch(0, b"\0\0\0\0\0\0", offset=4, timestamp_ms=NOON_MS, leader_epoch=0, producer_id=7, transactional=True))
+        + bytes(
+            build_control_batch(
+                0, b"\0\0\0\0\0\0", offset=4, timestamp_ms=NOON_MS, leader_epoch=0, producer_id=7, transactional=True
+            )
+        )
         + bytes(build_batch(records(5, 2), producer_id=7, producer_epoch=0, base_sequence=2, transactional=True))
     )
     committed = Window(0, 100, aborted={7: [(0, 4)]})
@@ -195,14 +207,14 @@ def test_a_flipped_byte_is_reported_with_partition_and_offset(position: int) -> 
     """No damaged batch becomes rows."""
     data = bytearray(build_batch(records(40, 3)))
     data[position] ^= 0x10
-    with pytest.raises(Corrupt, match="orders-3, offset 40.*CRC"):
+    with pytest.raises(Corrupt, match=r"orders-3, offset 40.*CRC"):
         decoded_rows(bytes(data))
 
 
 def test_torn_bytes_are_reported() -> None:
     """A range that does not end on a batch border is an error, not a short answer."""
     data = bytes(build_batch(records(0, 3)))
-    with pytest.raises(Corrupt, match="orders-3.*no record batch"):
+    with pytest.raises(Corrupt, match=r"orders-3.*no record batch"):
         decoded_rows(data + data[:40])
 
 

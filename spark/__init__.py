@@ -1,0 +1,54 @@
+"""Apache Spark over the archive: ``spark.read.format("stratalog")``, without a broker.
+
+.. code-block:: python
+
+    from stratalog import spark as sl
+
+    spark = sl.session()
+    orders = sl.read(spark, "s3://bucket/prefix", topics="orders", startingTimestamp="1372896000000")
+
+PySpark is imported when a function is called, never by importing this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read", "register", "session"]
+
+
+def read(
+    spark: SparkSession,
+    archive: str,
+    *,
+    topics: str | Sequence[str],
+    columns: Sequence[str] = (),
+    **options: str | int | bool,
+) -> DataFrame:
+    """The rows of ``topics`` in the bucket at ``archive``.
+
+    ``columns`` saves the work for all others; ``options`` are those of the source, under their own names.
+    """
+    subscribe = topics if isinstance(topics, str) else ",".join(topics)
+    reader = spark.read.format("stratalog").option("subscribe", subscribe)
+    if columns:
+        reader = reader.option("columns", ",".join(columns))
+    return reader.options(**options).load(archive)
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format by hand, where PySpark cannot find ``pyspark_stratalog``: in zips of ``--py-files``."""
+    from stratalog.spark.source import StratalogSource  # noqa: PLC0415 - needs PySpark
+
+    spark.dataSource.register(StratalogSource)
+
+
+def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: str) -> SparkSession:
+    """The running Spark session, or a new one that fits this source; see `stratalog.spark.sessions`."""
+    from stratalog.spark.sessions import session as start  # noqa: PLC0415 - needs PySpark
+
+    return start(master, app_name=app_name, **config)

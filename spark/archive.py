@@ -1,0 +1,181 @@
+"""The driver's look at a bucket: which partitions it holds, their manifests, and where a time begins.
+
+Nothing is written. Partitions are found by listing, since the bucket alone must be enough; folders with many objects
+are jumped over. Every manifest is read once, many at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from stratalog.spark.fetch import chunk_bytes, open_segment
+from stratalog.spark.options import Subscription
+from stratalog.spark.planner import OffsetRange, PartitionArchive, RowBounds, cut_slices
+from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, TopicKey, parse_key, topic_prefix
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_json import from_bytes
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_text
+
+__all__ = ["find_timestamp", "load_partitions"]
+
+_KEYS_PER_LISTING: Final = 1000
+"""Keys that one LIST request brings: beyond that a jump is cheaper than going on."""
+_WHOLE_NAME_MAX: Final = 200
+"""Topic names are cut to this in keys: a name of exactly this length may stand for a longer one."""
+_THREADS: Final = 16
+_AFTER_SLASH: Final = "0"
+"""The character that follows the slash: a folder with it for its slash sorts behind all that the folder holds."""
+
+_logger = logging.getLogger("stratalog.spark")
+
+
+def load_partitions(store: ObjectStore, subscription: Subscription) -> list[PartitionArchive]:
+    """The archives of the partitions that ``subscription`` asks for, sorted by topic and partition.
+
+    Raises `Invalid` for a topic, or an assigned partition, that the archive does not have.
+    """
+    folders = list(_folders(store, subscription))
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-manifests") as pool:
+        found = [manifest for manifest in pool.map(lambda each: _manifest(store, each), folders) if manifest]
+    manifests = _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
+    _check_found(store, subscription, manifests)
+    archives = [
+        PartitionArchive(
+            TopicPartition(each.partition.topic, each.partition.partition),
+            each.log_start_offset,
+            # A log start moved beyond all that was ever uploaded leaves an archive that begins where it ends.
+            max(each.remote_end, each.log_start_offset),
+            each.entries,
+        )
+        for each in manifests
+        if _assigned(subscription, each.partition)
+    ]
+    return sorted(archives, key=lambda archive: archive.partition)
+
+
+def _assigned(subscription: Subscription, partition: PartitionId) -> bool:
+    if subscription.assignment is None:
+        return True
+    return partition.partition in subscription.assignment[partition.topic]
+
+
+def _folders(store: ObjectStore, subscription: Subscription) -> Iterator[PartitionId]:
+    """Partition folders that belong to the subscription, as far as their names tell, which are cut in keys."""
+    names = subscription.topics or tuple(subscription.assignment or ())
+    if not names:
+        for folder in _partition_folders(store, TOPICS_PREFIX):
+            if len(folder.topic) == _WHOLE_NAME_MAX or subscription.wants_topic(folder.topic):
+                yield folder
+        return
+    for cut in sorted({name[:_WHOLE_NAME_MAX] for name in names}):
+        prefix = topic_prefix(cut, ZERO_UUID).removesuffix(f"{uuid_text(ZERO_UUID)}/")
+        yield from (folder for folder in _partition_folders(store, prefix) if folder.topic == cut)
+
+
+def _partition_folders(store: ObjectStore, prefix: str) -> Iterator[PartitionId]:
+    """Every partition folder under ``prefix``; a folder of more than one listing is left by a jump behind it."""
+    after = ""
+    while True:
+        folder: PartitionId | None = None
+        seen = 0
+        for info in store.list(prefix, after):
+            found = _partition_of(info.key)
+            if found is None:
+                continue
+            if found != folder:
+                folder, seen = found, 0
+                yield found
+            seen += 1
+            if seen > _KEYS_PER_LISTING:
+                after = found.prefix[:-1] + _AFTER_SLASH
+                break
+        else:
+            return
+
+
+def _partition_of(key: str) -> PartitionId | None:
+    try:
+        parsed = parse_key(key)
+    except Invalid:
+        return None
+    if isinstance(parsed, TopicKey) and parsed.partition is None:
+        return None
+    return PartitionId(parsed.topic, parsed.topic_id, parsed.partition or 0)
+
+
+def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest | None:
+    """The partition's manifest; None before its first commit."""
+    try:
+        data, _ = store.get(folder.manifest_key)
+    except NotFound:
+        return None
+    return from_bytes(data, folder.manifest_key)
+
+
+def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Of topics that were deleted and created again under one name, only the one claimed last."""
+    topics: dict[str, dict[bytes, list[Manifest]]] = {}
+    for each in manifests:
+        topics.setdefault(each.partition.topic, {}).setdefault(each.partition.topic_id, []).append(each)
+    newest = []
+    for name, incarnations in topics.items():
+        ids = sorted(incarnations, key=lambda topic_id: max(each.claimed_ms for each in incarnations[topic_id]))
+        newest += incarnations[ids[-1]]
+        if len(ids) > 1:
+            _logger.warning(
+                "the archive holds %d topics named '%s'; the newest, %s, is read, not %s",
+                len(ids), name, uuid_text(ids[-1]), ", ".join(uuid_text(topic_id) for topic_id in ids[:-1]),
+            )  # fmt: skip
+    return newest
+
+
+def _check_found(store: ObjectStore, subscription: Subscription, manifests: list[Manifest]) -> None:
+    found = {(each.partition.topic, each.partition.partition) for each in manifests}
+    topics = {topic for topic, _ in found}
+    wanted = subscription.topics or tuple(subscription.assignment or ())
+    missing = [topic for topic in wanted if topic not in topics]
+    if missing:
+        raise Invalid(
+            f"topic '{missing[0]}' is not in the archive {store.url}: check the name and the URL; a topic appears once "
+            f"its first segment has been uploaded"
+        )
+    for topic, partitions in (subscription.assignment or {}).items():
+        for partition in partitions:
+            if (topic, partition) not in found:
+                have = sorted(number for name, number in found if name == topic)
+                raise Invalid(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
+
+
+def find_timestamp(store: ObjectStore, archive: PartitionArchive, timestamp_ms: int) -> int | None:
+    """The first offset of ``archive`` whose record is not older than ``timestamp_ms``; None if there is none.
+
+    As Kafka's ListOffsets does, it looks at every record, committed or not. Costs a tail and one or two chunks.
+    """
+    everything = OffsetRange(archive.log_start_offset, archive.end_offset)
+    slices, _ = cut_slices(archive, everything, RowBounds(timestamp_ms_min=timestamp_ms))
+    for piece in slices:
+        opened = open_segment(store, piece)
+        index = opened.chunks.find_timestamp(timestamp_ms, opened.chunks.find_offset(piece.start_offset))
+        while index is not None:
+            data = chunk_bytes(store, opened, [opened.chunks[index]])
+            offset = _first_not_older(data, timestamp_ms, piece.start_offset)
+            if offset is not None:
+                return offset
+            index = opened.chunks.find_timestamp(timestamp_ms, index + 1)
+    return None
+
+
+def _first_not_older(data: bytes, timestamp_ms: int, start_offset: int) -> int | None:
+    for position, header in iter_headers(data):
+        if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset:
+            continue
+        for record in iter_records(data, position):
+            if record.offset >= start_offset and record.timestamp_ms >= timestamp_ms:
+                return record.offset
+    return None

@@ -1,0 +1,267 @@
+"""Reading slices of objects in an executor: ranged GETs that run ahead of the decoder, every byte checked.
+
+A small object comes whole in one GET. Of a larger one the tail (aborted transactions, chunk table, footer) is read
+first, by one suffix GET, and then the chunks that the slice needs, some megabytes per GET. At most `_IN_FLIGHT` ranges
+wait in memory, so a task holds some tens of megabytes however large its objects are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from stratalog.spark.decode import AbortedTransactions, Window, decode_batches
+from stratalog.spark.planner import DataLoss, SegmentSlice
+from stratalog.tier import open_store
+from stratalog.tier.chunk_table import Chunk, ChunkTable
+from stratalog.tier.footer import Footer, read_footer
+from stratalog.tier.segment_blobs import aborted_from_bytes
+from stratalog.tier.store import InvalidRange, NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt, Invalid
+
+__all__ = ["OpenedSegment", "ReadRequest", "chunk_bytes", "open_archive", "open_segment", "read_slices"]
+
+_WHOLE_BYTES_MAX: Final = 8 << 20
+"""Objects up to this size are read by one GET."""
+_RANGE_BYTES: Final = 8 << 20
+_IN_FLIGHT: Final = 3
+_OPENED_AHEAD: Final = 2
+
+_S3_SETTINGS: Final = {
+    "s3.endpoint": "endpoint_url",
+    "s3.region": "region",
+    "s3.access-key": "access_key_id",
+    "s3.secret-key": "secret_access_key",
+    "s3.session-token": "session_token",
+}
+
+_logger = logging.getLogger("stratalog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What all tasks of one query have in common; it travels with the reader."""
+
+    columns: tuple[str, ...]
+    required: frozenset[str] = frozenset()
+    batch_bytes: int = 2 << 20
+    read_committed: bool = True
+    fail_on_data_loss: bool = True
+    timestamp_ms_min: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSegment:
+    """The verified tail of the object behind ``piece``; ``data`` is the whole object where it came in one GET."""
+
+    piece: SegmentSlice
+    chunks: ChunkTable
+    aborted: AbortedTransactions
+    data: bytes | None
+
+
+class _Range(NamedTuple):
+    """Neighbouring chunks of one object on their way, and which of their records are rows."""
+
+    piece: SegmentSlice
+    window: Window
+    data: Future[bytes]
+
+
+def open_archive(url: str, options: Mapping[str, str]) -> ObjectStore:
+    """The store of this process for ``url``, opened once and only read; ``options`` are those named ``s3.…``."""
+    return _open(url, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=8)
+def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
+    if url.startswith(("s3://", "s3a://")):
+        settings = {_S3_SETTINGS[name]: value for name, value in options}
+        return open_store("s3://" + url.partition("://")[2], **settings)
+    if options:
+        raise Invalid(f"option '{options[0][0]}' has no meaning for the archive {url}")
+    if url.startswith("/"):
+        url = "file://" + quote(url)
+    return open_store(url, create=False) if url.startswith("file:") else open_store(url)
+
+
+def read_slices(store: ObjectStore, slices: Sequence[SegmentSlice], request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """The rows of ``slices``, in their order.
+
+    Raises `DataLoss` for an object that is not there (a warning instead, if the request says so) and `Corrupt` for
+    one that is not what was uploaded; both name partition, offsets and key.
+    """
+    pool = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="stratalog-fetch")
+    try:
+        for piece, window, data in _ranges(pool, store, slices, request):
+            content = data.result()
+            with _told(piece):
+                yield from decode_batches(
+                    content,
+                    piece.topic_partition,
+                    request.columns,
+                    window,
+                    batch_bytes=request.batch_bytes,
+                    required=request.required,
+                )
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ranges(
+    pool: ThreadPoolExecutor, store: ObjectStore, slices: Sequence[SegmentSlice], request: ReadRequest
+) -> Iterator[_Range]:
+    """The ranges to decode, with up to `_IN_FLIGHT` of them and the tails of the next objects on their way."""
+    waiting: deque[_Range] = deque()
+    opening: deque[tuple[SegmentSlice, Future[OpenedSegment]]] = deque()
+    coming = iter(slices)
+    while True:
+        for piece in coming:
+            opening.append((piece, pool.submit(open_segment, store, piece)))
+            if len(opening) > _OPENED_AHEAD:
+                break
+        if not opening:
+            break
+        piece, future = opening.popleft()
+        opened = _opened(future, request)
+        if opened is None:
+            continue
+        window = Window(
+            piece.start_offset,
+            piece.end_offset,
+            timestamp_ms_min=request.timestamp_ms_min,
+            aborted=opened.aborted if request.read_committed else None,
+        )
+        for chunks in _chunk_runs(opened.chunks, piece, request.timestamp_ms_min):
+            waiting.append(_Range(piece, window, pool.submit(chunk_bytes, store, opened, chunks)))
+            if len(waiting) > _IN_FLIGHT:
+                yield waiting.popleft()
+    yield from waiting
+
+
+def _opened(future: Future[OpenedSegment], request: ReadRequest) -> OpenedSegment | None:
+    """The tail, or None for a missing object whose loss is accepted."""
+    try:
+        return future.result()
+    except DataLoss as loss:
+        if request.fail_on_data_loss:
+            raise
+        _logger.warning("skipped, because failOnDataLoss is false: %s", loss)
+        return None
+
+
+@contextmanager
+def _told(piece: SegmentSlice) -> Iterator[None]:
+    """Errors name the partition, the offsets and the key."""
+    where = f"{piece.topic_partition}, offsets {piece.start_offset} to {piece.end_offset - 1}, object {piece.key}"
+    try:
+        yield
+    except NotFound as error:
+        raise DataLoss(
+            f"{where}: the object that the manifest names is not in the bucket. {error}. If retention removed it "
+            f"while the query ran, run the query again; set option 'failOnDataLoss' to 'false' to skip such offsets"
+        ) from error
+    except (Corrupt, InvalidRange) as error:
+        raise Corrupt(f"{where}: {error}") from error
+
+
+def open_segment(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
+    """Read and verify the tail of the object behind ``piece``.
+
+    Raises `DataLoss` if it is not there, and `Corrupt` if it is not the one that the manifest describes.
+    """
+    length = piece.size_bytes if piece.size_bytes <= _WHOLE_BYTES_MAX else piece.size_bytes - piece.tail_position
+    with _told(piece):
+        suffix, total_bytes = store.get_suffix(piece.key, length)
+        if total_bytes != piece.size_bytes:
+            raise Corrupt(f"the object has {total_bytes} bytes, the manifest says {piece.size_bytes}")
+        footer = read_footer(suffix, total_bytes)
+        _check_identity(piece, footer)
+        chunks = footer.chunks
+        if chunks is None:
+            chunks = ChunkTable.from_bytes(_blob(store, piece, footer, "chunks", suffix))
+        aborted = _aborted(_blob(store, piece, footer, "aborted", suffix))
+    return OpenedSegment(piece, chunks, aborted, suffix if len(suffix) == total_bytes else None)
+
+
+def _check_identity(piece: SegmentSlice, footer: Footer) -> None:
+    held = (footer.partition.topic, footer.partition.partition, footer.entry.base, footer.entry.end)
+    if held != (piece.topic, piece.partition, piece.base, piece.end):
+        raise Corrupt(
+            f"the object says that it holds {footer.partition}, offsets {footer.entry.base} to "
+            f"{footer.entry.end - 1}; the manifest says {piece.base} to {piece.end - 1}"
+        )
+
+
+def _blob(store: ObjectStore, piece: SegmentSlice, footer: Footer, name: str, suffix: bytes) -> bytes:
+    """One part behind the data: out of the suffix, or by a GET of its own where a writer put it elsewhere."""
+    blob = footer.blobs.get(name)
+    if blob is None:
+        raise Corrupt(f"the object's footer names no part {name!r}")
+    if not blob.length:
+        return b""
+    start = blob.position - (piece.size_bytes - len(suffix))
+    data = suffix[start : start + blob.length] if start >= 0 else store.get_range(piece.key, blob.position, blob.length)
+    blob.check(name, data)
+    return data
+
+
+def _aborted(table: bytes) -> AbortedTransactions:
+    transactions: dict[int, list[tuple[int, int]]] = {}
+    for row in aborted_from_bytes(table):
+        transactions.setdefault(row.producer_id, []).append((row.first_offset, row.last_offset))
+    return transactions
+
+
+def _chunk_runs(table: ChunkTable, piece: SegmentSlice, timestamp_ms_min: int | None) -> Iterator[list[Chunk]]:
+    """The chunks that may hold rows of ``piece``, neighbours together as long as they fit into one GET."""
+    run: list[Chunk] = []
+    for index, chunk in enumerate(table):
+        behind = table[index + 1].first_offset if index + 1 < len(table) else piece.end
+        wanted = (
+            piece.start_position <= chunk.position < piece.end_position
+            and chunk.first_offset < piece.end_offset
+            and behind > piece.start_offset
+            and (timestamp_ms_min is None or chunk.max_timestamp_ms >= timestamp_ms_min)
+        )
+        if run and (not wanted or chunk.position + chunk.length - run[0].position > _RANGE_BYTES):
+            yield run
+            run = []
+        if wanted:
+            run.append(chunk)
+    if run:
+        yield run
+
+
+def chunk_bytes(store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chunk]) -> bytes:
+    """The bytes of neighbouring ``chunks``. Raises `DataLoss`, and `Corrupt` unless each has its CRC-32C.
+
+    That covers base offsets too, which a batch's own CRC does not.
+    """
+    start = chunks[0].position
+    end = chunks[-1].position + chunks[-1].length
+    with _told(opened.piece):
+        if opened.data is not None:
+            data = opened.data[start:end]
+        else:
+            data = store.get_range(opened.piece.key, start, end - start)
+        view = memoryview(data)
+        for chunk in chunks:
+            at = chunk.position - start
+            crc = crc32c(view[at : at + chunk.length])
+            if crc != chunk.crc32c:
+                raise Corrupt(
+                    f"the chunk at position {chunk.position} has CRC {crc:#010x}, its table says "
+                    f"{chunk.crc32c:#010x}: restore the object from a copy"
+                )
+    return data

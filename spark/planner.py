@@ -1,0 +1,302 @@
+"""From manifests to tasks: which bytes of which objects each Spark task reads. Pure: no store, no Spark.
+
+A task is a run of slices in the order topic, partition, offset. Small objects are merged into one task, large ones
+divided. A slice carries both an offset window, which trims rows exactly, and a position window: it reads the chunks
+that *begin* inside, so that slices of one object meet on chunk borders without the driver knowing the chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from stratalog.spark.options import EARLIEST, LATEST, ReadOptions
+from stratalog.tier.entry import Entry
+from stratalog.tier.segment_blobs import ABORTED_BYTES
+from stratalog.wire.errors import Invalid, StratalogError
+from stratalog.wire.topic import TopicPartition
+
+__all__ = [
+    "DataLoss",
+    "Limits",
+    "OffsetRange",
+    "PartitionArchive",
+    "RowBounds",
+    "SegmentSlice",
+    "cut_slices",
+    "group_tasks",
+    "resolve_range",
+    "task_limits",
+]
+
+_SLICE_COST_BYTES: Final = 256 * 1024
+"""What opening one more object costs a task, in bytes it could have read meanwhile."""
+_TASK_BYTES_MIN: Final = 16 << 20
+"""Tasks are not made smaller than this for the sake of more of them: each costs Spark tens of milliseconds."""
+_TASKS_PER_CORE: Final = 4
+
+FindTimestamp: TypeAlias = Callable[["PartitionArchive", int], int | None]
+
+
+class DataLoss(StratalogError):
+    """Offsets that were asked for are not in the archive. With ``failOnDataLoss=false`` they are skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionArchive:
+    """What the manifest says of one partition: its live entries, ascending, cover ``[log_start, end)`` or less."""
+
+    partition: TopicPartition
+    log_start_offset: int
+    end_offset: int
+    entries: Sequence[Entry]
+
+
+class OffsetRange(NamedTuple):
+    """The offsets ``[start, end)`` of one partition; what could not be had as asked is told in ``losses``."""
+
+    start: int
+    end: int
+    losses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowBounds:
+    """What a query's own filters leave over; None is no bound. Offsets are ``[min, end)``, times inclusive."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    offset_min: int | None = None
+    offset_end: int | None = None
+    timestamp_ms_min: int | None = None
+    timestamp_ms_max: int | None = None
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """Whether any row of ``partition`` can pass."""
+        return (self.topics is None or partition.topic in self.topics) and (
+            self.partitions is None or partition.partition in self.partitions
+        )
+
+    def wants_entry(self, entry: Entry) -> bool:
+        """Whether any record of ``entry`` can lie inside the times."""
+        if self.timestamp_ms_min is not None and entry.max_timestamp_ms < self.timestamp_ms_min:
+            return False
+        return self.timestamp_ms_max is None or entry.min_timestamp_ms <= self.timestamp_ms_max
+
+
+class SegmentSlice(NamedTuple):
+    """A part of one object: rows with offsets in ``[start_offset, end_offset)`` from the chunks that begin at
+    positions ``[start_position, end_position)``. The object holds the offsets ``[base, end)``; from
+    ``tail_position`` on lie its aborted transactions, chunk table and footer.
+    """
+
+    topic: str
+    partition: int
+    key: str
+    base: int
+    end: int
+    size_bytes: int
+    tail_position: int
+    start_offset: int
+    end_offset: int
+    start_position: int
+    end_position: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose offsets these are."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def offset_count(self) -> int:
+        """Offsets asked for: at least the number of rows."""
+        return self.end_offset - self.start_offset
+
+    @property
+    def read_bytes(self) -> int:
+        """An estimate of the data behind it: offsets are taken to be spread evenly."""
+        return (self.end_position - self.start_position) * self.offset_count // (self.end - self.base)
+
+
+class Limits(NamedTuple):
+    """How much a task may read. ``records`` counts offsets; None is no limit."""
+
+    size_bytes: int
+    records: int | None
+
+
+def resolve_range(archive: PartitionArchive, options: ReadOptions, find_timestamp: FindTimestamp) -> OffsetRange:
+    """The offsets of one partition that the options ask for, cut to what the archive has.
+
+    ``find_timestamp(archive, timestamp_ms)`` gives the first offset whose record is not older, or None. Raises
+    `Invalid` for a start behind the end, and for a starting time behind the last record unless the option
+    ``startingOffsetsByTimestampStrategy`` says ``latest``.
+    """
+    start, losses = _start(archive, options, find_timestamp)
+    end, more = _end(archive, options, find_timestamp)
+    if start > end and not more:
+        raise Invalid(f"{archive.partition}: the starting offset {start} is greater than the ending offset {end}")
+    return OffsetRange(start, max(start, end), losses + more)
+
+
+def _start(
+    archive: PartitionArchive, options: ReadOptions, find_timestamp: FindTimestamp
+) -> tuple[int, tuple[str, ...]]:
+    timestamp_ms = options.starting.timestamp_of(archive.partition)
+    if timestamp_ms is not None:
+        found = find_timestamp(archive, timestamp_ms)
+        if found is None and not options.start_beyond_last_is_latest:
+            raise Invalid(
+                f"{archive.partition}: no record is as new as the starting timestamp {timestamp_ms}; set option "
+                f"'startingOffsetsByTimestampStrategy' to 'latest' to read nothing from such a partition"
+            )
+        return archive.end_offset if found is None else found, ()
+    offset = options.starting.offset_of(archive.partition)
+    if offset == EARLIEST:
+        return archive.log_start_offset, ()
+    if offset < archive.log_start_offset:
+        loss = (
+            f"{archive.partition}: the starting offset {offset} is below the log start offset "
+            f"{archive.log_start_offset}; the records between were removed by retention or DeleteRecords"
+        )
+        return archive.log_start_offset, (loss,)
+    if offset > archive.end_offset:
+        loss = (
+            f"{archive.partition}: the starting offset {offset} is beyond offset {archive.end_offset}, where the "
+            f"archive ends"
+        )
+        return archive.end_offset, (loss,)
+    return offset, ()
+
+
+def _end(archive: PartitionArchive, options: ReadOptions, find_timestamp: FindTimestamp) -> tuple[int, tuple[str, ...]]:
+    timestamp_ms = options.ending.timestamp_of(archive.partition)
+    if timestamp_ms is not None:
+        found = find_timestamp(archive, timestamp_ms)
+        return archive.end_offset if found is None else found, ()
+    offset = options.ending.offset_of(archive.partition)
+    if offset == LATEST:
+        return archive.end_offset, ()
+    if offset > archive.end_offset:
+        loss = (
+            f"{archive.partition}: the ending offset {offset} is beyond offset {archive.end_offset}, where the archive "
+            f"ends; what is newer has not been uploaded by the broker yet"
+        )
+        return archive.end_offset, (loss,)
+    if offset < archive.log_start_offset:
+        loss = (
+            f"{archive.partition}: the ending offset {offset} is below the log start offset {archive.log_start_offset}"
+        )
+        return archive.log_start_offset, (loss,)
+    return offset, ()
+
+
+def cut_slices(
+    archive: PartitionArchive, offsets: OffsetRange, bounds: RowBounds
+) -> tuple[list[SegmentSlice], list[str]]:
+    """One slice per object that holds offsets of the range and may hold rows inside ``bounds``; and the holes found.
+
+    Holes are looked for in all that was asked for by options, before ``bounds`` narrow it.
+    """
+    slices = []
+    losses = []
+    at = offsets.start
+    start = max(offsets.start, bounds.offset_min or 0)
+    end = offsets.end if bounds.offset_end is None else min(offsets.end, bounds.offset_end)
+    for entry in archive.entries:
+        if entry.end <= offsets.start or entry.base >= offsets.end:
+            continue
+        if entry.base > at:
+            losses.append(_hole(archive, at, entry.base))
+        at = entry.end
+        if entry.end > start and entry.base < end and bounds.wants_entry(entry):
+            slices.append(_slice(archive.partition, entry, start, end))
+    if at < offsets.end:
+        losses.append(_hole(archive, at, offsets.end))
+    return slices, losses
+
+
+def _hole(archive: PartitionArchive, start: int, end: int) -> str:
+    return f"{archive.partition}: the manifest has no object for the offsets {start} to {end - 1}"
+
+
+def _slice(partition: TopicPartition, entry: Entry, start: int, end: int) -> SegmentSlice:
+    return SegmentSlice(
+        topic=partition.topic,
+        partition=partition.partition,
+        key=entry.key,
+        base=entry.base,
+        end=entry.end,
+        size_bytes=entry.size_bytes,
+        tail_position=entry.chunks_position - entry.aborted_count * ABORTED_BYTES,
+        start_offset=max(start, entry.base),
+        end_offset=min(end, entry.end),
+        start_position=0,
+        end_position=entry.data_bytes,
+    )
+
+
+def task_limits(slices: Iterable[SegmentSlice], options: ReadOptions, core_count: int) -> Limits:
+    """How large a task may be: the option's bytes, less where that would leave cores idle, and the options' records.
+
+    ``minPartitions`` is met by a limit of records, as Spark's Kafka source divides by offsets.
+    """
+    total_bytes = total_offsets = 0
+    for each in slices:
+        total_bytes += each.read_bytes
+        total_offsets += each.offset_count
+    share = -(-total_bytes // max(1, core_count * _TASKS_PER_CORE))
+    size_bytes = min(options.partition_bytes_max, max(_TASK_BYTES_MIN, share))
+    records = options.partition_records_max
+    if options.partitions_min is not None and total_offsets:
+        per_task = max(1, total_offsets // options.partitions_min)
+        records = per_task if records is None else min(records, per_task)
+    return Limits(size_bytes, records)
+
+
+def group_tasks(slices: Iterable[SegmentSlice], limits: Limits) -> list[tuple[SegmentSlice, ...]]:
+    """The slices, divided where larger than ``limits`` and merged where smaller, in order."""
+    tasks: list[tuple[SegmentSlice, ...]] = []
+    task: list[SegmentSlice] = []
+    task_bytes = task_records = 0
+    for piece in _divide(slices, limits):
+        size_bytes = piece.read_bytes + _SLICE_COST_BYTES
+        full = task_bytes + size_bytes > limits.size_bytes
+        if limits.records is not None and task_records + piece.offset_count > limits.records:
+            full = True
+        if task and full:
+            tasks.append(tuple(task))
+            task, task_bytes, task_records = [], 0, 0
+        task.append(piece)
+        task_bytes += size_bytes
+        task_records += piece.offset_count
+    if task:
+        tasks.append(tuple(task))
+    return tasks
+
+
+def _divide(slices: Iterable[SegmentSlice], limits: Limits) -> Iterator[SegmentSlice]:
+    """By offsets where records are limited, else by positions, which costs no chunk being read twice."""
+    for each in slices:
+        if limits.records is None:
+            yield from _divide_by_position(each, limits.size_bytes)
+            continue
+        count = max(-(-each.offset_count // limits.records), -(-each.read_bytes // limits.size_bytes))
+        for start, end in _spans(each.start_offset, each.end_offset, count):
+            yield each._replace(start_offset=start, end_offset=end)
+
+
+def _divide_by_position(whole: SegmentSlice, size_bytes: int) -> Iterator[SegmentSlice]:
+    data_bytes = whole.end_position - whole.start_position
+    count = -(-data_bytes // size_bytes) if whole.read_bytes > size_bytes else 1
+    for start, end in _spans(whole.start_position, whole.end_position, count):
+        yield whole._replace(start_position=start, end_position=end)
+
+
+def _spans(start: int, end: int, count: int) -> Iterator[tuple[int, int]]:
+    """``[start, end)`` in at most ``count`` nearly equal spans, none of them empty."""
+    count = max(1, min(count, end - start))
+    borders = [start + (end - start) * index // count for index in range(count + 1)]
+    return pairwise(borders)

@@ -1,0 +1,116 @@
+"""Archives built with the tier's own functions, and one Spark session for all tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from stratalog.tier.entry import Entry
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
+from stratalog.tier.manifest_json import to_bytes
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.tier.store import ObjectStore
+from stratalog.wire.batch import Header, Record, build_batch, iter_headers
+from stratalog.wire.compression import Codec
+
+CLAIMANT = Claimant(0, 1, b"c" * 16, 1)
+
+
+@dataclass
+class ArchiveBuilder:
+    """Writes partitions as the broker would: ``.seg`` objects and one manifest each."""
+
+    store: ObjectStore
+    chunk_bytes: int = 4 << 20
+    manifests: dict[tuple[str, int], Manifest] = field(default_factory=dict)
+    _serial: int = 0
+
+    def add(
+        self,
+        topic: str,
+        partition: int,
+        *segments: bytes,
+        topic_id: bytes = b"t" * 16,
+        aborted: Sequence[AbortedTransaction] = (),
+        claimed_ms: int = 1,
+    ) -> list[Entry]:
+        """Append one object per element of ``segments`` (whole batches each) and commit them."""
+        identity = PartitionId(topic, topic_id, partition)
+        manifest = self.manifests.get((topic, partition)) or Manifest(identity)
+        manifest = claim(manifest, CLAIMANT, now_ms=claimed_ms)
+        entries = [self._upload(identity, data, aborted) for data in segments]
+        manifest = commit(manifest, CLAIMANT, [Uploaded(entry, CLAIMANT) for entry in entries], now_ms=2)
+        return self.write(topic, partition, manifest, entries)
+
+    def write(self, topic: str, partition: int, manifest: Manifest, entries: list[Entry]) -> list[Entry]:
+        self.manifests[topic, partition] = manifest
+        self.store.put(manifest.partition.manifest_key, to_bytes(manifest))
+        return entries
+
+    def _upload(self, identity: PartitionId, data: bytes, aborted: Sequence[AbortedTransaction]) -> Entry:
+        self._serial += 1
+        headers = [header for _, header in iter_headers(data)]
+        built = build_segment(
+            SegmentRequest(
+                partition=identity,
+                uuid=self._serial.to_bytes(16, "big"),
+                base=headers[0].base_offset,
+                end=headers[-1].next_offset,
+                epoch=CLAIMANT.leader_epoch,
+                source=[data],
+                aborted=tuple(aborted),
+                chunk_bytes=self.chunk_bytes,
+            )
+        )
+        self.store.put(built.entry.key, list(built.source))  # type: ignore[arg-type]
+        return built.entry
+
+    def set_log_start(self, topic: str, partition: int, offset: int) -> None:
+        manifest = self.manifests[topic, partition]
+        kept = tuple(entry for entry in manifest.entries if entry.end > offset)
+        self.write(topic, partition, replace(manifest, log_start_offset=offset, entries=kept), [])
+
+
+def make_batches(
+    first: int,
+    count: int,
+    *,
+    per_batch: int = 10,
+    codec: Codec = Codec.NONE,
+    timestamp_ms: int = 1_000_000,
+    step_ms: int = 1000,
+    value_bytes: int = 20,
+) -> bytes:
+    """``count`` records from offset ``first`` on; record at offset o has time ``timestamp_ms + (o - first) * step_ms``."""
+    data = b""
+    for start in range(first, first + count, per_batch):
+        data += build_batch(
+            [
+                Record(
+                    offset,
+                    timestamp_ms + (offset - first) * step_ms,
+                    None if offset % 7 == 0 else b"key-%d" % (offset % 5),
+                    None if offset % 11 == 0 else (b"value-%d " % offset).ljust(value_bytes, b"x"),
+                    (Header("n", b"%d" % offset), Header("z", None)) if offset % 3 == 0 else (),
+                )
+                for offset in range(start, min(start + per_batch, first + count))
+            ],
+            codec=codec,
+            leader_epoch=0,
+        )
+    return data
+
+
+@pytest.fixture
+def batches() -> Callable[..., bytes]:
+    return make_batches
+
+
+@pytest.fixture
+def memory_archive() -> ArchiveBuilder:
+    return ArchiveBuilder(MemoryStore("memory:spark-tests"))

@@ -1,0 +1,180 @@
+"""Reading slices out of a store, without Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from stratalog.spark.fetch import ReadRequest, read_slices
+from stratalog.spark.planner import DataLoss, OffsetRange, PartitionArchive, RowBounds, SegmentSlice, cut_slices
+from stratalog.tier.entry import Entry
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.wire.batch import Record, build_batch, build_control_batch
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import TopicPartition
+
+Batches = Callable[..., bytes]
+OFFSETS = ReadRequest(("offset",))
+
+
+@dataclass
+class CountingStore:
+    """Counts the GETs that reach the store behind it."""
+
+    store: Any
+    calls: list[tuple[str, int]] = field(default_factory=list)
+
+    def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
+        self.calls.append(("suffix", length))
+        return self.store.get_suffix(key, length)
+
+    def get_range(self, key: str, position: int, length: int) -> bytes:
+        self.calls.append(("range", length))
+        return self.store.get_range(key, position, length)
+
+
+def slices_of(entries: list[Entry], start: int = 0, end: int = 1 << 40, **bounds: int) -> list[SegmentSlice]:
+    archive = PartitionArchive(TopicPartition("orders", 0), entries[0].base, entries[-1].end, entries)
+    slices, _ = cut_slices(archive, OffsetRange(start, min(end, archive.end_offset)), RowBounds(**bounds))
+    return slices
+
+
+def read_offsets(store: Any, slices: list[SegmentSlice], request: ReadRequest = OFFSETS) -> list[int]:
+    return [offset for batch in read_slices(store, slices, request) for offset in batch.column(0).to_pylist()]
+
+
+def test_slices_are_read_in_order(memory_archive: Any, batches: Batches) -> None:
+    """Rows of many objects come in offset order, cut to the window."""
+    entries = memory_archive.add("orders", 0, *(batches(i * 30, 30) for i in range(20)))
+    assert read_offsets(memory_archive.store, slices_of(entries, 17, 555)) == list(range(17, 555))
+
+
+def test_a_small_object_costs_one_get(memory_archive: Any, batches: Batches) -> None:
+    """Tail and data of a small object come together."""
+    store = CountingStore(memory_archive.store)
+    entries = memory_archive.add("orders", 0, batches(0, 100))
+    assert len(read_offsets(store, slices_of(entries))) == 100
+    assert store.calls == [("suffix", entries[0].size_bytes)]
+
+
+@pytest.fixture
+def large(memory_archive: Any, monkeypatch: pytest.MonkeyPatch, batches: Batches) -> tuple[Any, list[Entry]]:
+    """An object of many chunks that does not count as small."""
+    monkeypatch.setattr("stratalog.spark.fetch._WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr("stratalog.spark.fetch._RANGE_BYTES", 5000)
+    memory_archive.chunk_bytes = 2000
+    return memory_archive, memory_archive.add("orders", 0, batches(0, 1000))
+
+
+def test_of_a_large_object_only_the_chunks_needed_are_read(large: tuple[Any, list[Entry]]) -> None:
+    """An offset window costs the tail and the chunks around it."""
+    archive, entries = large
+    store = CountingStore(archive.store)
+    assert read_offsets(store, slices_of(entries, 500, 503)) == [500, 501, 502]
+    assert [kind for kind, _ in store.calls] == ["suffix", "range"]
+    assert sum(length for _, length in store.calls) < entries[0].size_bytes / 4
+
+
+def test_neighbouring_chunks_share_a_get(large: tuple[Any, list[Entry]]) -> None:
+    """A whole scan takes ranges of several chunks, and no byte twice."""
+    archive, entries = large
+    store = CountingStore(archive.store)
+    assert read_offsets(store, slices_of(entries)) == list(range(1000))
+    ranges = [length for kind, length in store.calls if kind == "range"]
+    assert sum(ranges) == entries[0].data_bytes
+    assert max(ranges) <= 5000 < 2 * max(ranges)
+
+
+def test_position_windows_share_out_the_rows(large: tuple[Any, list[Entry]]) -> None:
+    """Slices that meet at any byte read every record exactly once."""
+    archive, entries = large
+    (whole,) = slices_of(entries)
+    borders = [0, 1, 1999, 2000, 12345, entries[0].data_bytes]
+    rows = []
+    for start, end in pairwise(borders):
+        rows += read_offsets(archive.store, [whole._replace(start_position=start, end_position=end)])
+    assert rows == list(range(1000))
+
+
+def test_chunks_older_than_the_filter_are_not_fetched(large: tuple[Any, list[Entry]]) -> None:
+    """The chunk table's largest timestamps prune by time."""
+    archive, entries = large
+    store = CountingStore(archive.store)
+    request = ReadRequest(("offset",), timestamp_ms_min=1_000_000 + 990_000)
+    offsets = read_offsets(store, slices_of(entries), request)
+    assert offsets[-1] == 999
+    assert offsets[0] >= 900
+    assert len(store.calls) == 2
+
+
+def test_aborted_transactions_of_the_object_are_filtered(memory_archive: Any) -> None:
+    """The object's own table decides; read_uncommitted sees what was aborted; markers are never rows."""
+    transactional: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True, "leader_epoch": 0}
+    data = bytes(
+        build_batch([Record(0, 5, None, b"aborted")], base_sequence=0, **transactional)
+        + build_control_batch(0, bytes(6), offset=1, timestamp_ms=5, **transactional)
+        + build_batch([Record(2, 5, None, b"kept")], base_sequence=1, **transactional)
+        + build_control_batch(1, bytes(6), offset=3, timestamp_ms=5, **transactional)
+    )
+    entries = memory_archive.add("orders", 0, data, aborted=[AbortedTransaction(9, 0, 1, 2)])
+    assert read_offsets(memory_archive.store, slices_of(entries)) == [2]
+    assert read_offsets(memory_archive.store, slices_of(entries), ReadRequest(("offset",), read_committed=False)) == [
+        0,
+        2,
+    ]
+
+
+def test_a_missing_object_is_a_data_loss_that_names_it(memory_archive: Any, batches: Batches) -> None:
+    """Topic, partition, offsets and key are told."""
+    entries = memory_archive.add("orders", 0, batches(0, 20), batches(20, 20))
+    memory_archive.store.delete_many([entries[1].key])
+    with pytest.raises(DataLoss, match=rf"orders-0, offsets 20 to 39, object {entries[1].key}"):
+        read_offsets(memory_archive.store, slices_of(entries))
+
+
+def test_a_missing_object_is_skipped_with_a_warning_if_loss_is_accepted(
+    memory_archive: Any, batches: Batches, caplog: pytest.LogCaptureFixture
+) -> None:
+    """failOnDataLoss=false reads what is there."""
+    entries = memory_archive.add("orders", 0, *(batches(i * 20, 20) for i in range(3)))
+    memory_archive.store.delete_many([entries[1].key])
+    request = ReadRequest(("offset",), fail_on_data_loss=False)
+    with caplog.at_level(logging.WARNING):
+        assert read_offsets(memory_archive.store, slices_of(entries), request) == [*range(20), *range(40, 60)]
+    assert "orders-0, offsets 20 to 39" in caplog.text
+
+
+@pytest.mark.parametrize("position", [0, 7, 30, 500])
+def test_a_flipped_byte_is_reported_with_its_key(memory_archive: Any, batches: Batches, position: int) -> None:
+    """Also in the base offset, which the batch's own CRC does not cover."""
+    (entry,) = memory_archive.add("orders", 0, batches(0, 50))
+    data = bytearray(memory_archive.store.get(entry.key)[0])
+    data[position] ^= 1
+    memory_archive.store.put(entry.key, bytes(data))
+    with pytest.raises(Corrupt, match=rf"orders-0, offsets 0 to 49, object {entry.key}.*CRC"):
+        read_offsets(memory_archive.store, slices_of([entry]))
+
+
+def test_an_object_of_other_offsets_is_refused(memory_archive: Any, batches: Batches) -> None:
+    """What lies under the key must be what the manifest names."""
+    first, second = memory_archive.add("orders", 0, batches(0, 50), batches(50, 50))
+    memory_archive.store.put(first.key, memory_archive.store.get(second.key)[0])
+    (piece,) = slices_of([first])
+    with pytest.raises(Corrupt, match=r"offsets 50 to 99; the manifest says 0 to 49"):
+        read_offsets(memory_archive.store, [piece._replace(size_bytes=second.size_bytes)])
+
+
+def test_an_abandoned_read_leaves_no_thread(memory_archive: Any, batches: Batches) -> None:
+    """A query with LIMIT drops the iterator: its threads end."""
+    import threading
+
+    entries = memory_archive.add("orders", 0, *(batches(i * 20, 20) for i in range(9)))
+    rows = read_slices(memory_archive.store, slices_of(entries), OFFSETS)
+    next(rows)
+    rows.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("stratalog-fetch")]
