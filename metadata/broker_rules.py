@@ -1,5 +1,7 @@
 """What the settings of one broker must satisfy together. Each rule gives a sentence, or ``None`` if it holds.
 
+The addresses of its listeners are checked where they are parsed, in the broker's configuration.
+
 Source of the texts: Kafka's ``KafkaConfig.validateValues``, ``LogConfig.validateBrokerLogConfigValues`` and
 ``GroupCoordinatorConfig``.
 """
@@ -10,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from stratalog.metadata.config_types import ConfigError, ConfigValue
-from stratalog.metadata.listeners import parse_endpoints, parse_protocol_map
 
-__all__ = ["BROKER_RULES"]
+__all__ = ["broker_problems"]
 
 Values = Mapping[str, ConfigValue]
 Rule = Callable[[Values], str | None]
@@ -31,23 +32,6 @@ def _not_above(name: str, limit: str) -> Rule:
         return f"{limit} must be greater than or equal to {name}"
 
     return rule
-
-
-def _roles(values: Values) -> str | None:
-    roles = values["process.roles"]
-    if isinstance(roles, tuple) and set(roles) == {"broker", "controller"}:
-        return None
-    return (
-        "process.roles must be broker,controller: in this release the broker and the one voter of the quorum share a "
-        "process"
-    )
-
-
-def _ids(values: Values) -> str | None:
-    broker_id = _number(values, "broker.id")
-    if broker_id is None or broker_id < 0 or values["node.id"] in {broker_id, 1}:
-        return None
-    return "You must set `node.id` to the same value as `broker.id`."
 
 
 def _roll(values: Values) -> str | None:
@@ -95,30 +79,6 @@ def _local_retention(values: Values) -> str | None:
     return None
 
 
-def _listeners(values: Values) -> str | None:
-    try:
-        protocols = dict(parse_protocol_map(str(values["listener.security.protocol.map"])))
-        controllers = values["controller.listener.names"]
-        for name in controllers if isinstance(controllers, tuple) else ():
-            protocols.setdefault(name.upper(), protocols.get("PLAINTEXT", parse_protocol_map("P:PLAINTEXT")["P"]))
-        listeners = values["listeners"]
-        parse_endpoints("listeners", listeners if isinstance(listeners, tuple) else (), protocols)
-        advertised = values["advertised.listeners"]
-        for endpoint in parse_endpoints(
-            "advertised.listeners",
-            advertised if isinstance(advertised, tuple) else (),
-            protocols,
-            same_port_allowed=True,
-        ):
-            if endpoint.host == "0.0.0.0":  # noqa: S104 - refused, not bound
-                return (
-                    "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
-                )
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
 def _replica_wait(values: Values) -> str | None:
     wait, lag = _number(values, "replica.fetch.wait.max.ms"), _number(values, "replica.lag.time.max.ms")
     if wait is None or lag is None or wait <= lag:
@@ -143,15 +103,16 @@ _ORDERED: Final[Sequence[tuple[str, str]]] = (
     ),
 )
 
-BROKER_RULES: Final[tuple[Rule, ...]] = (
-    _roles,
-    _ids,
+_RULES: Final[tuple[Rule, ...]] = (
     _roll,
     _retention,
     _compaction_lag,
     _local_retention,
-    _listeners,
     _replica_wait,
     *(_not_above(lower, upper) for lower, upper in _ORDERED),
 )
-"""All of them, in the order in which their sentences are shown."""
+
+
+def broker_problems(values: Values) -> list[str]:
+    """What is wrong with ``values`` (every broker setting, typed) taken together; empty if nothing is."""
+    return [sentence for rule in _RULES if (sentence := rule(values)) is not None]

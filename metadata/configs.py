@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.metadata.broker_properties import BrokerConfig, InvalidSettings, parse_broker_properties
+from stratalog.metadata.broker_rules import broker_problems
 from stratalog.metadata.config_catalog import definitions, describe_unknown, group_definitions, topic_definitions
 from stratalog.metadata.config_definition import ConfigDef, UpdateMode
 from stratalog.metadata.config_resolution import (
@@ -17,7 +17,6 @@ from stratalog.metadata.config_types import ConfigError, ConfigType, ConfigValue
 from stratalog.metadata.topic_rules import validate_topic_configs
 
 __all__ = [
-    "BrokerConfig",
     "ConfigDef",
     "ConfigEntry",
     "ConfigError",
@@ -26,14 +25,13 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "ConfigValue",
-    "InvalidSettings",
     "Password",
     "UpdateMode",
+    "broker_problems",
     "definitions",
     "describe_unknown",
     "format_value",
     "group_definitions",
-    "parse_broker_properties",
     "resolve_broker_config",
     "resolve_topic_config",
     "topic_definitions",

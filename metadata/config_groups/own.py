@@ -15,14 +15,15 @@ _MIB: Final = 1 << 20
 OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.bucket.url", STRING, None, NonEmptyText(),
             doc="Where history is archived: file:///path, s3://bucket/prefix, memory: or any fsspec URL; not set, the "
-                "directory bucket beside the data."),
+                "directory beside the first log directory whose name is that one's with -bucket behind it."),
     setting("stratalog.bucket.endpoint.url", STRING, None, NonEmptyText(),
             doc="Address of an S3 server that is not AWS."),
     setting("stratalog.bucket.region", STRING, None, NonEmptyText(), doc="Region of the bucket."),
     setting("stratalog.cache.bytes.max", LONG, 1 << 30, at_least(_MIB),
             doc="Disk for chunks fetched from the bucket."),
     setting("stratalog.cache.dir", STRING, None, NonEmptyText(),
-            doc="Directory of these chunks; not set, one in the first log directory."),
+            doc="Directory of these chunks; not set, the one beside the first log directory whose name is that one's "
+                "with -cache behind it."),
     setting("stratalog.chunk.bytes", INT, 4 * _MIB, at_least(64 << 10),
             doc="Bytes of archived log about which a chunk is cut, always on the border of a batch."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
