@@ -1,0 +1,65 @@
+"""The settings of one partition's log, under the names and defaults of Kafka's topic configuration.
+
+``flush_messages`` is the one default that differs: 1, sync on ack. Source: Kafka 4.3 ``LogConfig``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["LONG_MAX", "LogConfig"]
+
+LONG_MAX: Final = (1 << 63) - 1
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's log settings. Sizes are bytes, times milliseconds; -1 is "no limit" where Kafka says so."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    """Already drawn for this partition (Kafka draws it per segment); taken off ``segment_ms``."""
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    local_retention_bytes: int = -2
+    """-2: as ``retention_bytes``."""
+    local_retention_ms: int = -2
+    """-2: as ``retention_ms``."""
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    flush_messages: int = 1
+    flush_ms: int = LONG_MAX
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_type: str = "producer"
+    remote_storage_enable: bool = False
+    remote_copy_disable: bool = False
+    min_insync_replicas: int = 1
+    file_delete_delay_ms: int = 60_000
+    producer_id_expiration_ms: int = _DAY_MS
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Local bytes to keep beyond what the archive holds; -1 is no limit."""
+        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Local age to keep; -1 is no limit."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the cleaner works on this topic."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention removes whole segments."""
+        return "delete" in self.cleanup_policy

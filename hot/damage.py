@@ -1,0 +1,89 @@
+"""Deciding what a bad batch means, and saving what would be lost with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.hot.loaded import RecoveryReport
+from stratalog.hot.quarantine import Quarantine
+from stratalog.hot.scan import Damage, scan_headers
+from stratalog.hot.segment import SUFFIXES, Segment
+from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, check_batch
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["find_batch", "keep_damaged"]
+
+_SEARCH_BYTES_MAX: Final = 64 << 20
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = b"\x02"
+
+
+def find_batch(data: bytes, offset: int) -> int | None:
+    """The offset behind the last whole, valid batch anywhere in ``data`` above ``offset``; None if there is none.
+
+    Batches are searched at every byte, so that a hole of zeroes or a flipped length does not hide them.
+    """
+    found = None
+    at = data.find(_MAGIC, _MAGIC_POSITION)
+    while at >= 0:
+        start = at - _MAGIC_POSITION
+        at += 1
+        if start + HEADER_BYTES <= len(data):
+            base_offset, length, *_ = BATCH_HEADER.unpack_from(data, start)
+            end = start + LOG_OVERHEAD_BYTES + length
+            if offset <= base_offset and HEADER_BYTES <= end - start and end <= len(data):
+                try:
+                    header = check_batch(data, start)
+                except Corrupt:
+                    header = None  # bytes that only looked like a header
+                if header is not None:
+                    found = header.next_offset
+                    at = end + _MAGIC_POSITION
+        at = data.find(_MAGIC, at)
+    return found
+
+
+def keep_damaged(
+    quarantine: Quarantine,
+    report: RecoveryReport,
+    segments: list[Segment],
+    number: int,
+    damage: Damage,
+    end_offset: int,
+    recovery_point: int,
+) -> int:
+    """Segment ``number`` is bad from ``damage`` on, where offset ``end_offset`` was expected.
+
+    A torn tail is only counted. Anything more is copied (the rest of this segment) or moved (the later ones) to
+    quarantine. Returns the offset at which the log may go on: ``end_offset``, or above every flushed offset that
+    is lost. Raises `OSError`.
+    """
+    segment = segments[number]
+    cut_bytes = segment.size_bytes - damage.position
+    rest = segment.file.pread(min(cut_bytes, _SEARCH_BYTES_MAX), damage.position)
+    later_end = find_batch(rest, end_offset)
+    lost_flushed = end_offset < recovery_point
+    if later_end is None and not lost_flushed and number + 1 == len(segments):
+        report.truncated_bytes = cut_bytes
+        return end_offset
+    reason = f"offset {end_offset} of {segment.path()}, position {damage.position}: {damage.reason}"
+    report.damaged_offset, report.reason = end_offset, reason
+    name = f"{segment.base_offset:020d}.log.from-{damage.position}"
+    if cut_bytes:
+        quarantine.keep(name, rest if len(rest) == cut_bytes else segment.file.pread(cut_bytes, damage.position), reason)
+    resume = end_offset
+    if lost_flushed:
+        resume = max(recovery_point, later_end or 0, *map(_end_of, segments[number:]))
+    report.resume_offset = resume
+    for later in reversed(segments[number + 1 :]):
+        names = [f"{later.base_offset:020d}{suffix}" for suffix in SUFFIXES]
+        quarantine.move(names, f"it follows {reason}")
+    return resume
+
+
+def _end_of(segment: Segment) -> int:
+    """The first offset behind a segment, as far as its headers can be followed."""
+    end = segment.next_offset
+    for _, header in scan_headers(segment.file, 0, segment.size_bytes):
+        end = max(end, header.next_offset)
+    return end

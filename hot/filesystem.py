@@ -1,0 +1,270 @@
+"""The file port of the hot log and its real implementation.
+
+Everything that ``hot/`` does to a disk goes through `Filesystem` and `File`, so that tests can run the same code
+on a journalled file system and cut its power at any moment. What must be durable when a call returns is part of
+each method's contract; nothing else is:
+
+* ``writev`` and ``truncate`` reach the page cache; ``fdatasync`` makes the bytes and the size durable.
+* ``open_append`` of a new file, ``rename``, ``unlink`` and ``make_directory`` become durable with the next
+  ``sync_directory`` of the directory that holds the name, and may be lost or reordered before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+__all__ = ["Entry", "File", "Filesystem", "RealFile", "RealFilesystem", "append_all"]
+
+Buffer = bytes | bytearray | memoryview
+
+_IOV_MAX = 1024
+_READ_STEP_BYTES = 1 << 20
+
+
+class Entry(NamedTuple):
+    """One name in a directory, with the size in bytes and the time of the last change of its file."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+    is_directory: bool
+
+
+class File(Protocol):
+    """An open file. It stays readable while an object refers to it, also after its name was removed."""
+
+    def fileno(self) -> int:
+        """The descriptor, for ``sendfile`` and ``preadv``."""
+        ...
+
+    def size_bytes(self) -> int:
+        """The current size."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to ``length`` bytes from ``position``; shorter only at the end of the file. Raises `OSError`."""
+        ...
+
+    def writev(self, buffers: Sequence[Buffer]) -> int:
+        """Append the buffers to the end of the file; returns how many bytes were taken, which may be fewer.
+
+        Raises `OSError` (``ENOSPC``, ``EIO``); bytes of a failed call may or may not be in the file.
+        """
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to ``size_bytes``. Raises `OSError`."""
+        ...
+
+    def fdatasync(self) -> None:
+        """Make the bytes and the size durable. After an `OSError` the descriptor must not be synced again."""
+        ...
+
+    def drop_cache(self) -> None:
+        """Ask the system to forget its cached pages of this file, so that the next read comes from the disk."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; a second call does nothing."""
+        ...
+
+
+class Filesystem(Protocol):
+    """The operations on names that a log needs. All raise `OSError`."""
+
+    def open_append(self, path: str) -> File:
+        """Open for reading and appending; an absent file is created empty."""
+        ...
+
+    def open_read(self, path: str) -> File:
+        """Open an existing file for reading. Raises `FileNotFoundError`."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole content. Raises `FileNotFoundError`."""
+        ...
+
+    def scan(self, directory: str) -> list[Entry]:
+        """Every name in ``directory``, sorted."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, replacing a file of that name in one step."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a name; an absent one is fine."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; an existing one is fine."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; an absent one is fine."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make every creation, renaming and removal in ``path`` so far durable."""
+        ...
+
+
+def append_all(file: File, buffers: Sequence[Buffer]) -> int:
+    """Append every byte of ``buffers``, however short the single writes are; returns their total.
+
+    Raises `OSError`; then an unknown part of the bytes is in the file.
+    """
+    total = written = 0
+    if len(buffers) <= _IOV_MAX:
+        for buffer in buffers:
+            total += len(buffer)
+        written = file.writev(buffers)
+        if written == total:
+            return total
+    return _append_rest(file, buffers, written)
+
+
+def _append_rest(file: File, buffers: Sequence[Buffer], skip: int) -> int:
+    total = sum(map(len, buffers))
+    views = [memoryview(buffer) for buffer in buffers]
+    done = skip
+    while done < total:
+        while views and skip >= len(views[0]):
+            skip -= len(views.pop(0))
+        views[0] = views[0][skip:]
+        skip = file.writev(views[:_IOV_MAX])
+        if skip <= 0:
+            raise OSError(f"a write of {total - done} bytes took none of them")
+        done += skip
+    return total
+
+
+class RealFile:
+    """A `File` of the operating system; the descriptor closes with the last reference."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self.path = path
+
+    def fileno(self) -> int:
+        """The descriptor. Raises `ValueError` once closed."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        return self._fd
+
+    def size_bytes(self) -> int:
+        """The current size."""
+        return os.fstat(self.fileno()).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to ``length`` bytes from ``position``."""
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        have = len(data)
+        while have < length:
+            data = os.pread(self._fd, length - have, position + have)
+            if not data:
+                break
+            pieces.append(data)
+            have += len(data)
+        return b"".join(pieces)
+
+    def writev(self, buffers: Sequence[Buffer]) -> int:
+        """Append the buffers; returns how many bytes were taken."""
+        return os.writev(self._fd, buffers)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._fd, size_bytes)
+
+    def fdatasync(self) -> None:
+        """Make the bytes and the size durable."""
+        os.fdatasync(self._fd)
+
+    def drop_cache(self) -> None:
+        """Forget the clean cached pages of the whole file."""
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        """The last reader has gone: release the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __repr__(self) -> str:
+        return f"RealFile({self.path!r})"
+
+
+class RealFilesystem:
+    """The `Filesystem` of the operating system."""
+
+    __slots__ = ()
+
+    def open_append(self, path: str) -> RealFile:
+        """Open for reading and appending, creating the file when absent."""
+        return RealFile(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644), path)
+
+    def open_read(self, path: str) -> RealFile:
+        """Open an existing file for reading."""
+        return RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole content."""
+        file = self.open_read(path)
+        try:
+            return file.pread(max(file.size_bytes(), _READ_STEP_BYTES), 0)
+        finally:
+            file.close()
+
+    def scan(self, directory: str) -> list[Entry]:
+        """Every name in ``directory``, sorted."""
+        with os.scandir(directory) as names:
+            entries = []
+            for name in names:
+                status = name.stat(follow_symlinks=False)
+                is_directory = name.is_dir(follow_symlinks=False)
+                entries.append(Entry(name.name, status.st_size, status.st_mtime_ns // 1_000_000, is_directory))
+        entries.sort()
+        return entries
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a name if it is there."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory if it is there."""
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in ``path`` durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,135 @@
+"""One partition's local log: append, read, roll, sync, delete, truncate.
+
+The owner drives it from one thread: `append_as_leader` assigns offsets and queues, `write_queued` brings what is
+queued to the files with one ``writev`` a segment, `begin_sync` / `SyncTicket.run` / `finish_sync` make it
+durable. Offsets obey ``log_start_offset <= local_log_start_offset <= flushed_offset <= written_offset <=
+log_end_offset``. After an `OSError` the log refuses appends until `discard_unwritten` or a restart.
+"""
+
+from __future__ import annotations
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.loaded import OpenRequest
+from stratalog.hot.log_append import AppendInfo
+from stratalog.hot.log_read import LocalRead, aborted_transactions, read_slices
+from stratalog.hot.log_time import TimestampOffset, find_max_timestamp, find_timestamp
+from stratalog.hot.log_trim import LogTrim
+from stratalog.hot.producer_state import AppendOrigin
+from stratalog.hot.recovery import load_log
+from stratalog.hot.segment import SegmentCache
+from stratalog.hot.transaction_index import AbortedTxn
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["AppendInfo", "AppendOrigin", "Log"]
+
+_EXPIRY_CHECK_MS = 600_000
+
+
+class Log(LogTrim):
+    """The log of one partition on one disk. See the module for who calls what."""
+
+    __slots__ = ()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        files: Filesystem,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        cache: SegmentCache | None = None,
+    ) -> Log:
+        """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
+
+        ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
+        ``recovery_point`` on is verified and synced. Damage ends in quarantine and `recovery`, not in an
+        error. Raises `OSError`.
+        """
+        cache = SegmentCache() if cache is None else cache
+        request = OpenRequest(
+            directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset
+        )
+        return cls(directory, topic_partition, topic_id, config, files, cache, load_log(request))
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, max_bytes: int, max_offset: int, min_one_batch: bool = True) -> LocalRead:
+        """File slices from the batch that holds ``offset``, ending on a batch border.
+
+        At most ``max_bytes``, but with ``min_one_batch`` one batch at least; nothing at or above ``max_offset``
+        (exclusive, a batch border such as the high watermark) nor beyond ``written_offset``. Raises `KafkaError`
+        OFFSET_OUT_OF_RANGE outside ``[local_log_start_offset, log_end_offset]``, and `OSError`.
+        """
+        if not self.local_log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is outside of "
+                f"[{self.local_log_start_offset}, {self.log_end_offset}]",
+            )
+        end_offset = min(max_offset, self.written_offset)
+        return read_slices(
+            self._segments, offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
+        """The first local record at or after ``timestamp_ms`` below ``max_offset``. Raises `OSError`, `Corrupt`."""
+        end_offset = min(max_offset, self.written_offset)
+        return find_timestamp(self._segments, timestamp_ms, self.local_log_start_offset, end_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The local record with the largest timestamp, the first of several. Raises `OSError`, `Corrupt`."""
+        return find_max_timestamp(self._segments)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`, `Corrupt`."""
+        return aborted_transactions(self._segments, from_offset, to_offset)
+
+    def producer_snapshot_at(self, offset: int) -> bytes:
+        """The snapshot file of the producers as they stood at ``offset``, a batch border. Raises `OSError`."""
+        if offset == self.log_end_offset:
+            return self.producer_state.to_bytes()
+        return self._state_at(offset).to_bytes()
+
+    # -- time passing and closing -------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> bool:
+        """Freeze an idle active segment, unlink what was deleted, forget idle producers; True if it rolled.
+
+        Raises `OSError`.
+        """
+        if self._doomed:
+            self._unlink_doomed(now_ms)
+        if now_ms >= self._next_expiry_ms:
+            self._next_expiry_ms = now_ms + _EXPIRY_CHECK_MS
+            self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
+        return self._roll_if_idle(now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Write and sync everything, indexes and a producer snapshot included, so that the next open is clean.
+
+        The directory's mark of a clean shutdown is the caller's. Raises `OSError`.
+        """
+        self.write_queued()
+        active = self._segments.active
+        if active.has_indexes or self.log_end_offset not in self._snapshots:
+            for file in active.store_indexes(final=True):
+                self._unsynced[file] = None
+            if self.log_end_offset not in self._snapshots:
+                self._store_snapshot(self.log_end_offset, self.producer_state.to_bytes())
+            self._directory_dirty = True
+        self.sync()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of every file without writing: the disk failed, or the log is about to be removed."""
+        for segment in self._segments:
+            self._cache.drop(segment)
+        self._failed = OSError(f"the log of {self.topic_partition} is closed")

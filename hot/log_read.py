@@ -1,0 +1,110 @@
+"""Reading: from an offset to slices of segment files that end on batch borders."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stratalog.hot.scan import scan_headers
+from stratalog.hot.segment import Segment
+from stratalog.hot.segments import SegmentList
+from stratalog.hot.transaction_index import AbortedTxn, overlapping
+from stratalog.wire.parts import FileSlice
+
+__all__ = ["LocalRead", "aborted_transactions", "read_slices"]
+
+
+class LocalRead(NamedTuple):
+    """Whole batches, the first of which holds (or follows) the offset asked for.
+
+    ``next_offset`` is where the next read goes on: the first offset behind the slices.
+    """
+
+    parts: list[FileSlice]
+    size_bytes: int
+    next_offset: int
+
+
+def read_slices(
+    segments: SegmentList, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool
+) -> LocalRead:
+    """Slices from the batch of ``offset`` up to ``end_offset`` (exclusive, a batch border), at most ``max_bytes``.
+
+    Larger only for a first batch that does not fit and ``min_one_batch``. Raises `OSError`.
+    """
+    parts: list[FileSlice] = []
+    size_bytes = 0
+    number = segments.floor(offset)
+    while number < len(segments) and offset < end_offset and (size_bytes < max_bytes or not parts):
+        segment = segments[number]
+        number += 1
+        start = _begin(segments, segment, offset)
+        if start is None:
+            continue
+        end, border = _end(segments, segment, end_offset)
+        room = max_bytes - size_bytes
+        if end - start > room:
+            end, border = _whole_batches(segment, start, end, room, one=min_one_batch and not parts)
+            number = len(segments)
+        if end > start:
+            parts.append(FileSlice(segment.file, start, end - start))
+            size_bytes += end - start
+            offset = max(offset, border)
+            if number == len(segments):
+                segments.note_border(border, segment, end)
+    return LocalRead(parts, size_bytes, offset)
+
+
+def _begin(segments: SegmentList, segment: Segment, offset: int) -> int | None:
+    """Where the first batch with a record at or above ``offset`` begins; None if the segment has none."""
+    if segment.written_bytes == 0:
+        return None
+    if offset <= segment.base_offset:
+        return 0
+    known = segments.border_in(segment, offset)
+    if known is not None:
+        return known if known < segment.written_bytes else None
+    found = segment.locate(offset)
+    return None if found is None else found[0]
+
+
+def _end(segments: SegmentList, segment: Segment, end_offset: int) -> tuple[int, int]:
+    """The position at which ``end_offset`` cuts the segment, and the offset of that border."""
+    if end_offset >= segment.next_offset:
+        return segment.written_bytes, segment.next_offset
+    known = segments.border_in(segment, end_offset)
+    if known is not None:
+        return known, end_offset
+    found = segment.locate(end_offset)
+    position = segment.written_bytes if found is None else found[0]
+    segments.note_border(end_offset, segment, position)
+    return position, end_offset
+
+
+def _whole_batches(segment: Segment, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
+    """The last batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if ``one``."""
+    limit = start + room
+    floor = max(segment.indexes.offsets.floor_position(limit), start)
+    border = segment.base_offset
+    for position, header in scan_headers(segment.file, floor, end):
+        after = position + header.size_bytes
+        if after > limit and not (one and position == start):
+            return position, header.base_offset
+        border = header.next_offset
+        if after >= limit:
+            return after, border
+    return start, border
+
+
+def aborted_transactions(segments: SegmentList, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+    """The aborted transactions that touch ``[from_offset, to_offset)``, by the markers' segments.
+
+    Markers stand behind the records they void, so later segments are searched too, until an entry whose last
+    stable offset shows that nothing before ``to_offset`` was open any more. Raises `OSError`, `Corrupt`.
+    """
+    found: list[AbortedTxn] = []
+    for number in range(segments.floor(from_offset), len(segments)):
+        entries = segments[number].aborted
+        found += overlapping(entries, from_offset, to_offset)
+        if any(entry.last_stable_offset >= to_offset for entry in entries):
+            break
+    return found

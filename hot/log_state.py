@@ -1,0 +1,135 @@
+"""The fields of a log and what can be told from them; appending, writing and the rest build on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import File, Filesystem
+from stratalog.hot.leader_epochs import LeaderEpochCache
+from stratalog.hot.loaded import LoadedLog
+from stratalog.hot.producer_state import ProducerStateManager
+from stratalog.hot.segment import Segment, SegmentCache, SegmentInfo
+from stratalog.hot.segments import SegmentList
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["LogState"]
+
+
+class LogState:
+    """Offsets, segments and states of one partition. `Log` is the class to use."""
+
+    __slots__ = (
+        "_cache",
+        "_directory_dirty",
+        "_dirty",
+        "_doomed",
+        "_failed",
+        "_files",
+        "_next_expiry_ms",
+        "_releases",
+        "_seals",
+        "_segments",
+        "_snapshots",
+        "_unsynced",
+        "config",
+        "directory",
+        "flushed_offset",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producer_state",
+        "recovery",
+        "topic_id",
+        "topic_partition",
+        "written_offset",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        files: Filesystem,
+        cache: SegmentCache,
+        loaded: LoadedLog,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.recovery = loaded.report
+        """What opening found and did."""
+        self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
+        self.producer_state: ProducerStateManager = loaded.producer_state
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = self.written_offset = self.flushed_offset = loaded.log_end_offset
+        self._files = files
+        self._cache = cache
+        self._segments = SegmentList(loaded.segments)
+        self._snapshots: list[int] = loaded.snapshots
+        self._dirty: list[Segment] = []
+        self._seals: dict[Segment, bytes] = {}
+        self._releases: list[Callable[[], None]] = []
+        self._unsynced: dict[File, None] = {}
+        self._directory_dirty = False
+        self._doomed: list[tuple[list[str], int | None]] = []
+        self._failed: OSError | None = None
+        self._next_expiry_ms = 0
+
+    # -- what stands where --------------------------------------------------------------------------------
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that can be read here."""
+        return max(self.log_start_offset, self._segments[0].base_offset)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of an undecided transaction, None when there is none."""
+        offset = self.producer_state.first_unstable_offset
+        return None if offset is None else max(offset, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all local segments, queued ones included."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Offsets written and not known to be durable; ``flush.messages`` is about these."""
+        return self.written_offset - self.flushed_offset
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that the next `write_queued` will write."""
+        return sum(segment.size_bytes - segment.written_bytes for segment in self._dirty)
+
+    def segments(self) -> list[SegmentInfo]:
+        """Every local segment, oldest first. Raises `OSError`."""
+        last = len(self._segments) - 1
+        return [segment.info(active=number == last) for number, segment in enumerate(self._segments)]
+
+    def update_config(self, config: LogConfig) -> None:
+        """Obey new topic settings from the next append on."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    def _storage_error(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} takes no appends after a failed write: {self._failed}"
+        )
+
+    def _begin_segment(self, base_offset: int) -> Segment:
+        """Make a new active segment in memory; the old one is sealed by the next write, as it stands now."""
+        old = self._segments.active
+        self._seals[old] = self.producer_state.to_bytes()
+        if not self._dirty or self._dirty[-1] is not old:
+            self._dirty.append(old)
+        segment = Segment(self._files, self.directory, base_offset, self.config, self._cache)
+        self._segments.append(segment)
+        self._dirty.append(segment)
+        return segment

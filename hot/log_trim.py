@@ -1,0 +1,259 @@
+"""Making a log shorter: deletion at its start, truncation at its end, starting over elsewhere."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+
+from stratalog.hot.checkpoint import LEADER_EPOCHS
+from stratalog.hot.leader_epochs import EpochEntry
+from stratalog.hot.log_write import LogWrite
+from stratalog.hot.producer_state import ProducerStateManager
+from stratalog.hot.quarantine import Quarantine
+from stratalog.hot.segment import DELETED, SUFFIXES, Segment, SegmentIndexes, segment_path
+from stratalog.hot.snapshots import SNAPSHOT, restore_state
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["LogTrim"]
+
+
+class LogTrim(LogWrite):
+    """The half of a log that takes things away. Names change first, content goes later."""
+
+    __slots__ = ()
+
+    # -- the start ----------------------------------------------------------------------------------------
+
+    def delete_local_before(self, offset: int) -> int:
+        """Remove the frozen segments that lie wholly below ``offset``; returns how many.
+
+        The local log start moves first. The files are renamed ``.deleted`` oldest first, each name durable
+        before the next, so that a crash leaves no hole; `tick` unlinks them after ``file.delete.delay.ms``.
+        Without an archive the log start moves too. Raises `OSError`.
+        """
+        count = 0
+        while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
+            count += 1
+        if count == 0:
+            return 0
+        self.write_queued()
+        self._sync_names()
+        removed = self._segments.remove_first(count)
+        if not self.config.remote_storage_enable:
+            self.advance_log_start(self._segments[0].base_offset)
+        for segment in removed:
+            self._doom(segment)
+        self._remove_snapshots(below=self._segments[0].base_offset)
+        return count
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Nobody reads below ``offset`` any more (DeleteRecords, retention); returns whether that is news.
+
+        Raises `KafkaError` OFFSET_OUT_OF_RANGE above the log end; the caller checks the high watermark.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log start of {self.topic_partition} cannot move to {offset}, the log ends at {self.log_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start(offset)
+        return True
+
+    def _sync_names(self) -> None:
+        """Segments may go only when the names of those that stay are durable."""
+        if self._directory_dirty:
+            self._files.sync_directory(self.directory)
+
+    def _doom(self, segment: Segment) -> None:
+        """Rename a segment's files for deletion; readers keep what they have open."""
+        self._cache.drop(segment)
+        doomed = []
+        for suffix in SUFFIXES:
+            path = segment.path(suffix)
+            try:
+                self._files.rename(path, path + DELETED)
+            except FileNotFoundError:
+                continue
+            doomed.append(path + DELETED)
+        self._files.sync_directory(self.directory)
+        self._doomed.append((doomed, None))
+
+    def _remove_snapshots(self, *, below: int = 0, above: int | None = None) -> None:
+        kept = []
+        for offset in self._snapshots:
+            if offset < below or (above is not None and offset > above):
+                self._files.unlink(segment_path(self.directory, offset, SNAPSHOT))
+                self._directory_dirty = True
+            else:
+                kept.append(offset)
+        self._snapshots[:] = kept
+
+    def _unlink_doomed(self, now_ms: int) -> None:
+        """Unlink what was renamed long enough ago; the delay counts from the first tick that sees it."""
+        waiting: list[tuple[list[str], int | None]] = []
+        for paths, due_ms in self._doomed:
+            if due_ms is None:
+                waiting.append((paths, now_ms + self.config.file_delete_delay_ms))
+            elif now_ms < due_ms:
+                waiting.append((paths, due_ms))
+            else:
+                for path in paths:
+                    self._files.unlink(path)
+        self._doomed = waiting
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every batch with a record at or above ``offset``; the log then ends at the first of them.
+
+        Raises `OSError`.
+        """
+        self.write_queued()
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, self.leader_epochs.until(offset), None)
+            return
+        self._cut(offset)
+        self._sync_names()
+
+    def discard_unwritten(self) -> None:
+        """After a failed write (a full disk): forget what was queued and return to ``written_offset``.
+
+        Raises `OSError` if the files cannot be put in order yet; then it may be tried again.
+        """
+        releases, self._releases = self._releases, []
+        for release in releases:
+            release()
+        for segment in self._segments:
+            segment.pending.clear()
+        self._cut(self.written_offset)
+        self._failed = None
+        self.write_queued()
+
+    def _cut(self, offset: int) -> None:
+        """The log ends with the batch before ``offset``; whatever lies behind goes, newest first."""
+        number = self._segments.floor(offset)
+        for segment in reversed(self._segments.remove_from(number + 1)):
+            self._seals.pop(segment, None)
+            self._doom(segment)
+        segment = self._segments.active
+        self._seals.pop(segment, None)
+        self._cut_segment(segment, offset)
+        end_offset = segment.next_offset
+        self._dirty = [other for other in self._segments if other in self._seals]
+        self.log_end_offset = self.written_offset = end_offset
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.leader_epochs.truncate_from_end(end_offset)
+        self._remove_snapshots(above=end_offset)
+        self.producer_state = self._state_at(end_offset)
+        self._directory_dirty = True
+
+    def _cut_segment(self, segment: Segment, offset: int) -> None:
+        located = segment.locate(offset) if segment.written_bytes else None
+        position = segment.written_bytes if located is None else located[0]
+        end_offset = min(segment.next_offset, offset) if located is None else located[1].base_offset
+        indexes, aborted = segment.indexes, segment.aborted
+        self._cache.drop(segment)
+        segment.frozen = False
+        segment.file.truncate(position)
+        self._unsynced[segment.file] = None
+        offsets, times = indexes.offsets, indexes.times
+        offsets.truncate(position)
+        times.truncate(end_offset)
+        offsets.stored_count = times.stored_count = 0
+        segment.size_bytes = segment.written_bytes = position
+        segment.next_offset = max(end_offset, segment.base_offset)
+        segment.replace_aborted(entry for entry in aborted if entry.last_offset < end_offset)
+        segment.indexes = SegmentIndexes(offsets, times, self.config.index_interval_bytes, position)
+        segment.add_tail_timestamps(segment.indexes)
+        if position == 0:
+            segment.first_append_ms = segment.roll_timestamp_ms = -1
+
+    def _state_at(self, offset: int) -> ProducerStateManager:
+        return restore_state(
+            self._files,
+            self.directory,
+            self._snapshots,
+            self._segments,
+            start_offset=min(self._segments[0].base_offset, offset),
+            end_offset=offset,
+            name=str(self.topic_partition),
+        )
+
+    # -- starting over ------------------------------------------------------------------------------------
+
+    def truncate_fully_and_start_at(
+        self,
+        offset: int,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        *,
+        log_start_offset: int | None = None,
+    ) -> None:
+        """Remove every local batch and go on at ``offset`` with the given history of epochs and producers.
+
+        The log start becomes ``log_start_offset`` (an archive's), by default ``offset``. Raises `OSError`, and
+        `Corrupt` for a snapshot that is not one, before anything is removed.
+        """
+        self._restart(offset, leader_epochs, producer_snapshot, log_start_offset, None)
+
+    def quarantine_and_restart_at(
+        self,
+        offset: int,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        *,
+        now_ms: int,
+        reason: str,
+        log_start_offset: int | None = None,
+    ) -> str | None:
+        """As `truncate_fully_and_start_at`, but the local files are kept aside; returns the directory they are in."""
+        quarantine = Quarantine(self._files, self.directory, now_ms)
+        self._restart(offset, leader_epochs, producer_snapshot, log_start_offset, (quarantine, reason))
+        return quarantine.directory
+
+    def _restart(
+        self,
+        offset: int,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        log_start_offset: int | None,
+        keep: tuple[Quarantine, str] | None,
+    ) -> None:
+        state = ProducerStateManager(str(self.topic_partition))
+        if producer_snapshot is not None:
+            state.load_bytes(producer_snapshot, offset)
+        self.write_queued()
+        for segment in reversed(self._segments.remove_from(0)):
+            if keep is None:
+                self._doom(segment)
+            else:
+                self._cache.drop(segment)
+                names = [os.path.basename(segment.path(suffix)) for suffix in SUFFIXES]
+                keep[0].move(names, keep[1])
+        if keep is not None:
+            names = [f"{snapshot:020d}{SNAPSHOT}" for snapshot in self._snapshots]
+            keep[0].move([*names, LEADER_EPOCHS], keep[1])
+            self._snapshots.clear()
+        self._remove_snapshots(below=offset + 1, above=offset)
+        self.producer_state = state
+        state.end_offset = offset
+        self.leader_epochs.clear()
+        for entry in leader_epochs:
+            self.leader_epochs.assign(*entry)
+        self.leader_epochs.dirty = True
+        active = Segment(self._files, self.directory, offset, self.config, self._cache)
+        self._segments.append(active)
+        self._dirty = [active]
+        self._seals.clear()
+        self.log_end_offset = self.written_offset = self.flushed_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        if producer_snapshot is not None:
+            self._store_snapshot(offset, producer_snapshot)
+        self.write_queued()
+        self._sync_names()

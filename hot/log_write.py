@@ -1,0 +1,130 @@
+"""From the queue to the files, from the files to the disk: writing, rolling, syncing."""
+
+from __future__ import annotations
+
+import os.path
+
+from stratalog.hot.checkpoint import LEADER_EPOCHS, write_durably
+from stratalog.hot.filesystem import append_all
+from stratalog.hot.log_append import LogAppend
+from stratalog.hot.segment import Segment, segment_path
+from stratalog.hot.snapshots import SNAPSHOT
+from stratalog.hot.sync import SyncTicket
+
+__all__ = ["LogWrite"]
+
+
+class LogWrite(LogAppend):
+    """The half of a log that moves ``written_offset`` and ``flushed_offset``."""
+
+    __slots__ = ()
+
+    def write_queued(self) -> None:
+        """Bring everything queued to the files: one ``writev`` a segment, indexes and snapshots of rolled ones.
+
+        Raises `OSError`; the log then takes no appends until `Log.discard_unwritten` or a restart.
+        """
+        if not self._dirty:
+            if self.leader_epochs.dirty:
+                self._store_epochs()
+            return
+        releases, self._releases = self._releases, []
+        try:
+            if self.leader_epochs.dirty:
+                self._store_epochs()
+            for segment in self._dirty:
+                self._write_segment(segment)
+        except OSError as error:
+            self._failed = error
+            raise
+        finally:
+            for release in releases:
+                release()
+        self._dirty.clear()
+        self.written_offset = self.log_end_offset
+        active = self._segments.active
+        self._segments.note_border(self.written_offset, active, active.written_bytes)
+
+    def _write_segment(self, segment: Segment) -> None:
+        if segment.written_bytes == 0:
+            self._directory_dirty = True  # the file may be new
+        file = segment.file
+        if segment.pending:
+            segment.write_pending()
+            self._unsynced[file] = None
+        snapshot = self._seals.get(segment)
+        if snapshot is not None:
+            self._seal(segment, snapshot)
+            del self._seals[segment]
+
+    def _seal(self, segment: Segment, snapshot: bytes) -> None:
+        """The segment is complete: write its indexes and the producers as they stood at its end."""
+        for file in segment.store_indexes(final=True):
+            self._unsynced[file] = None
+        self._store_snapshot(segment.next_offset, snapshot)
+        segment.freeze()
+        self._directory_dirty = True
+
+    def _store_snapshot(self, offset: int, snapshot: bytes) -> None:
+        file = self._files.open_append(segment_path(self.directory, offset, SNAPSHOT))
+        file.truncate(0)
+        append_all(file, [snapshot])
+        self._unsynced[file] = None
+        self._directory_dirty = True
+        if not self._snapshots or self._snapshots[-1] < offset:
+            self._snapshots.append(offset)
+
+    def _store_epochs(self) -> None:
+        path = os.path.join(self.directory, LEADER_EPOCHS)
+        write_durably(self._files, path, self.leader_epochs.to_bytes(), sync_directory=False)
+        self.leader_epochs.dirty = False
+        self._directory_dirty = True
+
+    # -- rolling ------------------------------------------------------------------------------------------
+
+    def roll(self, now_ms: int) -> bool:
+        """Freeze the active segment if it holds anything, and open the next one. Raises `OSError`."""
+        self.write_queued()
+        if self._segments.active.size_bytes == 0:
+            return False
+        self._begin_segment(self.log_end_offset)
+        self.write_queued()
+        return True
+
+    def _roll_if_idle(self, now_ms: int) -> bool:
+        """Roll once ``segment.ms`` of wall-clock time have passed since the segment's first append."""
+        active = self._segments.active
+        limit_ms = self.config.segment_ms - self.config.segment_jitter_ms
+        if active.size_bytes == 0 or now_ms - active.first_append_ms < limit_ms:
+            return False
+        return self.roll(now_ms)
+
+    # -- syncing ------------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> SyncTicket | None:
+        """Start a sync cycle of everything written so far; None when all of it is durable already."""
+        if not self._unsynced and not self._directory_dirty:
+            return None
+        ticket = SyncTicket(
+            self._files, list(self._unsynced), self.directory if self._directory_dirty else None, self.written_offset
+        )
+        self._unsynced = {}
+        self._directory_dirty = False
+        return ticket
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        """The ticket ran: ``flushed_offset`` moves. A ticket that failed moves nothing and stops the log."""
+        if not ticket.done:
+            self._failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
+            return
+        self.flushed_offset = max(self.flushed_offset, min(ticket.end_offset, self.written_offset))
+
+    def sync(self) -> None:
+        """A whole cycle on this thread. Raises `OSError`."""
+        self.write_queued()
+        ticket = self.begin_sync()
+        if ticket is not None:
+            try:
+                ticket.run()
+            finally:
+                self.finish_sync(ticket)

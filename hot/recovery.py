@@ -1,0 +1,410 @@
+"""Opening a log, whatever the last stop left behind.
+
+1. Finish what was under way: ``.deleted`` files go, ``.swap`` files of the cleaner take their place.
+2. After a clean stop, trust sizes and indexes; read only the tail behind the active segment's last index entry.
+3. Otherwise verify every batch from the recovery point's segment on, and rebuild indexes, aborted transactions,
+   leader epochs and producer state from them. At the first batch that is not right the log ends:
+
+   * a torn tail of the last segment, above the recovery point, is cut off: it was never acknowledged;
+   * anything else (a later good batch, a later segment, an offset that had been flushed) is damage: what would
+     be lost goes to quarantine first, and if flushed offsets are lost the log goes on above them, so that no
+     offset ever names two records.
+
+4. Sync everything that was verified or changed before the log is served: a page that is only in the cache must
+   not be read by a consumer and then vanish (KAFKA-10101).
+
+Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of the disk itself is raised.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from typing import Final
+
+from stratalog.hot.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, write_durably, write_topic_id
+from stratalog.hot.damage import keep_damaged
+from stratalog.hot.filesystem import Entry, File
+from stratalog.hot.leader_epochs import LeaderEpochCache
+from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
+from stratalog.hot.producer_state import ProducerStateManager
+from stratalog.hot.quarantine import Quarantine
+from stratalog.hot.replay import apply_stored_batch
+from stratalog.hot.scan import Damage, scan_checked, scan_headers
+from stratalog.hot.segment import (
+    DELETED,
+    RELATIVE_OFFSET_MAX,
+    SUFFIXES,
+    Segment,
+    SegmentIndexes,
+    segment_path,
+)
+from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["load_log"]
+
+_NAMED: Final = re.compile(r"(\d{20})(\.\w+)")
+_SWAP: Final = ".swap"
+_CLEANED: Final = ".cleaned"
+_TEMPORARY: Final = ".tmp"
+
+
+class _Loading:
+    """The log while it is being opened."""
+
+    __slots__ = (
+        "base",
+        "changed",
+        "end_offset",
+        "epochs",
+        "files",
+        "quarantine",
+        "report",
+        "request",
+        "segments",
+        "snapshots",
+        "state",
+        "unsynced",
+    )
+
+    def __init__(self, request: OpenRequest) -> None:
+        self.request = request
+        self.files = request.files
+        self.base = request.directory
+        self.report = RecoveryReport()
+        self.quarantine = Quarantine(request.files, request.directory, request.now_ms)
+        self.segments: list[Segment] = []
+        self.snapshots: list[int] = []
+        self.epochs = LeaderEpochCache()
+        self.state = ProducerStateManager(str(request.topic_partition))
+        self.end_offset = 0
+        self.unsynced: list[File] = []
+        self.changed = False
+        """Whether names in the directory were added or removed."""
+
+
+def load_log(request: OpenRequest) -> LoadedLog:
+    """Open, recover and sync one log. Raises `OSError`."""
+    loading = _Loading(request)
+    names = _finish_interrupted(loading, _scan(loading))
+    _find_segments(loading, names)
+    trusted = request.clean and _trust_active(loading)
+    _load_epochs(loading, names)
+    if not loading.segments:
+        _create(loading)
+    elif trusted:
+        loading.end_offset = loading.segments[-1].next_offset
+        loading.state = _restore(loading, loading.segments, loading.end_offset)
+    else:
+        _recover(loading)
+    _settle(loading, names)
+    return LoadedLog(
+        loading.segments,
+        loading.epochs,
+        loading.state,
+        loading.snapshots,
+        _log_start(loading),
+        loading.end_offset,
+        loading.report,
+    )
+
+
+def _log_start(loading: _Loading) -> int:
+    """The checkpoint's log start; a log without an archive cannot begin below its first segment."""
+    first = loading.segments[0].base_offset
+    start = loading.request.log_start_offset
+    return start if loading.request.config.remote_storage_enable else max(start, first)
+
+
+# -- 1. names --------------------------------------------------------------------------------------------------
+
+
+def _scan(loading: _Loading) -> list[Entry]:
+    try:
+        return [entry for entry in loading.files.scan(loading.base) if not entry.is_directory]
+    except FileNotFoundError:
+        loading.files.make_directory(loading.base)
+        loading.files.sync_directory(os.path.dirname(loading.base))
+        return []
+
+
+def _finish_interrupted(loading: _Loading, entries: list[Entry]) -> list[Entry]:
+    """Remove what was given up, complete the cleaner's swap; returns the names that stand."""
+    swaps = [entry for entry in entries if entry.name.endswith(_SWAP)]
+    for entry in entries:
+        if entry.name.endswith((DELETED, _TEMPORARY, _CLEANED)):
+            loading.files.unlink(os.path.join(loading.base, entry.name))
+            loading.changed = True
+    if swaps:
+        _complete_swap(loading, entries, swaps)
+        return _scan(loading)
+    if loading.changed:
+        return [entry for entry in entries if not entry.name.endswith((DELETED, _TEMPORARY, _CLEANED))]
+    return entries
+
+
+def _complete_swap(loading: _Loading, entries: list[Entry], swaps: list[Entry]) -> None:
+    """A cleaned segment replaces those whose offsets it covers (Kafka's rule for ``.swap`` files)."""
+    for entry in swaps:
+        match = _NAMED.fullmatch(entry.name[: -len(_SWAP)])
+        if match is not None and match[2] == ".log":
+            first = int(match[1])
+            file = loading.files.open_read(os.path.join(loading.base, entry.name))
+            end = first
+            for _, header in scan_headers(file, 0, file.size_bytes()):
+                end = header.next_offset
+            for other in entries:
+                named = _NAMED.fullmatch(other.name)
+                if named is not None and named[2] in SUFFIXES and first <= int(named[1]) < end:
+                    loading.files.unlink(os.path.join(loading.base, other.name))
+    for entry in swaps:
+        path = os.path.join(loading.base, entry.name)
+        loading.files.rename(path, path[: -len(_SWAP)])
+    loading.files.sync_directory(loading.base)
+
+
+def _find_segments(loading: _Loading, entries: list[Entry]) -> None:
+    """Make a segment of every ``.log`` file; its end is taken from its successor's name."""
+    request = loading.request
+    logs: list[tuple[int, Entry]] = []
+    for entry in entries:
+        match = _NAMED.fullmatch(entry.name)
+        if match is not None and match[2] == ".log":
+            logs.append((int(match[1]), entry))
+        elif match is not None and match[2] == SNAPSHOT:
+            loading.snapshots.append(int(match[1]))
+    for number, (base_offset, entry) in enumerate(logs):
+        last = number + 1 == len(logs)
+        segment = Segment(
+            loading.files,
+            loading.base,
+            base_offset,
+            request.config,
+            request.cache,
+            size_bytes=entry.size_bytes,
+            next_offset=None if last else logs[number + 1][0],
+            frozen=not last,
+            first_append_ms=entry.modified_ms if entry.size_bytes else -1,
+        )
+        loading.segments.append(segment)
+
+
+def _create(loading: _Loading) -> None:
+    """A new log: its first segment begins at the log start."""
+    request = loading.request
+    start = max(request.log_start_offset, 0)
+    segment = Segment(loading.files, loading.base, start, request.config, request.cache)
+    loading.unsynced.append(segment.file)
+    loading.segments.append(segment)
+    loading.end_offset = loading.state.end_offset = start
+    loading.changed = True
+
+
+# -- 2. a clean stop -------------------------------------------------------------------------------------------
+
+
+def _trust_active(loading: _Loading) -> bool:
+    """Find the log end from the active segment's indexes and tail; False if it does not add up."""
+    if not loading.segments:
+        return False
+    active = loading.segments[-1]
+    if active.size_bytes == 0:
+        return active.base_offset >= loading.request.recovery_point
+    start = _last_indexed_position(loading, active)
+    end = start
+    for position, header in scan_headers(active.file, start, active.size_bytes):
+        end = position + header.size_bytes
+        active.next_offset = header.next_offset
+    if end != active.size_bytes or active.next_offset < max(active.base_offset, loading.request.recovery_point):
+        return False
+    for _, header in scan_headers(active.file, 0, active.size_bytes, step_bytes=64):
+        active.roll_timestamp_ms = header.max_timestamp
+        break
+    active.release()
+    return True
+
+
+def _last_indexed_position(loading: _Loading, segment: Segment) -> int:
+    try:
+        file = loading.files.open_read(segment.path(".index"))
+    except FileNotFoundError:
+        return 0
+    data = file.pread(4, max(file.size_bytes() - 4, 0))
+    position = int.from_bytes(data, "big") if len(data) == 4 else 0
+    return position if position < segment.size_bytes else 0
+
+
+# -- 3. any other stop -----------------------------------------------------------------------------------------
+
+
+def _recover(loading: _Loading) -> None:
+    segments, point = loading.segments, loading.request.recovery_point
+    first = len(segments) - 1
+    while first > 0 and segments[first].base_offset > point:
+        first -= 1
+    loading.state = _restore(loading, segments[:first], segments[first].base_offset)
+    loading.epochs.truncate_from_end(segments[first].base_offset)
+    loading.end_offset = segments[first].base_offset
+    for number in range(first, len(segments)):
+        damage = _recover_segment(loading, number)
+        if damage is not None:
+            resume = keep_damaged(
+                loading.quarantine, loading.report, loading.segments, number, damage, loading.end_offset, point
+            )
+            _end_log_at(loading, number, damage.position)
+            if resume > loading.end_offset:
+                _resume_above(loading, resume)
+            break
+    else:
+        if loading.end_offset < point:
+            reason = f"the log ends at offset {loading.end_offset}, it had been flushed up to {point}"
+            loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
+            loading.report.resume_offset = point
+            _resume_above(loading, point)
+
+
+def _recover_segment(loading: _Loading, number: int) -> Damage | None:
+    """Verify one segment and rebuild what it implies; the damage that ends it, if any."""
+    segment = loading.segments[number]
+    last = number + 1 == len(loading.segments)
+    limit = RELATIVE_OFFSET_MAX + segment.base_offset if last else loading.segments[number + 1].base_offset - 1
+    indexes = SegmentIndexes.empty(segment.base_offset, loading.request.config.index_interval_bytes)
+    aborted = []
+    damage = None
+    loading.report.segments_checked += 1
+    for batch in scan_checked(segment.file, 0, segment.size_bytes, segment.base_offset):
+        if isinstance(batch, Damage):
+            damage = batch
+            break
+        header = batch.header
+        if header.last_offset > limit:
+            damage = Damage(batch.position, f"offset {header.last_offset} lies beyond the segment's end {limit}")
+            break
+        if batch.position == 0:
+            segment.roll_timestamp_ms = header.max_timestamp
+        indexes.add_batch(batch.position, header.size_bytes, header.last_offset, header.max_timestamp)
+        if header.partition_leader_epoch > loading.epochs.latest_epoch:
+            loading.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        void = apply_stored_batch(loading.state, header, batch.data)
+        if void is not None:
+            aborted.append(void)
+        loading.end_offset = header.next_offset
+    segment.indexes = indexes
+    segment.replace_aborted(aborted)
+    segment.next_offset = max(loading.end_offset, segment.base_offset)
+    if not last and damage is None:
+        segment.next_offset = loading.end_offset = loading.segments[number + 1].base_offset
+        loading.state.end_offset = loading.end_offset
+        _seal(loading, segment)
+    return damage
+
+
+def _seal(loading: _Loading, segment: Segment) -> None:
+    """Store a recovered frozen segment's indexes and the producers at its end."""
+    loading.unsynced += [segment.file, *_store(loading, segment, final=True)]
+    _store_snapshot(loading, segment.next_offset)
+
+
+def _store(loading: _Loading, segment: Segment, *, final: bool) -> list[File]:
+    if not segment.aborted:
+        loading.files.unlink(segment.path(".txnindex"))
+    loading.report.indexes_rebuilt.append(segment.base_offset)
+    loading.changed = True
+    return segment.store_indexes(final=final)
+
+
+def _store_snapshot(loading: _Loading, offset: int) -> None:
+    write_durably(
+        loading.files, segment_path(loading.base, offset, SNAPSHOT), loading.state.to_bytes(), sync_directory=False
+    )
+    loading.changed = True
+    if offset not in loading.snapshots:
+        loading.snapshots.append(offset)
+        loading.snapshots.sort()
+
+
+def _end_log_at(loading: _Loading, number: int, position: int) -> None:
+    """The log ends inside segment ``number``: it becomes the active one, later ones are in quarantine already."""
+    for segment in loading.segments[number + 1 :]:
+        loading.request.cache.drop(segment)
+    del loading.segments[number + 1 :]
+    segment = loading.segments[number]
+    loading.request.cache.drop(segment)  # it may have been opened for reading only
+    indexes, aborted = segment.indexes, segment.aborted
+    segment.frozen = False
+    segment.file.truncate(position)
+    segment.size_bytes = segment.written_bytes = position
+    segment.indexes = indexes
+    segment.replace_aborted(aborted)
+    if position == 0:
+        segment.first_append_ms = segment.roll_timestamp_ms = -1
+
+
+def _resume_above(loading: _Loading, offset: int) -> None:
+    """Flushed offsets were lost: seal what is left and go on at ``offset``."""
+    request = loading.request
+    segment = loading.segments[-1]
+    segment.next_offset = loading.end_offset = loading.state.end_offset = offset
+    _seal(loading, segment)
+    segment.freeze()
+    active = Segment(loading.files, loading.base, offset, request.config, request.cache)
+    loading.unsynced.append(active.file)
+    loading.segments.append(active)
+
+
+# -- states and syncs ------------------------------------------------------------------------------------------
+
+
+def _restore(loading: _Loading, segments: list[Segment], end_offset: int) -> ProducerStateManager:
+    return restore_state(
+        loading.files,
+        loading.base,
+        loading.snapshots,
+        segments,
+        start_offset=min(loading.segments[0].base_offset, end_offset),
+        end_offset=end_offset,
+        name=str(loading.request.topic_partition),
+    )
+
+
+def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
+    """Read the epoch checkpoint; derive it from the log if it is missing or damaged."""
+    if any(entry.name == LEADER_EPOCHS for entry in entries):
+        try:
+            loading.epochs = LeaderEpochCache.from_bytes(
+                loading.files.read_bytes(os.path.join(loading.base, LEADER_EPOCHS))
+            )
+            return
+        except Corrupt as error:
+            loading.quarantine.move([LEADER_EPOCHS], str(error))
+    for segment in loading.segments:
+        for _, header in scan_headers(segment.file, 0, segment.size_bytes):
+            if header.partition_leader_epoch > loading.epochs.latest_epoch and header.base_offset >= 0:
+                loading.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _settle(loading: _Loading, entries: list[Entry]) -> None:
+    """Write what recovery changed and make it durable before anyone reads."""
+    request, files = loading.request, loading.files
+    loading.epochs.truncate_from_end(loading.end_offset)
+    loading.epochs.truncate_from_start(_log_start(loading))
+    for offset in stray_snapshots(
+        loading.snapshots, [segment.base_offset for segment in loading.segments], loading.end_offset
+    ):
+        files.unlink(segment_path(loading.base, offset, SNAPSHOT))
+        loading.snapshots.remove(offset)
+    if loading.report.segments_checked:
+        active = loading.segments[-1]
+        loading.unsynced += [active.file, *_store(loading, active, final=False)]
+    for file in loading.unsynced:
+        file.fdatasync()
+    if loading.epochs.dirty:
+        write_durably(files, os.path.join(loading.base, LEADER_EPOCHS), loading.epochs.to_bytes(), sync_directory=False)
+        loading.epochs.dirty = False
+        loading.changed = True
+    if not any(entry.name == PARTITION_METADATA for entry in entries):
+        write_topic_id(files, loading.base, request.topic_id)
+    elif loading.changed:
+        files.sync_directory(loading.base)
+    loading.report.quarantine = loading.quarantine.directory

@@ -1,0 +1,398 @@
+"""One segment: a ``.log`` file, its indexes, and what is queued for it.
+
+The active segment is appended to and keeps its indexes in memory. A frozen one opens nothing until it is read;
+its file and indexes are then held by a `SegmentCache`, which all logs of a broker share.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import File, Filesystem, append_all
+from stratalog.hot.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
+from stratalog.hot.scan import scan_headers
+from stratalog.hot.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes
+from stratalog.wire.batch import BatchHeader
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["DELETED", "SUFFIXES", "Segment", "SegmentCache", "SegmentIndexes", "SegmentInfo", "segment_path"]
+
+RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
+DELETED: Final = ".deleted"
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
+"""The files of a segment; the first one makes it a segment."""
+
+_BufferList = list[bytes | bytearray | memoryview]
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    """Where a segment's file lies: 20 digits of its base offset and the suffix."""
+    return os.path.join(directory, f"{base_offset:020d}{suffix}")
+
+
+class SegmentInfo(NamedTuple):
+    """A segment as retention, tiering and people see it. ``end_offset`` is exclusive."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    path: str
+    first_append_ms: int
+    max_timestamp_ms: int
+    active: bool
+
+
+class SegmentIndexes:
+    """Both indexes of a segment, and the rule by which they grow."""
+
+    __slots__ = ("_since_entry_bytes", "interval_bytes", "max_timestamp", "offsets", "times")
+
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex, interval_bytes: int, end_position: int) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.interval_bytes = interval_bytes
+        self.max_timestamp = times.last()
+        self._since_entry_bytes = end_position - (offsets.positions[-1] if offsets.positions else 0)
+
+    @classmethod
+    def empty(cls, base_offset: int, interval_bytes: int) -> SegmentIndexes:
+        """The indexes of a segment without batches."""
+        return cls(OffsetIndex(base_offset), TimeIndex(base_offset), interval_bytes, 0)
+
+    def add_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Note the batch that begins at ``position``."""
+        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
+            self.max_timestamp = TimeEntry(max_timestamp_ms, last_offset)
+        if self._since_entry_bytes > self.interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.maybe_append(*self.max_timestamp)
+            self._since_entry_bytes = 0
+        self._since_entry_bytes += size_bytes
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Whether either index has no room; the time index keeps one slot for the roll."""
+        return (
+            len(self.offsets.positions) >= index_bytes // OFFSET_ENTRY_BYTES
+            or len(self.times.timestamps) >= index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the columns."""
+        return self.offsets.size_bytes + self.times.size_bytes
+
+
+class Segment:
+    """One segment of a log. ``next_offset`` and ``size_bytes`` count what is queued; ``written_bytes`` does not."""
+
+    __slots__ = (
+        "_cache",
+        "_directory",
+        "_file",
+        "_files",
+        "_indexes",
+        "_max_timestamp",
+        "_stored_transactions",
+        "_transactions",
+        "base_offset",
+        "config",
+        "first_append_ms",
+        "frozen",
+        "next_offset",
+        "pending",
+        "roll_timestamp_ms",
+        "size_bytes",
+        "written_bytes",
+    )
+
+    def __init__(
+        self,
+        files: Filesystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        cache: SegmentCache,
+        *,
+        size_bytes: int = 0,
+        next_offset: int | None = None,
+        frozen: bool = False,
+        first_append_ms: int = -1,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._cache = cache
+        self._file: File | None = None
+        self._indexes: SegmentIndexes | None = None
+        self._max_timestamp: TimeEntry | None = None
+        self._transactions: list[AbortedTxn] | None = None
+        self._stored_transactions = 0
+        self.config = config
+        self.base_offset = base_offset
+        self.next_offset = base_offset if next_offset is None else next_offset
+        self.size_bytes = size_bytes
+        self.written_bytes = size_bytes
+        self.frozen = frozen
+        self.first_append_ms = first_append_ms
+        """Wall clock of the first append, -1 while empty; after a restart the file's last change."""
+        self.roll_timestamp_ms = -1
+        """The first batch's largest timestamp, against which Kafka measures ``segment.ms``; -1 while empty."""
+        self.pending: _BufferList = []
+
+    # -- files and indexes --------------------------------------------------------------------------------
+
+    def path(self, suffix: str = ".log") -> str:
+        """Where a file of this segment lies."""
+        return segment_path(self._directory, self.base_offset, suffix)
+
+    @property
+    def file(self) -> File:
+        """The ``.log`` file, opened on first use. Raises `OSError`."""
+        if self._file is None:
+            self._file = self._files.open_read(self.path()) if self.frozen else self._files.open_append(self.path())
+        if self.frozen:
+            self._cache.touch(self)
+        return self._file
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """Both indexes; loaded, checked and if need be rebuilt on first use. Raises `OSError`."""
+        if self._indexes is None:
+            if self.size_bytes == 0:
+                self._indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
+            else:
+                self._indexes = self._load_indexes()
+        if self.frozen:
+            self._cache.touch(self)
+        return self._indexes
+
+    @indexes.setter
+    def indexes(self, indexes: SegmentIndexes) -> None:
+        self._indexes = indexes
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether the indexes are in memory."""
+        return self._indexes is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the indexes now held."""
+        return 0 if self._indexes is None else self._indexes.size_bytes
+
+    def release(self) -> None:
+        """Let go of the file and the indexes; they come back on the next use. Slices in flight keep the file."""
+        if self._indexes is not None:
+            self._max_timestamp = self._indexes.max_timestamp
+        self._file = None
+        self._indexes = None
+
+    def _load_indexes(self) -> SegmentIndexes:
+        try:
+            offsets = OffsetIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".index")))
+            times = TimeIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".timeindex")))
+            self._check_ranges(offsets, times)
+        except (Corrupt, FileNotFoundError):
+            return self.rebuild_indexes()
+        indexes = SegmentIndexes(offsets, times, self.config.index_interval_bytes, self.size_bytes)
+        if not self.frozen:
+            self.add_tail_timestamps(indexes)
+        return indexes
+
+    def _check_ranges(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        limit = self.next_offset - self.base_offset
+        if len(offsets) and (offsets.positions[-1] >= self.size_bytes or offsets.relative_offsets[-1] >= limit):
+            raise Corrupt(f"{self.path('.index')} points beyond its log; rebuild it")
+        if len(times) and times.relative_offsets[-1] >= limit:
+            raise Corrupt(f"{self.path('.timeindex')} points beyond its log; rebuild it")
+        if self.frozen and self.size_bytes > 0 and not len(times) and len(offsets):
+            raise Corrupt(f"{self.path('.timeindex')} is empty beside a filled offset index; rebuild it")
+
+    def add_tail_timestamps(self, indexes: SegmentIndexes) -> None:
+        """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry. Raises `OSError`."""
+        start = indexes.offsets.lookup(indexes.max_timestamp.offset)
+        for _, header in scan_headers(self.file, start, self.written_bytes):
+            if header.max_timestamp > indexes.max_timestamp.timestamp_ms:
+                indexes.max_timestamp = TimeEntry(header.max_timestamp, header.last_offset)
+
+    def rebuild_indexes(self) -> SegmentIndexes:
+        """Derive both indexes from the log and write them out. Raises `OSError`."""
+        indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
+        for position, header in scan_headers(self.file, 0, self.written_bytes, step_bytes=1 << 18):
+            indexes.add_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        self._indexes = indexes
+        if self.frozen:
+            self.store_indexes(final=True)
+        return indexes
+
+    def store_indexes(self, *, final: bool) -> list[File]:
+        """Write the index entries that the files lack; ``final`` adds the closing time entry. Not yet durable.
+
+        Returns the open files, to be synced. Raises `OSError`.
+        """
+        indexes = self.indexes
+        if final:
+            indexes.times.maybe_append(*indexes.max_timestamp)
+        stored = []
+        for index, suffix in ((indexes.offsets, ".index"), (indexes.times, ".timeindex")):
+            file = self._files.open_append(self.path(suffix))
+            if index.stored_count == 0:
+                file.truncate(0)
+            if len(index) > index.stored_count:
+                append_all(file, [index.to_bytes(index.stored_count)])
+            index.stored_count = len(index)
+            stored.append(file)
+        if self._transactions is not None and len(self._transactions) > self._stored_transactions:
+            file = self._files.open_append(self.path(".txnindex"))
+            if self._stored_transactions == 0:
+                file.truncate(0)
+            append_all(file, [aborted_to_bytes(self._transactions[self._stored_transactions :])])
+            self._stored_transactions = len(self._transactions)
+            stored.append(file)
+        return stored
+
+    # -- aborted transactions -----------------------------------------------------------------------------
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        """The aborted transactions whose markers stand here. Raises `Corrupt`, `OSError`."""
+        if self._transactions is None:
+            try:
+                self._transactions = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
+            except FileNotFoundError:
+                self._transactions = []
+            self._stored_transactions = len(self._transactions)
+        return self._transactions
+
+    def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
+        """Take these instead of what the file says; the next `store_indexes` rewrites it."""
+        self._transactions = list(transactions)
+        self._stored_transactions = 0
+
+    # -- appending ----------------------------------------------------------------------------------------
+
+    def must_roll(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
+        """Kafka's four conditions for a batch that would be appended now."""
+        config = self.config
+        if self.size_bytes > config.segment_bytes - size_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size_bytes > 0:
+            start = self.roll_timestamp_ms
+            waited = max_timestamp_ms - start if start >= 0 else now_ms - self.first_append_ms
+            if waited > config.segment_ms - config.segment_jitter_ms:
+                return True
+        return self.indexes.is_full(config.segment_index_bytes)
+
+    def queue(self, buffer: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
+        """Take a batch that will be written by the next `write_pending`."""
+        size_bytes = len(buffer)
+        position = self.size_bytes
+        if position == 0:
+            self.roll_timestamp_ms = max_timestamp_ms
+            self.first_append_ms = now_ms
+        indexes = self._indexes
+        if indexes is None:
+            indexes = self.indexes
+        indexes.add_batch(position, size_bytes, last_offset, max_timestamp_ms)
+        self.size_bytes = position + size_bytes
+        self.next_offset = last_offset + 1
+        self.pending.append(buffer)
+
+    def write_pending(self) -> None:
+        """Write what is queued. Raises `OSError`; then part of it may be in the file, and none counts as written."""
+        buffers, self.pending = self.pending, []
+        self.written_bytes += append_all(self.file, buffers)
+
+    def freeze(self) -> None:
+        """Nothing is appended any more: the cache may now let go of file and indexes."""
+        self.frozen = True
+        self._cache.touch(self)
+
+    # -- looking up ---------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch with a record at or above ``offset``, among what is written; None if there is none."""
+        for position, header in scan_headers(self.file, self.indexes.offsets.lookup(offset), self.written_bytes):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    @property
+    def max_timestamp(self) -> TimeEntry:
+        """The largest record timestamp and the last offset of its batch; -1 for an empty segment. Raises `OSError`."""
+        if self._indexes is not None:
+            return self._indexes.max_timestamp
+        if self._max_timestamp is None:
+            self._max_timestamp = self._read_max_timestamp() if self.frozen else self.indexes.max_timestamp
+        return self._max_timestamp
+
+    def _read_max_timestamp(self) -> TimeEntry:
+        """The last entry of a frozen segment's time index, without loading the rest."""
+        try:
+            file = self._files.open_read(self.path(".timeindex"))
+        except FileNotFoundError:
+            return self.indexes.max_timestamp
+        size_bytes = file.size_bytes()
+        data = file.pread(TIME_ENTRY_BYTES, max(0, size_bytes - TIME_ENTRY_BYTES))
+        if size_bytes % TIME_ENTRY_BYTES or len(data) != TIME_ENTRY_BYTES:
+            return self.indexes.max_timestamp
+        return TimeIndex.from_bytes(self.base_offset, data).last()
+
+    def info(self, *, active: bool) -> SegmentInfo:
+        """The segment as others see it."""
+        return SegmentInfo(
+            self.base_offset,
+            self.next_offset,
+            self.size_bytes,
+            self.path(),
+            self.first_append_ms,
+            self.max_timestamp.timestamp_ms,
+            active,
+        )
+
+
+class SegmentCache:
+    """Holds the open files and loaded indexes of frozen segments, the least recently used leave first."""
+
+    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "open_max")
+
+    def __init__(self, *, index_bytes_max: int = 64 << 20, open_max: int = 512) -> None:
+        self.index_bytes_max = index_bytes_max
+        self.open_max = open_max
+        self._held: OrderedDict[Segment, int] = OrderedDict()
+        self._held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def touch(self, segment: Segment) -> None:
+        """``segment`` was just used; others may be released to stay within the bounds."""
+        held = self._held
+        held_bytes = segment.held_bytes
+        before = held.get(segment)
+        if before == held_bytes:
+            held.move_to_end(segment)
+            return
+        held[segment] = held_bytes
+        held.move_to_end(segment)
+        self._held_bytes += held_bytes - (before or 0)
+        while len(held) > 1 and (len(held) > self.open_max or self._held_bytes > self.index_bytes_max):
+            oldest, oldest_bytes = held.popitem(last=False)
+            self._held_bytes -= oldest_bytes
+            oldest.release()
+
+    def drop(self, segment: Segment) -> None:
+        """``segment`` is gone."""
+        held_bytes = self._held.pop(segment, None)
+        if held_bytes is not None:
+            self._held_bytes -= held_bytes
+        segment.release()

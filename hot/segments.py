@@ -1,0 +1,81 @@
+"""The ordered segments of one log, and where recently used offsets lie in them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from stratalog.hot.segment import Segment
+
+__all__ = ["SegmentList"]
+
+_HINTS_MAX: Final = 64
+
+
+class SegmentList:
+    """Segments by base offset; the last one is active."""
+
+    __slots__ = ("_bases", "_hints", "_segments")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._hints: dict[int, tuple[Segment, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    @property
+    def active(self) -> Segment:
+        """The one that is appended to."""
+        return self._segments[-1]
+
+    def floor(self, offset: int) -> int:
+        """The number of the last segment that begins at or below ``offset``; 0 below all."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def append(self, segment: Segment) -> None:
+        """Add a segment behind all others."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Take the ``count`` oldest out."""
+        removed = self._segments[:count]
+        del self._segments[:count]
+        del self._bases[:count]
+        self._hints.clear()
+        return removed
+
+    def remove_from(self, number: int) -> list[Segment]:
+        """Take segment ``number`` and all later ones out."""
+        removed = self._segments[number:]
+        del self._segments[number:]
+        del self._bases[number:]
+        self._hints.clear()
+        return removed
+
+    # -- known batch borders ------------------------------------------------------------------------------
+
+    def note_border(self, offset: int, segment: Segment, position: int) -> None:
+        """Remember that the batch with base offset ``offset`` begins (or will begin) at ``position``."""
+        hints = self._hints
+        if len(hints) >= _HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
+    def border_in(self, segment: Segment, offset: int) -> int | None:
+        """The remembered position of ``offset`` in ``segment``."""
+        hint = self._hints.get(offset)
+        return hint[1] if hint is not None and hint[0] is segment else None
+
+    def forget_borders(self) -> None:
+        """Positions may have changed."""
+        self._hints.clear()

@@ -1,0 +1,58 @@
+"""The ``.txnindex`` file: the aborted transactions whose markers stand in one segment.
+
+34 bytes an entry, big-endian: int16 version 0, int64 producer id, int64 first offset, int64 last offset (the
+marker's), int64 last stable offset when the marker was written; ascending in last offset. The file appears with
+the first abort. Source: Kafka's ``TransactionIndex`` and ``AbortedTxn``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["ABORTED_ENTRY_BYTES", "AbortedTxn", "aborted_from_bytes", "aborted_to_bytes", "overlapping"]
+
+_ENTRY: Final = Struct(">hqqqq")
+ABORTED_ENTRY_BYTES: Final = _ENTRY.size
+_VERSION: Final = 0
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction: its records in ``[first_offset, last_offset]`` of this producer are void."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def aborted_to_bytes(transactions: Iterable[AbortedTxn]) -> bytes:
+    """The entries as the file holds them."""
+    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
+
+
+def aborted_from_bytes(data: bytes) -> list[AbortedTxn]:
+    """Parse a ``.txnindex`` file. Raises `Corrupt`; the index is then rebuilt from the log."""
+    if len(data) % ABORTED_ENTRY_BYTES:
+        raise Corrupt(f"a transaction index of {len(data)} bytes is not whole entries of {ABORTED_ENTRY_BYTES}")
+    transactions = []
+    last = -1
+    for version, *fields in _ENTRY.iter_unpack(data):
+        transaction = AbortedTxn(*fields)
+        if version != _VERSION or transaction.last_offset <= last:
+            raise Corrupt(f"a transaction index entry of version {version} at offset {transaction.last_offset}")
+        last = transaction.last_offset
+        transactions.append(transaction)
+    return transactions
+
+
+def overlapping(transactions: Iterable[AbortedTxn], from_offset: int, to_offset: int) -> list[AbortedTxn]:
+    """Those that touch ``[from_offset, to_offset)``."""
+    return [
+        transaction
+        for transaction in transactions
+        if transaction.last_offset >= from_offset and transaction.first_offset < to_offset
+    ]
