@@ -1,0 +1,333 @@
+"""The manifest of one partition: what the archive holds, who may write it, and every way in which it may change.
+
+Pure: each transition takes a manifest and gives its successor, the same object when there is nothing to do, or an
+error. `tier.work` replaces the stored manifest by compare-and-swap; the model checker in ``tests/tier/test_model.py``
+steps these very functions. Rules: ``docs/safety.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from stratalog.tier.entry import Entry, LeaderEpoch
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.unknown_fields import UnknownFields
+from stratalog.wire.errors import Fenced, Invalid
+from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_text
+
+__all__ = [
+    "COMMITS_KEPT",
+    "ENTRIES_MAX",
+    "NOBODY",
+    "Claimant",
+    "CommitNote",
+    "ForeignUpload",
+    "Manifest",
+    "ManifestFenced",
+    "ManifestFull",
+    "NotAtRemoteEnd",
+    "NotClaimed",
+    "Totals",
+    "TrashEntry",
+    "Uploaded",
+    "check_claim",
+    "claim",
+    "commit",
+    "set_log_start",
+    "take_over",
+]
+
+ENTRIES_MAX: Final = 8192
+"""Entries that one inline manifest may hold; beyond, older ones will have to be spilled to pages."""
+COMMITS_KEPT: Final = 32
+"""The latest changes that the manifest remembers."""
+
+
+class ManifestFenced(Fenced):
+    """The manifest is claimed by somebody else with an equal or higher claim: stop writing to this archive."""
+
+
+class NotClaimed(Invalid):
+    """A change was tried under a claim that the manifest does not carry yet: claim first (rule 1)."""
+
+
+class NotAtRemoteEnd(Invalid):
+    """A range does not begin where the archive ends. ``remote_end`` says where the next one has to begin."""
+
+    def __init__(self, partition: PartitionId, base: int, remote_end: int) -> None:
+        super().__init__(partition, base, remote_end)
+        self.partition = partition
+        self.base = base
+        self.remote_end = remote_end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: a range that begins at offset {self.base} cannot be committed, the archive ends at "
+            f"{self.remote_end}: cut the next range there"
+        )
+
+
+class ForeignUpload(Invalid):
+    """An object was uploaded under another claim than the one that commits it (rule 1)."""
+
+
+class ManifestFull(Invalid):
+    """The manifest holds as many entries as it may."""
+
+
+class Claimant(NamedTuple):
+    """Who writes: one leadership of one broker in one incarnation of the cluster. ``uuid`` is its own mark."""
+
+    incarnation: int
+    leader_epoch: int
+    uuid: Uuid
+    broker_id: int = -1
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What claims are compared by."""
+        return self.incarnation, self.leader_epoch
+
+
+class Uploaded(NamedTuple):
+    """An object that is complete in the store, and the claim under which it was uploaded."""
+
+    entry: Entry
+    claimant: Claimant
+
+
+class Totals(NamedTuple):
+    """Sums over all live entries, pages included."""
+
+    segments: int = 0
+    size_bytes: int = 0
+    records: int = 0
+
+
+NOBODY: Final = Claimant(-1, -1, ZERO_UUID)
+"""Who holds a manifest that was never claimed."""
+_NOTHING: Final = Totals()
+
+
+class CommitNote(NamedTuple):
+    """One of the latest changes: which manifest number, what, by which leader epoch, remote end after it, when."""
+
+    seq: int
+    kind: str
+    leader_epoch: int
+    remote_end: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrashEntry:
+    """An object that is no longer served. ``since_ms`` is -1 until a later change has dated it (rule 9)."""
+
+    key: str
+    size_bytes: int
+    epoch: int
+    seq: int
+    reason: str
+    since_ms: int = -1
+    unknown: UnknownFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The state of one partition's archive.
+
+    A partition without a manifest is ``Manifest(partition)``: number 0, claimed by nobody. ``remote_end`` is the end
+    of the last committed range; reading begins at ``log_start_offset``, which may lie inside the first entry.
+    """
+
+    partition: PartitionId
+    cluster_id: str = ""
+    seq: int = 0
+    prev_sha256: str = ""
+    claimant: Claimant = NOBODY
+    claimed_ms: int = -1
+    writer: str = ""
+    log_start_offset: int = 0
+    remote_end: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    leader_epochs: tuple[LeaderEpoch, ...] = ()
+    totals: Totals = _NOTHING
+    entries: tuple[Entry, ...] = ()
+    trash: tuple[TrashEntry, ...] = ()
+    commits: tuple[CommitNote, ...] = ()
+    archive_clean_offset: int = 0
+    version: int = 1
+    unknown: UnknownFields = ()
+    unknown_writer: UnknownFields = ()
+    unknown_totals: UnknownFields = ()
+
+    @property
+    def remote_start(self) -> int:
+        """The first offset of the first live entry; the remote end when there is none."""
+        return self.entries[0].base if self.entries else self.remote_end
+
+
+def claim(manifest: Manifest, claimant: Claimant, *, now_ms: int, start_offset: int = 0) -> Manifest:
+    """Raise the claim to ``claimant`` (rule 1); nothing to do if it is there already.
+
+    ``start_offset`` is where an archive that never held anything begins: a batch border of the local log. Raises
+    `ManifestFenced` if the manifest carries a higher claim, or an equal one with another uuid.
+    """
+    if manifest.claimant.rank > claimant.rank:
+        raise _fenced(manifest, claimant)
+    if manifest.claimant.rank == claimant.rank:
+        if manifest.claimant.uuid != claimant.uuid:
+            raise _fenced(manifest, claimant)
+        return manifest
+    claimed = replace(manifest, claimant=claimant, claimed_ms=now_ms)
+    if not manifest.seq:
+        claimed = replace(claimed, log_start_offset=start_offset, remote_end=start_offset)
+    return _successor(claimed, "claim", now_ms)
+
+
+def take_over(manifest: Manifest, claimant: Claimant, *, now_ms: int) -> Manifest:
+    """A restored cluster raises the incarnation by one; it owns it only if the manifest read back has its uuid.
+
+    Raises `ManifestFenced` unless the claimant's incarnation is the manifest's plus one, or already its own.
+    """
+    if manifest.claimant == claimant:
+        return manifest
+    if claimant.incarnation != manifest.claimant.incarnation + 1:
+        raise _fenced(manifest, claimant)
+    return _successor(replace(manifest, claimant=claimant, claimed_ms=now_ms), "takeover", now_ms)
+
+
+def commit(
+    manifest: Manifest,
+    claimant: Claimant,
+    uploads: Sequence[Uploaded],
+    *,
+    now_ms: int,
+    high_watermark: int = -1,
+    last_stable_offset: int = -1,
+) -> Manifest:
+    """Append consecutive uploaded ranges (rules 1 and 2); those that are there already, by uuid, count as done.
+
+    Raises `ManifestFenced`, `NotClaimed`, `ForeignUpload` for an object uploaded under another claim,
+    `NotAtRemoteEnd` for a range that does not begin at the remote end, and `ManifestFull`.
+    """
+    check_claim(manifest, claimant)
+    committed = {entry.uuid for entry in manifest.entries}
+    added = [upload for upload in uploads if upload.entry.uuid not in committed]
+    if not added:
+        return manifest
+    at = manifest.remote_end
+    for entry, under in added:
+        if under.rank != claimant.rank or under.uuid != claimant.uuid or entry.epoch != claimant.leader_epoch:
+            raise ForeignUpload(
+                f"{manifest.partition}: {entry.key} was uploaded under {_words(under)}, not under "
+                f"{_words(claimant)}: upload it again"
+            )
+        if entry.base != at:
+            raise NotAtRemoteEnd(manifest.partition, entry.base, at)
+        at = entry.end
+    entries = tuple(upload.entry for upload in added)
+    if len(manifest.entries) + len(entries) > ENTRIES_MAX:
+        raise ManifestFull(
+            f"{manifest.partition}: the manifest would hold more than {ENTRIES_MAX} entries: raise segment.bytes or "
+            "lower retention"
+        )
+    totals = manifest.totals
+    grown = replace(
+        manifest,
+        entries=manifest.entries + entries,
+        remote_end=at,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        leader_epochs=_extend(manifest.leader_epochs, entries),
+        totals=Totals(
+            totals.segments + len(entries),
+            totals.size_bytes + sum(entry.size_bytes for entry in entries),
+            totals.records + sum(entry.record_count for entry in entries),
+        ),
+    )
+    return _successor(grown, "commit", now_ms)
+
+
+def set_log_start(
+    manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: int, resume_at: int | None = None, reason: str
+) -> Manifest:
+    """Move the log start up to ``offset``; entries wholly below it go to the trash, their objects stay for now.
+
+    ``resume_at`` is the first batch border that the local log still has, at or below ``offset``: if it lies beyond
+    the remote end, the archive goes on from there. Raises `ManifestFenced`, `NotClaimed`, and `Invalid` for a
+    ``resume_at`` that would leave a hole in what may still be read.
+    """
+    check_claim(manifest, claimant)
+    if resume_at is not None and resume_at > max(offset, manifest.log_start_offset):
+        raise Invalid(
+            f"{manifest.partition}: archiving cannot go on at offset {resume_at} while the log starts at {offset}: "
+            "the offsets between them would be lost"
+        )
+    remote_end = max(manifest.remote_end, resume_at or 0)
+    if offset <= manifest.log_start_offset and remote_end == manifest.remote_end:
+        return manifest
+    start = max(offset, manifest.log_start_offset)
+    dead = tuple(entry for entry in manifest.entries if entry.end <= start)
+    trashed = tuple(TrashEntry(entry.key, entry.size_bytes, entry.epoch, manifest.seq + 1, reason) for entry in dead)
+    totals = manifest.totals
+    moved = _successor(
+        replace(
+            manifest,
+            log_start_offset=start,
+            remote_end=remote_end,
+            entries=manifest.entries[len(dead) :],
+            totals=Totals(
+                totals.segments - len(dead),
+                totals.size_bytes - sum(entry.size_bytes for entry in dead),
+                totals.records - sum(entry.record_count for entry in dead),
+            ),
+        ),
+        "log start",
+        now_ms,
+    )
+    return replace(moved, trash=moved.trash + trashed)
+
+
+def check_claim(manifest: Manifest, claimant: Claimant) -> None:
+    """Raise `ManifestFenced` or `NotClaimed` unless the manifest carries exactly this claim."""
+    held = manifest.claimant
+    if held.rank > claimant.rank or (held.rank == claimant.rank and held.uuid != claimant.uuid):
+        raise _fenced(manifest, claimant)
+    if held.rank < claimant.rank:
+        raise NotClaimed(
+            f"{manifest.partition}: the manifest is claimed by {_words(held)}, a change came under "
+            f"{_words(claimant)}: claim first"
+        )
+
+
+def _successor(changed: Manifest, kind: str, now_ms: int) -> Manifest:
+    """Number the change, note it, and date the trash that earlier changes made (rule 9: dated by a later commit)."""
+    seq = changed.seq + 1
+    note = CommitNote(seq, kind, changed.claimant.leader_epoch, changed.remote_end, now_ms)
+    trash = tuple(replace(item, since_ms=now_ms) if item.since_ms < 0 else item for item in changed.trash)
+    return replace(changed, seq=seq, prev_sha256="", commits=(*changed.commits, note)[-COMMITS_KEPT:], trash=trash)
+
+
+def _extend(history: tuple[LeaderEpoch, ...], entries: Sequence[Entry]) -> tuple[LeaderEpoch, ...]:
+    epochs = list(history)
+    for entry in entries:
+        epochs += [e for e in entry.epochs if not epochs or e.epoch > epochs[-1].epoch]
+    return tuple(epochs)
+
+
+def _words(claimant: Claimant) -> str:
+    return (
+        f"incarnation {claimant.incarnation}, leader epoch {claimant.leader_epoch}, broker {claimant.broker_id}, "
+        f"claim {uuid_text(claimant.uuid)}"
+    )
+
+
+def _fenced(manifest: Manifest, claimant: Claimant) -> ManifestFenced:
+    return ManifestFenced(
+        f"{manifest.partition}: the archive is claimed by {_words(manifest.claimant)}, which fences "
+        f"{_words(claimant)}: stop writing to it"
+    )

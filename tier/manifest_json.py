@@ -1,0 +1,180 @@
+"""The manifest's bytes: JSON, one object, version 1 (``docs/format/bucket.md``). Fields we do not know are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stratalog.tier.entry import LeaderEpoch, entry_from_fields, entry_to_fields
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant, CommitNote, Manifest, Totals, TrashEntry
+from stratalog.tier.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.topic import uuid_parse, uuid_text
+
+__all__ = ["READER_VERSION", "NewerManifest", "from_bytes", "predecessor_hash", "to_bytes"]
+
+FORMAT_NAME: Final = "stratalog-manifest"
+READER_VERSION: Final = 1
+"""A manifest whose ``min_reader_version`` is above this cannot be read here."""
+
+_RESERVED: Final = ("pages", "jobs", "pins")
+"""Lists that later releases fill; kept as they are, written empty."""
+_WRITER: Final = frozenset({"broker_id", "leader_epoch", "version", "ts"})
+_TOTALS: Final = frozenset({"segments", "bytes", "records"})
+_TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts"})
+_KNOWN: Final = frozenset(
+    {
+        "format", "version", "min_reader_version", "cluster_id", "topic", "topic_id", "partition", "seq",
+        "prev_sha256", "incarnation", "claim", "writer", "log_start_offset", "remote_end", "high_watermark",
+        "last_stable_offset", "leader_epochs", "totals", "entries", "trash", "commits", "archive_clean_offset",
+    }
+)  # fmt: skip
+
+
+class NewerManifest(Invalid):
+    """The manifest was written by a newer release that older readers must not guess at: upgrade."""
+
+
+def predecessor_hash(data: bytes) -> str:
+    """What the successor of the manifest ``data`` holds in ``prev_sha256``."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    """The manifest as stored."""
+    folder = manifest.partition.prefix
+    held = manifest.claimant
+    writer = {
+        "broker_id": held.broker_id,
+        "leader_epoch": held.leader_epoch,
+        "version": manifest.writer,
+        "ts": manifest.claimed_ms,
+    }
+    totals = dict(zip(("segments", "bytes", "records"), manifest.totals, strict=True))
+    fields: dict[str, Any] = {
+        "format": FORMAT_NAME,
+        "version": manifest.version,
+        "min_reader_version": READER_VERSION,
+        "cluster_id": manifest.cluster_id,
+        "topic": manifest.partition.topic,
+        "topic_id": uuid_text(manifest.partition.topic_id),
+        "partition": manifest.partition.partition,
+        "seq": manifest.seq,
+        "prev_sha256": manifest.prev_sha256,
+        "incarnation": held.incarnation,
+        "claim": uuid_text(held.uuid),
+        "writer": restore_unknown(writer, manifest.unknown_writer),
+        "log_start_offset": manifest.log_start_offset,
+        "remote_end": manifest.remote_end,
+        "high_watermark": manifest.high_watermark,
+        "last_stable_offset": manifest.last_stable_offset,
+        "leader_epochs": [list(epoch) for epoch in manifest.leader_epochs],
+        "totals": restore_unknown(totals, manifest.unknown_totals),
+        "archive_clean_offset": manifest.archive_clean_offset,
+        "entries": [entry_to_fields(entry, folder) for entry in manifest.entries],
+        "trash": [_trash_to_fields(item, folder) for item in manifest.trash],
+        "commits": [list(note) for note in manifest.commits],
+        **{name: [] for name in _RESERVED},
+    }
+    return canonical_json(restore_unknown(fields, manifest.unknown)).encode("ascii")
+
+
+def from_bytes(data: bytes, key: str) -> Manifest:
+    """The inverse of :func:`to_bytes`; ``key`` is only for messages.
+
+    Raises `NewerManifest` if this release is too old for it, and `Corrupt` if it is damaged: entries that overlap,
+    leave a hole or do not end at ``remote_end`` count as damage too.
+    """
+    try:
+        fields = json.loads(data)
+        if fields["format"] != FORMAT_NAME:
+            raise Corrupt(f"the format is {fields['format']!r}, {FORMAT_NAME!r} is expected")
+        needed = integer(fields, "min_reader_version")
+        if needed > READER_VERSION or fields.get("pages"):
+            raise NewerManifest(
+                f"{key}: this manifest needs a reader of version {max(needed, 2)}, this one is of version "
+                f"{READER_VERSION}: upgrade"
+            )
+        manifest = _parse(fields)
+    except NewerManifest:
+        raise
+    except (Corrupt, Invalid, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Corrupt(
+            f"the manifest {key} is damaged: {error!r}. Restore it from a copy or from the objects"
+        ) from error
+    _check_contiguous(manifest, key)
+    return manifest
+
+
+def _parse(fields: Mapping[str, Any]) -> Manifest:
+    partition = PartitionId(text(fields, "topic"), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
+    folder = partition.prefix
+    writer = fields["writer"]
+    totals = fields["totals"]
+    return Manifest(
+        partition=partition,
+        cluster_id=text(fields, "cluster_id", ""),
+        seq=integer(fields, "seq"),
+        prev_sha256=text(fields, "prev_sha256", ""),
+        claimant=Claimant(
+            integer(fields, "incarnation"),
+            integer(writer, "leader_epoch"),
+            uuid_parse(text(fields, "claim")),
+            integer(writer, "broker_id"),
+        ),
+        claimed_ms=integer(writer, "ts", -1),
+        writer=text(writer, "version", ""),
+        log_start_offset=integer(fields, "log_start_offset"),
+        remote_end=integer(fields, "remote_end"),
+        high_watermark=integer(fields, "high_watermark", -1),
+        last_stable_offset=integer(fields, "last_stable_offset", -1),
+        leader_epochs=tuple(LeaderEpoch(int(epoch), int(start)) for epoch, start in fields["leader_epochs"]),
+        totals=Totals(integer(totals, "segments"), integer(totals, "bytes"), integer(totals, "records")),
+        entries=tuple(entry_from_fields(entry, folder) for entry in fields["entries"]),
+        trash=tuple(_trash_from_fields(item, folder) for item in fields.get("trash", ())),
+        commits=tuple(CommitNote(int(n[0]), str(n[1]), int(n[2]), int(n[3]), int(n[4])) for n in fields["commits"]),
+        archive_clean_offset=integer(fields, "archive_clean_offset", 0),
+        version=integer(fields, "version"),
+        unknown=keep_unknown(fields, _KNOWN),
+        unknown_writer=keep_unknown(writer, _WRITER),
+        unknown_totals=keep_unknown(totals, _TOTALS),
+    )
+
+
+def _check_contiguous(manifest: Manifest, key: str) -> None:
+    at = manifest.remote_start
+    for entry in manifest.entries:
+        if entry.base != at:
+            raise Corrupt(f"the manifest {key} is damaged: an entry begins at offset {entry.base}, {at} is due")
+        at = entry.end
+    if at != manifest.remote_end:
+        raise Corrupt(f"the manifest {key} is damaged: the entries end at {at}, remote_end is {manifest.remote_end}")
+
+
+def _trash_to_fields(item: TrashEntry, folder: str) -> dict[str, Any]:
+    loc = item.key.removeprefix(folder) if item.key.startswith(folder) else "/" + item.key
+    fields = {
+        "loc": loc,
+        "size": item.size_bytes,
+        "epoch": item.epoch,
+        "seq": item.seq,
+        "reason": item.reason,
+        "since_ts": item.since_ms,
+    }
+    return restore_unknown(fields, item.unknown)
+
+
+def _trash_from_fields(fields: Mapping[str, Any], folder: str) -> TrashEntry:
+    loc = text(fields, "loc")
+    return TrashEntry(
+        key=loc[1:] if loc.startswith("/") else folder + loc,
+        size_bytes=integer(fields, "size"),
+        epoch=integer(fields, "epoch"),
+        seq=integer(fields, "seq"),
+        reason=text(fields, "reason", ""),
+        since_ms=integer(fields, "since_ts", -1),
+        unknown=keep_unknown(fields, _TRASH),
+    )

@@ -1,0 +1,89 @@
+"""The manifest in its store: read, change by compare-and-swap, recognise one's own change after a lost reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+import stratalog
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
+from stratalog.wire.errors import Corrupt, Retriable
+
+__all__ = ["ManifestContended", "StoredManifest", "Transition", "change_manifest", "read_manifest", "writer_version"]
+
+_ATTEMPTS: Final = 16
+
+Transition: TypeAlias = Callable[[Manifest], Manifest]
+"""A change bound to its arguments: applied again to whatever manifest is found after a lost race."""
+
+
+class ManifestContended(Retriable):
+    """Other writers won every round of the compare-and-swap: try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest as the store held it. ``version`` is empty and ``raw`` too for a partition that has none yet."""
+
+    manifest: Manifest
+    version: Version
+    raw: bytes
+
+
+def writer_version() -> str:
+    """What we sign objects and manifests with."""
+    return f"stratalog {stratalog.__version__}"
+
+
+def read_manifest(store: ObjectStore, partition: PartitionId) -> StoredManifest:
+    """The partition's manifest, or the empty one if there is none.
+
+    Raises `Corrupt` for a damaged one or one of another partition, and what the store raises.
+    """
+    key = partition.manifest_key
+    try:
+        raw, version = store.get(key)
+    except NotFound:
+        return StoredManifest(Manifest(partition), "", b"")
+    manifest = from_bytes(raw, key)
+    if manifest.partition != partition:
+        raise Corrupt(f"the manifest {key} says that it belongs to {manifest.partition}, not to {partition}")
+    return StoredManifest(manifest, version, raw)
+
+
+def change_manifest(store: ObjectStore, partition: PartitionId, transition: Transition) -> StoredManifest:
+    """Read, apply ``transition``, replace by compare-and-swap; after a lost race read again and apply it again.
+
+    A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
+    entry uuids) in what is read back and has nothing to do. Whatever the transition raises is passed on;
+    `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
+    made: call again.
+    """
+    for _ in range(_ATTEMPTS):
+        stored = read_manifest(store, partition)
+        changed = transition(stored.manifest)
+        if changed is stored.manifest:
+            return stored
+        prev = predecessor_hash(stored.raw) if stored.raw else ""
+        successor = replace(changed, prev_sha256=prev, writer=writer_version())
+        raw = to_bytes(successor)
+        try:
+            version = _swap(store, partition.manifest_key, raw, stored.version)
+        except (AlreadyExists, PreconditionFailed):
+            continue
+        return StoredManifest(successor, version, raw)
+    raise ManifestContended(
+        f"{partition}: the manifest was changed by others {_ATTEMPTS} times while this change was tried: try again"
+    )
+
+
+def _swap(store: ObjectStore, key: str, raw: bytes, version: Version) -> Version:
+    if not version:
+        return store.put_if_absent(key, raw, crc32c=crc32c(raw))
+    return store.compare_and_swap(key, raw, version, crc32c=crc32c(raw))

@@ -1,0 +1,200 @@
+"""One pass over the batches of a range: verifies each, and collects what the object and its entry say of them.
+
+Pure: batches come in, accumulators fill. Rule 3 of ``docs/safety.md``: nothing reaches the archive that this pass
+did not read, check and count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from crc32c import crc32c
+
+from stratalog.tier.chunk_table import CHUNK_BYTES, Chunk, ChunkTable
+from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.segment_blobs import OFFSET_ENTRY, TIME_ENTRY
+from stratalog.wire.batch import HEADER_BYTES, BatchHeader, check_batch
+from stratalog.wire.compression import Codec, decompress
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["INDEX_INTERVAL_BYTES", "SegmentScan", "measure_records"]
+
+INDEX_INTERVAL_BYTES: Final = 4096
+"""Kafka's ``index.interval.bytes``: bytes of data between two index entries."""
+_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+
+Buffer = bytes | bytearray | memoryview
+
+
+def measure_records(payload: bytes) -> tuple[int, int]:
+    """``(count, smallest timestamp delta)`` of the uncompressed records of a batch; headers and values are skipped.
+
+    The delta is at most 0. Raises `Corrupt` unless records fill the payload exactly.
+    """
+    count = lowest = at = 0
+    end = len(payload)
+    try:
+        while at < end:
+            byte = payload[at]
+            at += 1
+            if byte >= 0x80:
+                byte, at = _long_varint(payload, at, byte)
+            if byte & 1 or byte < 12:
+                raise Corrupt(f"record {count} has a length of {(byte >> 1) ^ -(byte & 1)} bytes")
+            delta = payload[at + 1]
+            if delta >= 0x80:
+                delta, _ = _long_varint(payload, at + 2, delta)
+            if delta & 1 and -(delta + 1) >> 1 < lowest:
+                lowest = -(delta + 1) >> 1
+            at += byte >> 1
+            count += 1
+    except IndexError:
+        at = end + 1
+    if at != end:
+        raise Corrupt(f"record {count} reaches beyond the {end} bytes of its batch")
+    return count, lowest
+
+
+def _long_varint(payload: bytes, at: int, first: int) -> tuple[int, int]:
+    value = first & 0x7F
+    shift = 7
+    while True:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise Corrupt(f"a varint at byte {at} has more than ten bytes")
+
+
+@dataclass(slots=True)
+class SegmentScan:
+    """Accumulates the range ``[base, end)``; feed it every batch in order, then call :meth:`finish`.
+
+    ``compacted`` allows holes between and inside batches.
+    """
+
+    base: int
+    end: int
+    compacted: bool = False
+    chunk_bytes: int = CHUNK_BYTES
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+
+    data_bytes: int = 0
+    data_crc32c: int = 0
+    batch_count: int = 0
+    control_batch_count: int = 0
+    record_count: int = 0
+    min_timestamp_ms: int | None = None
+    max_timestamp_ms: int = -1
+    max_timestamp_offset: int = -1
+    codecs: set[Codec] = field(default_factory=set)
+    epochs: list[LeaderEpoch] = field(default_factory=list)
+    chunks: ChunkTable = field(default_factory=ChunkTable)
+    offset_index: bytearray = field(default_factory=bytearray)
+    time_index: bytearray = field(default_factory=bytearray)
+    next_offset: int = -1
+    """The offset due next; -1 before the first batch."""
+    _unindexed_bytes: int = 0
+    _indexed_timestamp_ms: int = -1
+    _chunk: Chunk | None = None
+
+    def add(self, buffer: Buffer, at: int) -> int:
+        """Take the batch that begins at byte ``at`` of ``buffer``; returns its size in bytes. Raises `Corrupt`."""
+        header = check_batch(buffer, at)
+        self._check_offsets(header)
+        whole = memoryview(buffer)[at : at + header.size_bytes]
+        lowest = self._check_records(header, whole)
+        self._check_epoch(header)
+        self._take_timestamps(header, lowest)
+        self._take_index(header)
+        self._take_chunk(header, whole)
+        self.batch_count += 1
+        self.control_batch_count += header.is_control
+        self.record_count += header.record_count
+        self.codecs.add(header.codec)
+        self.data_bytes += header.size_bytes
+        self.data_crc32c = crc32c(whole, self.data_crc32c)
+        self.next_offset = header.next_offset
+        return header.size_bytes
+
+    def finish(self) -> None:
+        """Close the last chunk and the time index. Raises `Corrupt` unless the batches end where the range does."""
+        if not self.batch_count:
+            raise Corrupt(f"there is no batch between the offsets {self.base} and {self.end}")
+        if self.next_offset != self.end and not (self.compacted and self.next_offset < self.end):
+            raise Corrupt(f"the last batch ends at offset {self.next_offset}, the range at {self.end}")
+        if self._chunk is not None:
+            self.chunks.append(self._chunk)
+            self._chunk = None
+        self._index_time()
+
+    def _check_offsets(self, header: BatchHeader) -> None:
+        expected = self.base if self.next_offset < 0 else self.next_offset
+        if header.base_offset != expected and not (self.compacted and header.base_offset > expected):
+            raise Corrupt(f"the batch has base offset {header.base_offset}, {expected} is due")
+        if header.last_offset_delta < 0 or header.next_offset > self.end:
+            raise Corrupt(f"the batch ends at offset {header.next_offset}, the range at {self.end}")
+
+    def _check_records(self, header: BatchHeader, whole: memoryview) -> int:
+        """Count the records; returns the smallest timestamp delta."""
+        payload = whole[HEADER_BYTES:]
+        plain = bytes(payload)
+        if header.codec is not Codec.NONE:
+            plain = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+        count, lowest = measure_records(plain)
+        holes = header.last_offset_delta + 1 - header.record_count
+        if count != header.record_count or holes < 0 or (holes and not self.compacted):
+            raise Corrupt(
+                f"the batch holds {count} records, its header says {header.record_count} over "
+                f"{header.last_offset_delta + 1} offsets"
+            )
+        return lowest
+
+    def _check_epoch(self, header: BatchHeader) -> None:
+        epoch = header.partition_leader_epoch
+        if not self.epochs:
+            self.epochs.append(LeaderEpoch(epoch, self.base))
+        elif epoch < self.epochs[-1].epoch:
+            raise Corrupt(f"the leader epoch falls from {self.epochs[-1].epoch} to {epoch}")
+        elif epoch > self.epochs[-1].epoch:
+            self.epochs.append(LeaderEpoch(epoch, header.base_offset))
+
+    def _take_timestamps(self, header: BatchHeader, lowest: int) -> None:
+        first = header.max_timestamp if header.is_log_append_time else header.base_timestamp + lowest
+        if self.min_timestamp_ms is None or first < self.min_timestamp_ms:
+            self.min_timestamp_ms = first
+        if header.max_timestamp > self.max_timestamp_ms or self.max_timestamp_offset < 0:
+            self.max_timestamp_ms = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+
+    def _take_index(self, header: BatchHeader) -> None:
+        if self._unindexed_bytes > self.index_interval_bytes:
+            self.offset_index += OFFSET_ENTRY.pack(header.last_offset - self.base, self.data_bytes)
+            self._index_time()
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += header.size_bytes
+
+    def _index_time(self) -> None:
+        if self.max_timestamp_ms > self._indexed_timestamp_ms:
+            self.time_index += TIME_ENTRY.pack(self.max_timestamp_ms, self.max_timestamp_offset - self.base)
+            self._indexed_timestamp_ms = self.max_timestamp_ms
+
+    def _take_chunk(self, header: BatchHeader, whole: memoryview) -> None:
+        chunk = self._chunk
+        if chunk is not None and chunk.length + len(whole) > self.chunk_bytes:
+            self.chunks.append(chunk)
+            chunk = None
+        if chunk is None:
+            self._chunk = Chunk(header.base_offset, self.data_bytes, len(whole), crc32c(whole), header.max_timestamp)
+            return
+        self._chunk = Chunk(
+            chunk.first_offset,
+            chunk.position,
+            chunk.length + len(whole),
+            crc32c(whole, chunk.crc32c),
+            max(chunk.max_timestamp_ms, header.max_timestamp),
+        )
