@@ -9,7 +9,6 @@ renamed over it, and the directory synced. Source: Kafka's ``CheckpointFile``, `
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -18,8 +17,8 @@ from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
 __all__ = [
-    "CLEAN_SHUTDOWN",
     "CLEANER_OFFSETS",
+    "CLEAN_SHUTDOWN",
     "HIGH_WATERMARKS",
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
@@ -89,7 +88,7 @@ def write_durably(files: Filesystem, path: str, data: bytes, *, sync_directory: 
         file.close()
     files.rename(temporary, path)
     if sync_directory:
-        files.sync_directory(os.path.dirname(path))
+        files.sync_directory(path.rpartition("/")[0])
 
 
 def _read_or_none(files: Filesystem, path: str) -> bytes | None:
@@ -130,19 +129,19 @@ def numbers_from_bytes(data: bytes, columns: int) -> dict[TopicPartition, tuple[
 
 def read_offsets(files: Filesystem, directory: str, name: str) -> dict[TopicPartition, int]:
     """An offset checkpoint of a log directory; empty when absent. Raises `Corrupt`."""
-    data = _read_or_none(files, os.path.join(directory, name))
+    data = _read_or_none(files, f"{directory}/{name}")
     return {} if data is None else {key: row[0] for key, row in numbers_from_bytes(data, 1).items()}
 
 
 def write_offsets(files: Filesystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint. Raises `OSError`."""
     data = numbers_to_bytes({key: (offset,) for key, offset in offsets.items()})
-    write_durably(files, os.path.join(directory, name), data)
+    write_durably(files, f"{directory}/{name}", data)
 
 
 def read_remote_log(files: Filesystem, directory: str) -> dict[TopicPartition, RemoteLogState]:
     """The remote-log checkpoint; empty when absent. Raises `Corrupt`."""
-    data = _read_or_none(files, os.path.join(directory, REMOTE_LOG))
+    data = _read_or_none(files, f"{directory}/{REMOTE_LOG}")
     if data is None:
         return {}
     return {key: RemoteLogState(*row) for key, row in numbers_from_bytes(data, len(RemoteLogState._fields)).items()}
@@ -150,7 +149,7 @@ def read_remote_log(files: Filesystem, directory: str) -> dict[TopicPartition, R
 
 def write_remote_log(files: Filesystem, directory: str, states: Mapping[TopicPartition, RemoteLogState]) -> None:
     """Replace the remote-log checkpoint. Raises `OSError`."""
-    write_durably(files, os.path.join(directory, REMOTE_LOG), numbers_to_bytes(states))
+    write_durably(files, f"{directory}/{REMOTE_LOG}", numbers_to_bytes(states))
 
 
 # -- identities ------------------------------------------------------------------------------------------------
@@ -158,7 +157,7 @@ def write_remote_log(files: Filesystem, directory: str, states: Mapping[TopicPar
 
 def read_meta_properties(files: Filesystem, directory: str) -> MetaProperties | None:
     """The owner of a log directory, None when it has none yet. Raises `Corrupt`."""
-    data = _read_or_none(files, os.path.join(directory, META_PROPERTIES))
+    data = _read_or_none(files, f"{directory}/{META_PROPERTIES}")
     if data is None:
         return None
     properties: dict[str, str] = {}
@@ -184,12 +183,12 @@ def write_meta_properties(files: Filesystem, directory: str, owner: MetaProperti
         f"node.id={owner.node_id}",
         f"directory.id={uuid_text(owner.directory_id)}",
     ]
-    write_durably(files, os.path.join(directory, META_PROPERTIES), ("\n".join(lines) + "\n").encode("utf-8"))
+    write_durably(files, f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode("utf-8"))
 
 
 def read_topic_id(files: Filesystem, directory: str) -> Uuid | None:
     """The topic id in a partition's ``partition.metadata``, None when the file is absent. Raises `Corrupt`."""
-    data = _read_or_none(files, os.path.join(directory, PARTITION_METADATA))
+    data = _read_or_none(files, f"{directory}/{PARTITION_METADATA}")
     if data is None:
         return None
     lines = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
@@ -204,7 +203,7 @@ def read_topic_id(files: Filesystem, directory: str) -> Uuid | None:
 def write_topic_id(files: Filesystem, directory: str, topic_id: Uuid) -> None:
     """Write a partition's ``partition.metadata``. Raises `OSError`."""
     text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
-    write_durably(files, os.path.join(directory, PARTITION_METADATA), text.encode("ascii"))
+    write_durably(files, f"{directory}/{PARTITION_METADATA}", text.encode("ascii"))
 
 
 # -- the mark of a clean shutdown ------------------------------------------------------------------------------
@@ -213,7 +212,7 @@ def write_topic_id(files: Filesystem, directory: str, topic_id: Uuid) -> None:
 def write_clean_shutdown(files: Filesystem, directory: str, broker_epoch: int) -> None:
     """The last write of an orderly stop: everything in ``directory`` is synced and indexed."""
     mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    write_durably(files, os.path.join(directory, CLEAN_SHUTDOWN), mark.encode("ascii"))
+    write_durably(files, f"{directory}/{CLEAN_SHUTDOWN}", mark.encode("ascii"))
 
 
 def take_clean_shutdown(files: Filesystem, directory: str) -> int | None:
@@ -221,7 +220,7 @@ def take_clean_shutdown(files: Filesystem, directory: str) -> int | None:
 
     The mark is gone, durably, before the first log is opened: a crash from here on is an unclean stop.
     """
-    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
     data = _read_or_none(files, path)
     if data is None:
         return None

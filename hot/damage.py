@@ -31,7 +31,7 @@ def find_batch(data: bytes, offset: int) -> int | None:
         if start + HEADER_BYTES <= len(data):
             base_offset, length, *_ = BATCH_HEADER.unpack_from(data, start)
             end = start + LOG_OVERHEAD_BYTES + length
-            if offset <= base_offset and HEADER_BYTES <= end - start and end <= len(data):
+            if offset <= base_offset and end - start >= HEADER_BYTES and end <= len(data):
                 try:
                     header = check_batch(data, start)
                 except Corrupt:
@@ -70,7 +70,9 @@ def keep_damaged(
     report.damaged_offset, report.reason = end_offset, reason
     name = f"{segment.base_offset:020d}.log.from-{damage.position}"
     if cut_bytes:
-        quarantine.keep(name, rest if len(rest) == cut_bytes else segment.file.pread(cut_bytes, damage.position), reason)
+        quarantine.keep(
+            name, rest if len(rest) == cut_bytes else segment.file.pread(cut_bytes, damage.position), reason
+        )
     resume = end_offset
     if lost_flushed:
         resume = max(recovery_point, later_end or 0, *map(_end_of, segments[number:]))

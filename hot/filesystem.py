@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 __all__ = ["Entry", "File", "Filesystem", "RealFile", "RealFilesystem", "append_all"]
@@ -241,23 +242,20 @@ class RealFilesystem:
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name."""
-        os.replace(source, target)
+        Path(source).replace(target)
 
     def unlink(self, path: str) -> None:
         """Remove a name if it is there."""
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return
+        Path(path).unlink(missing_ok=True)
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
-        os.makedirs(path, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory if it is there."""
         try:
-            os.rmdir(path)
+            Path(path).rmdir()
         except FileNotFoundError:
             return
 

@@ -118,6 +118,7 @@ class Log(LogTrim):
         The directory's mark of a clean shutdown is the caller's. Raises `OSError`.
         """
         self.write_queued()
+        self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
         active = self._segments.active
         if active.has_indexes or self.log_end_offset not in self._snapshots:
             for file in active.store_indexes(final=True):

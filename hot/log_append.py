@@ -11,7 +11,7 @@ from stratalog.hot.replay import apply_stored_batch
 from stratalog.hot.segment import Segment
 from stratalog.hot.transaction_index import AbortedTxn
 from stratalog.hot.validation import HeaderFields, check_follower_batches, check_leader_batch, read_end_marker
-from stratalog.wire.batch import assign_offset, rewrite_timestamp
+from stratalog.wire.batch import BatchHeader, assign_offset, rewrite_timestamp
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 __all__ = ["AppendInfo", "LogAppend"]
@@ -56,26 +56,37 @@ class LogAppend(LogState):
         try:
             if self._failed is not None:
                 raise self._storage_error()
-            config = self.config
-            fields = check_leader_batch(records, config, origin, now_ms, self.topic_partition)
-            marker = None
+            fields = check_leader_batch(records, self.config, origin, now_ms, self.topic_partition)
+            verdict = None
             if fields[9] >= 0:
-                earlier = self._check_producer(fields, records, origin, transaction_version)
-                if isinstance(earlier, AppendInfo):
-                    if release is not None:
-                        release()
-                    return earlier
-                marker = earlier
+                verdict = self._check_producer(fields, records, origin, transaction_version)
         except KafkaError:
             if release is not None:
                 release()
             raise
+        if isinstance(verdict, AppendInfo):
+            if release is not None:
+                release()
+            return verdict
+        if release is not None:
+            self._releases.append(release)
+        return self._take(records, fields, verdict, leader_epoch, now_ms)
+
+    def _take(
+        self,
+        records: memoryview | bytearray,
+        fields: HeaderFields,
+        marker: EndMarker | None,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> AppendInfo:
+        """A batch that passed every check gets its place."""
         base_offset = self.log_end_offset
         last_offset = base_offset + fields[6]
         max_timestamp = fields[8]
         assign_offset(records, 0, base_offset, leader_epoch)
         log_append_time_ms = -1
-        if config.message_timestamp_type == "LogAppendTime":
+        if self.config.message_timestamp_type == "LogAppendTime":
             rewrite_timestamp(records, 0, now_ms)
             log_append_time_ms = max_timestamp = now_ms
         segment = self._segments.active
@@ -90,8 +101,6 @@ class LogAppend(LogState):
         if fields[9] >= 0:
             self._apply_producer(fields, marker, base_offset, max_timestamp, segment)
         self.log_end_offset = self.producer_state.end_offset = last_offset + 1
-        if release is not None:
-            self._releases.append(release)
         return AppendInfo(base_offset, last_offset, log_append_time_ms, False, rolled)
 
     def _check_producer(
@@ -163,28 +172,30 @@ class LogAppend(LogState):
             if release is not None:
                 release()
             raise
-        first = last = -1
-        for header, batch in batches:
-            segment = self._segments.active
-            if segment.must_roll(len(batch), header.last_offset, header.max_timestamp, now_ms):
-                segment = self._begin_segment(header.base_offset)
-            segment.queue(batch, header.last_offset, header.max_timestamp, now_ms)
-            if not self._dirty or self._dirty[-1] is not segment:
-                self._dirty.append(segment)
-            if header.partition_leader_epoch >= 0:
-                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-            aborted = apply_stored_batch(self.producer_state, header, batch)
-            if aborted is not None:
-                segment.aborted.append(aborted)
-            first, last = (header.base_offset if first < 0 else first), header.last_offset
-            self.log_end_offset = header.next_offset
         if release is not None:
             if batches:
                 self._releases.append(release)
             else:
                 release()
-        return AppendInfo(first, last, -1) if batches else None
+        for header, batch in batches:
+            self._take_replica(header, batch, now_ms)
+        return AppendInfo(batches[0][0].base_offset, batches[-1][0].last_offset, -1) if batches else None
+
+    def _take_replica(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+        """A batch that a leader has placed already."""
+        segment = self._segments.active
+        if segment.must_roll(len(batch), header.last_offset, header.max_timestamp, now_ms):
+            segment = self._begin_segment(header.base_offset)
+        segment.queue(batch, header.last_offset, header.max_timestamp, now_ms)
+        if not self._dirty or self._dirty[-1] is not segment:
+            self._dirty.append(segment)
+        if header.partition_leader_epoch >= 0:
+            self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        aborted = apply_stored_batch(self.producer_state, header, batch)
+        if aborted is not None:
+            segment.aborted.append(aborted)
+        self.log_end_offset = header.next_offset
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """This replica leads from now on: ``epoch`` begins at the log end. Written with the next `write_queued`."""
+        """From now on this replica leads: ``epoch`` begins at the log end. Written with the next `write_queued`."""
         self.leader_epochs.assign(epoch, self.log_end_offset)

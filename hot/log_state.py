@@ -120,7 +120,8 @@ class LogState:
 
     def _storage_error(self) -> KafkaError:
         return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} takes no appends after a failed write: {self._failed}"
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{self.topic_partition} takes no appends after a failed write: {self._failed}",
         )
 
     def _begin_segment(self, base_offset: int) -> Segment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
 
 from stratalog.hot.checkpoint import LEADER_EPOCHS
@@ -234,7 +233,7 @@ class LogTrim(LogWrite):
                 self._doom(segment)
             else:
                 self._cache.drop(segment)
-                names = [os.path.basename(segment.path(suffix)) for suffix in SUFFIXES]
+                names = [segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES]
                 keep[0].move(names, keep[1])
         if keep is not None:
             names = [f"{snapshot:020d}{SNAPSHOT}" for snapshot in self._snapshots]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
-
 from stratalog.hot.checkpoint import LEADER_EPOCHS, write_durably
 from stratalog.hot.filesystem import append_all
 from stratalog.hot.log_append import LogAppend
@@ -75,7 +73,7 @@ class LogWrite(LogAppend):
             self._snapshots.append(offset)
 
     def _store_epochs(self) -> None:
-        path = os.path.join(self.directory, LEADER_EPOCHS)
+        path = f"{self.directory}/{LEADER_EPOCHS}"
         write_durably(self._files, path, self.leader_epochs.to_bytes(), sync_directory=False)
         self.leader_epochs.dirty = False
         self._directory_dirty = True
@@ -87,6 +85,7 @@ class LogWrite(LogAppend):
         self.write_queued()
         if self._segments.active.size_bytes == 0:
             return False
+        self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
         self._begin_segment(self.log_end_offset)
         self.write_queued()
         return True

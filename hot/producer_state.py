@@ -80,7 +80,7 @@ class ProducerStateManager:
     def check_batch(
         self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int, *, transactional: bool
     ) -> BatchMetadata | None:
-        """May this data batch of a client be appended? Returns the earlier append if it is a duplicate.
+        """Whether a client's data batch may be appended; returns the earlier append if it is a duplicate.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or
         a copy older than the last five batches, INVALID_TXN_STATE for a plain batch inside a transaction.
@@ -115,7 +115,7 @@ class ProducerStateManager:
             self._check_epoch(entry, epoch)
 
     def check_marker(self, marker: EndMarker, transaction_version: int) -> None:
-        """May this marker be appended?
+        """Whether this marker may be appended.
 
         Raises INVALID_PRODUCER_EPOCH (transactions v2: the epoch must be above the last one, or equal with
         nothing open, which is a repeated marker) or TRANSACTION_COORDINATOR_FENCED.

@@ -7,7 +7,6 @@ that Kafka itself gives to a partition it does not know what to do with, so that
 from __future__ import annotations
 
 import json
-import os.path
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -42,7 +41,7 @@ class Quarantine:
         target = self._ensure()
         for name in names:
             try:
-                self._files.rename(os.path.join(self._partition_directory, name), os.path.join(target, name))
+                self._files.rename(f"{self._partition_directory}/{name}", f"{target}/{name}")
             except FileNotFoundError:
                 continue
             self._notes.append({"file": name, "reason": reason})
@@ -51,7 +50,7 @@ class Quarantine:
     def keep(self, name: str, data: bytes | memoryview, reason: str) -> None:
         """Keep a copy of bytes that are about to be cut off. Raises `OSError`."""
         target = self._ensure()
-        file = self._files.open_append(os.path.join(target, name))
+        file = self._files.open_append(f"{target}/{name}")
         try:
             file.truncate(0)
             append_all(file, [data])
@@ -63,12 +62,12 @@ class Quarantine:
 
     def _ensure(self) -> str:
         if self._directory is None:
-            parent, name = os.path.split(self._partition_directory)
+            parent, _, name = self._partition_directory.rpartition("/")
             taken = {entry.name for entry in self._files.scan(parent)}
             number = self._now_ms
             while f"{name}.{number:032x}-stray" in taken:
                 number += 1
-            self._directory = os.path.join(parent, f"{name}.{number:032x}-stray")
+            self._directory = f"{parent}/{name}.{number:032x}-stray"
             self._files.make_directory(self._directory)
             self._files.sync_directory(parent)
         return self._directory
@@ -76,7 +75,7 @@ class Quarantine:
     def _finish(self) -> None:
         """Write the note, then make both directories durable: a file is never in neither of them."""
         directory = self._ensure()
-        file = self._files.open_append(os.path.join(directory, NOTE))
+        file = self._files.open_append(f"{directory}/{NOTE}")
         try:
             file.truncate(0)
             append_all(file, [json.dumps(self._notes, indent=1).encode()])

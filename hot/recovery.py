@@ -18,7 +18,6 @@ Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of th
 
 from __future__ import annotations
 
-import os.path
 import re
 from typing import Final
 
@@ -125,7 +124,7 @@ def _scan(loading: _Loading) -> list[Entry]:
         return [entry for entry in loading.files.scan(loading.base) if not entry.is_directory]
     except FileNotFoundError:
         loading.files.make_directory(loading.base)
-        loading.files.sync_directory(os.path.dirname(loading.base))
+        loading.files.sync_directory(loading.base.rpartition("/")[0])
         return []
 
 
@@ -134,7 +133,7 @@ def _finish_interrupted(loading: _Loading, entries: list[Entry]) -> list[Entry]:
     swaps = [entry for entry in entries if entry.name.endswith(_SWAP)]
     for entry in entries:
         if entry.name.endswith((DELETED, _TEMPORARY, _CLEANED)):
-            loading.files.unlink(os.path.join(loading.base, entry.name))
+            loading.files.unlink(f"{loading.base}/{entry.name}")
             loading.changed = True
     if swaps:
         _complete_swap(loading, entries, swaps)
@@ -150,16 +149,16 @@ def _complete_swap(loading: _Loading, entries: list[Entry], swaps: list[Entry]) 
         match = _NAMED.fullmatch(entry.name[: -len(_SWAP)])
         if match is not None and match[2] == ".log":
             first = int(match[1])
-            file = loading.files.open_read(os.path.join(loading.base, entry.name))
+            file = loading.files.open_read(f"{loading.base}/{entry.name}")
             end = first
             for _, header in scan_headers(file, 0, file.size_bytes()):
                 end = header.next_offset
             for other in entries:
                 named = _NAMED.fullmatch(other.name)
                 if named is not None and named[2] in SUFFIXES and first <= int(named[1]) < end:
-                    loading.files.unlink(os.path.join(loading.base, other.name))
+                    loading.files.unlink(f"{loading.base}/{other.name}")
     for entry in swaps:
-        path = os.path.join(loading.base, entry.name)
+        path = f"{loading.base}/{entry.name}"
         loading.files.rename(path, path[: -len(_SWAP)])
     loading.files.sync_directory(loading.base)
 
@@ -372,9 +371,7 @@ def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
     """Read the epoch checkpoint; derive it from the log if it is missing or damaged."""
     if any(entry.name == LEADER_EPOCHS for entry in entries):
         try:
-            loading.epochs = LeaderEpochCache.from_bytes(
-                loading.files.read_bytes(os.path.join(loading.base, LEADER_EPOCHS))
-            )
+            loading.epochs = LeaderEpochCache.from_bytes(loading.files.read_bytes(f"{loading.base}/{LEADER_EPOCHS}"))
             return
         except Corrupt as error:
             loading.quarantine.move([LEADER_EPOCHS], str(error))
@@ -400,7 +397,7 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
     for file in loading.unsynced:
         file.fdatasync()
     if loading.epochs.dirty:
-        write_durably(files, os.path.join(loading.base, LEADER_EPOCHS), loading.epochs.to_bytes(), sync_directory=False)
+        write_durably(files, f"{loading.base}/{LEADER_EPOCHS}", loading.epochs.to_bytes(), sync_directory=False)
         loading.epochs.dirty = False
         loading.changed = True
     if not any(entry.name == PARTITION_METADATA for entry in entries):

@@ -9,7 +9,7 @@ from stratalog.hot.filesystem import File
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CheckedBatch", "Damage", "read_batch", "scan_headers", "scan_checked"]
+__all__ = ["CheckedBatch", "Damage", "read_batch", "scan_checked", "scan_headers"]
 
 _HEADERS_STEP_BYTES: Final = 16 << 10
 _CHECKED_STEP_BYTES: Final = 1 << 20

@@ -6,7 +6,6 @@ its file and indexes are then held by a `SegmentCache`, which all logs of a brok
 
 from __future__ import annotations
 
-import os.path
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -37,7 +36,7 @@ _BufferList = list[bytes | bytearray | memoryview]
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     """Where a segment's file lies: 20 digits of its base offset and the suffix."""
-    return os.path.join(directory, f"{base_offset:020d}{suffix}")
+    return f"{directory}/{base_offset:020d}{suffix}"
 
 
 class SegmentInfo(NamedTuple):
@@ -292,7 +291,9 @@ class Segment:
                 return True
         return self.indexes.is_full(config.segment_index_bytes)
 
-    def queue(self, buffer: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
+    def queue(
+        self, buffer: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> None:
         """Take a batch that will be written by the next `write_pending`."""
         size_bytes = len(buffer)
         position = self.size_bytes

@@ -78,9 +78,7 @@ def check_leader_batch(
     return fields
 
 
-def _check_client_header(
-    fields: HeaderFields, config: LogConfig, now_ms: int, topic_partition: TopicPartition
-) -> None:
+def _check_client_header(fields: HeaderFields, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> None:
     """Counts, kind, sequence and times of a batch whose CRC is right."""
     _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = fields
     if delta < 0 or delta + 1 != count:
@@ -189,6 +187,4 @@ def read_end_marker(batch: bytes | bytearray | memoryview, header: BatchHeader |
     if len(value) < _MARKER_VALUE_BYTES:
         raise Corrupt(f"the transaction marker at offset {header.base_offset} has a value of {len(value)} bytes")
     coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
-    return EndMarker(
-        header.producer_id, header.producer_epoch, coordinator_epoch, record.timestamp_ms, kind == _COMMIT
-    )
+    return EndMarker(header.producer_id, header.producer_epoch, coordinator_epoch, record.timestamp_ms, kind == _COMMIT)

@@ -1,0 +1,255 @@
+"""One log directory: what lies in it, whether it may be used, and every log of it opened.
+
+The offline marker is a file left by a broker whose sync failed: the page cache may then hold bytes that the disk
+does not. The next start drops the cache of every file before it verifies them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from stratalog.hot import checkpoint
+from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import Entry, Filesystem
+from stratalog.hot.log import Log
+from stratalog.hot.quarantine import STRAY
+from stratalog.hot.segment import SegmentCache
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["OFFLINE", "FoundPartition", "LogDirectory", "directory_name", "parse_directory_name"]
+
+OFFLINE: Final = ".stratalog-offline"
+DELETE_SUFFIX: Final = "-delete"
+
+_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_DOOMED: Final = re.compile(r"\S+\.[0-9a-f]{32}-delete")
+_ROOT_FILES: Final = frozenset(
+    {
+        checkpoint.RECOVERY_POINTS,
+        checkpoint.LOG_START_OFFSETS,
+        checkpoint.HIGH_WATERMARKS,
+        checkpoint.CLEANER_OFFSETS,
+        checkpoint.REMOTE_LOG,
+        checkpoint.META_PROPERTIES,
+        checkpoint.CLEAN_SHUTDOWN,
+        OFFLINE,
+        ".lock",
+    }
+)
+
+
+class FoundPartition(NamedTuple):
+    """A partition directory. ``topic_id`` is None where the file that names it is missing or unreadable."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+    path: str
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """The state of one log directory, read once when the broker starts."""
+
+    path: str
+    files: Filesystem
+    owner: MetaProperties | None = None
+    clean: bool = False
+    """The last stop was clean and nothing is known to be wrong."""
+    clean_broker_epoch: int = -1
+    was_offline: bool = False
+    """A sync failed here before; caches were dropped."""
+    partitions: list[FoundPartition] = field(default_factory=list)
+    doomed: list[str] = field(default_factory=list)
+    """Directories of deleted partitions whose files still have to go."""
+    unknown: list[str] = field(default_factory=list)
+    """Names that nobody here wrote; they are left alone and reported."""
+    damaged_checkpoints: list[str] = field(default_factory=list)
+    """Checkpoints that could not be read; their logs are verified from the start."""
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    remote_logs: dict[TopicPartition, RemoteLogState] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str, files: Filesystem) -> LogDirectory:
+        """Read the root files and list the partitions; the mark of a clean shutdown is taken away.
+
+        Raises `OSError`, and `Corrupt` if the identity of the directory is unreadable: it is not ours to guess.
+        """
+        files.make_directory(path)
+        directory = cls(path, files)
+        directory.owner = checkpoint.read_meta_properties(files, path)
+        entries = files.scan(path)
+        names = {entry.name for entry in entries}
+        epoch = checkpoint.take_clean_shutdown(files, path)
+        directory.was_offline = OFFLINE in names
+        directory.clean = epoch is not None and not directory.was_offline
+        directory.clean_broker_epoch = -1 if epoch is None else epoch
+        directory.recovery_points = directory._offsets(checkpoint.RECOVERY_POINTS)
+        directory.log_start_offsets = directory._offsets(checkpoint.LOG_START_OFFSETS)
+        directory.high_watermarks = directory._offsets(checkpoint.HIGH_WATERMARKS)
+        try:
+            directory.remote_logs = checkpoint.read_remote_log(files, path)
+        except Corrupt:
+            directory.damaged_checkpoints.append(checkpoint.REMOTE_LOG)
+        for entry in entries:
+            directory._sort_in(entry)
+        if directory.was_offline:
+            directory._drop_caches()
+        return directory
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read_offsets(self.files, self.path, name)
+        except Corrupt:
+            self.damaged_checkpoints.append(name)
+            self.clean = False
+            return {}
+
+    def _sort_in(self, entry: Entry) -> None:
+        path = f"{self.path}/{entry.name}"
+        if not entry.is_directory:
+            if entry.name not in _ROOT_FILES and not entry.name.endswith(".tmp"):
+                self.unknown.append(entry.name)
+        elif _DOOMED.fullmatch(entry.name):
+            self.doomed.append(path)
+        elif (partition := parse_directory_name(entry.name)) is not None:
+            try:
+                topic_id = checkpoint.read_topic_id(self.files, path)
+            except Corrupt:
+                topic_id = None
+            self.partitions.append(FoundPartition(partition, topic_id, path))
+        elif STRAY.fullmatch(entry.name) is None:
+            self.unknown.append(entry.name)
+
+    def _drop_caches(self) -> None:
+        for partition in self.partitions:
+            for entry in self.files.scan(partition.path):
+                if not entry.is_directory:
+                    self.files.open_read(f"{partition.path}/{entry.name}").drop_cache()
+
+    # -- opening ------------------------------------------------------------------------------------------
+
+    def partition_path(self, topic_partition: TopicPartition) -> str:
+        """Where a partition's log lies."""
+        return f"{self.path}/{directory_name(topic_partition)}"
+
+    def open_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        cache: SegmentCache | None = None,
+    ) -> Log:
+        """Open (or create) one log with what the checkpoints say of it. Raises `OSError`."""
+        return Log.open(
+            self.partition_path(topic_partition),
+            topic_partition,
+            topic_id,
+            config,
+            files=self.files,
+            now_ms=now_ms,
+            clean=self.clean,
+            recovery_point=self.recovery_points.get(topic_partition, 0),
+            log_start_offset=self.log_start_offsets.get(topic_partition, 0),
+            cache=cache,
+        )
+
+    def open_all(
+        self, config_of: Callable[[FoundPartition], LogConfig | None], *, now_ms: int, cache: SegmentCache
+    ) -> dict[TopicPartition, Log]:
+        """Open every partition for which ``config_of`` has a configuration; the others are left alone.
+
+        Raises `OSError`; then the whole directory is unusable.
+        """
+        logs = {}
+        for found in self.partitions:
+            config = config_of(found)
+            if config is not None and found.topic_id is not None:
+                logs[found.topic_partition] = self.open_log(
+                    found.topic_partition, found.topic_id, config, now_ms=now_ms, cache=cache
+                )
+        return logs
+
+    # -- checkpoints and the end --------------------------------------------------------------------------
+
+    def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Write recovery points and log starts of all open logs; partitions not open keep theirs.
+
+        To be called soon after a log was truncated: a recovery point above the log end reads as lost data.
+        Raises `OSError`.
+        """
+        self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
+        self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
+        checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
+        checkpoint.write_offsets(self.files, self.path, checkpoint.LOG_START_OFFSETS, self.log_start_offsets)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks of all partitions here. Raises `OSError`."""
+        checkpoint.write_offsets(self.files, self.path, checkpoint.HIGH_WATERMARKS, high_watermarks)
+
+    def mark_offline(self, reason: str) -> None:
+        """Leave the marker: a sync failed, nothing cached here may be believed. Raises `OSError`."""
+        note = json.dumps({"version": 0, "reason": reason})
+        checkpoint.write_durably(self.files, f"{self.path}/{OFFLINE}", note.encode())
+
+    def clear_offline(self) -> None:
+        """Every log was verified from the disk and synced: the directory is good again. Raises `OSError`."""
+        self.files.unlink(f"{self.path}/{OFFLINE}")
+        self.files.sync_directory(self.path)
+        self.was_offline = False
+
+    def close(self, logs: Mapping[TopicPartition, Log], *, now_ms: int, broker_epoch: int) -> None:
+        """Close all logs in order and leave the mark of a clean shutdown, as the last write. Raises `OSError`."""
+        for log in logs.values():
+            log.close(now_ms)
+        self.write_checkpoints(logs)
+        checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
+
+    # -- deleting a partition -----------------------------------------------------------------------------
+
+    def doom_partition(self, topic_partition: TopicPartition, unique: Uuid) -> str:
+        """Rename a partition's directory for deletion, durably; ``unique`` keeps a re-created one apart.
+
+        Its log must have been abandoned. Returns the new path. Raises `OSError`.
+        """
+        name = f"{directory_name(topic_partition)}.{unique.hex()}{DELETE_SUFFIX}"
+        if len(name) > 255:
+            name = f"{name[: 255 - 40 - len(DELETE_SUFFIX)]}.{unique.hex()}{DELETE_SUFFIX}"
+        target = f"{self.path}/{name}"
+        self.files.rename(self.partition_path(topic_partition), target)
+        self.files.sync_directory(self.path)
+        self.doomed.append(target)
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+            offsets.pop(topic_partition, None)
+        self.remote_logs.pop(topic_partition, None)
+        return target
+
+    def remove_doomed(self, path: str) -> None:
+        """Remove the files of a deleted partition and its directory. Raises `OSError`."""
+        for entry in self.files.scan(path):
+            self.files.unlink(f"{path}/{entry.name}")
+        self.files.remove_directory(path)
+        if path in self.doomed:
+            self.doomed.remove(path)
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    """Kafka's name for a partition's directory: ``topic-partition``."""
+    if topic_partition.partition < 0:
+        raise Invalid(f"partition {topic_partition.partition} of {topic_partition.topic!r} does not exist")
+    return str(topic_partition)
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition that a directory is named after; None for any other name."""
+    match = _PARTITION.fullmatch(name)
+    return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
