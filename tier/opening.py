@@ -21,6 +21,8 @@ __all__ = ["open_store"]
 
 _ADVICE = "Write file:///path, s3://bucket/prefix or memory:name."
 
+_S3_STORE_OPTIONS = ("single_put_bytes_max", "upload_threads", "unordered_listing")
+
 _memory_lock = threading.Lock()
 _memory_stores: dict[str, MemoryStore] = {}
 
@@ -28,10 +30,10 @@ _memory_stores: dict[str, MemoryStore] = {}
 def open_store(url: str, **options: Any) -> ObjectStore:
     """Open the store at ``url``.
 
-    ``options`` are keyword arguments of the store's own class: ``create`` and ``sync`` for a directory; the fields of
-    :class:`~stratalog.tier.s3_client.S3Settings`, ``single_put_bytes_max``, ``upload_threads`` and ``retry`` (a
-    :class:`~stratalog.tier.retrying_store.RetryPolicy`, or ``None`` for single attempts) for S3; ``single_writer`` and
-    the file system's own for fsspec. Raises :class:`UnsupportedOperation` for a URL that names no store.
+    ``options`` are keyword arguments of the store's own class. A directory: ``create``, ``sync``. S3: the fields of
+    :class:`~stratalog.tier.s3_client.S3Settings`, ``single_put_bytes_max``, ``upload_threads``, ``unordered_listing``
+    and ``retry`` (a :class:`~stratalog.tier.retrying_store.RetryPolicy`, or ``None`` for single attempts). fsspec:
+    ``single_writer`` and the file system's own. Raises :class:`UnsupportedOperation` for a URL that names no store.
     """
     scheme, colon, rest = url.partition(":")
     if not colon:
@@ -76,7 +78,7 @@ def _open_s3(url: str, options: dict[str, Any]) -> ObjectStore:
     if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
         raise UnsupportedOperation("open", "", url, "an S3 URL is s3://bucket/prefix and nothing more", _ADVICE)
     retry = options.pop("retry", RetryPolicy())
-    own = {name: options.pop(name) for name in ("single_put_bytes_max", "upload_threads") if name in options}
+    own = {name: options.pop(name) for name in _S3_STORE_OPTIONS if name in options}
     store: ObjectStore = S3Store(parts.netloc, S3Settings(**options), **own)
     prefix = parts.path.strip("/")
     if prefix:

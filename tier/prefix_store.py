@@ -13,6 +13,8 @@ from stratalog.tier.store import (
     Source,
     UploadInfo,
     Version,
+    validate_key,
+    validate_prefix,
 )
 from stratalog.tier.wrappers import StoreWrapper
 
@@ -40,7 +42,7 @@ class PrefixStore(StoreWrapper):
         metadata: Metadata | None = None,
     ) -> Version:
         """As the port's."""
-        return self.inner.put(self._prefix + key, data, crc32c=crc32c, metadata=metadata)
+        return self.inner.put(self._full("put", key), data, crc32c=crc32c, metadata=metadata)
 
     def put_if_absent(
         self,
@@ -51,7 +53,7 @@ class PrefixStore(StoreWrapper):
         metadata: Metadata | None = None,
     ) -> Version:
         """As the port's."""
-        return self.inner.put_if_absent(self._prefix + key, data, crc32c=crc32c, metadata=metadata)
+        return self.inner.put_if_absent(self._full("put_if_absent", key), data, crc32c=crc32c, metadata=metadata)
 
     def compare_and_swap(
         self,
@@ -63,37 +65,40 @@ class PrefixStore(StoreWrapper):
         metadata: Metadata | None = None,
     ) -> Version:
         """As the port's."""
-        return self.inner.compare_and_swap(self._prefix + key, data, expected, crc32c=crc32c, metadata=metadata)
+        return self.inner.compare_and_swap(
+            self._full("compare_and_swap", key), data, expected, crc32c=crc32c, metadata=metadata
+        )
 
     def put_large(self, key: str, source: Source, *, part_bytes: int, metadata: Metadata | None = None) -> Version:
         """As the port's."""
-        return self.inner.put_large(self._prefix + key, source, part_bytes=part_bytes, metadata=metadata)
+        return self.inner.put_large(self._full("put_large", key), source, part_bytes=part_bytes, metadata=metadata)
 
     def get(self, key: str) -> tuple[bytes, Version]:
         """As the port's."""
-        return self.inner.get(self._prefix + key)
+        return self.inner.get(self._full("get", key))
 
     def get_range(self, key: str, position: int, length: int) -> bytes:
         """As the port's."""
-        return self.inner.get_range(self._prefix + key, position, length)
+        return self.inner.get_range(self._full("get_range", key), position, length)
 
     def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
         """As the port's."""
-        return self.inner.get_suffix(self._prefix + key, length)
+        return self.inner.get_suffix(self._full("get_suffix", key), length)
 
     def head(self, key: str) -> ObjectInfo:
         """As the port's."""
-        return replace(self.inner.head(self._prefix + key), key=key)
+        return replace(self.inner.head(self._full("head", key)), key=key)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """As the port's."""
+        validate_prefix("list", prefix, self.url)
         after = self._prefix + start_after if start_after else ""
         for info in self.inner.list(self._prefix + prefix, after):
             yield replace(info, key=info.key[len(self._prefix) :])
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """As the port's."""
-        self.inner.delete_many(self._prefix + key for key in keys)
+        self.inner.delete_many(self._full("delete_many", key) for key in keys)
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
         """As the port's."""
@@ -102,4 +107,9 @@ class PrefixStore(StoreWrapper):
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         """As the port's."""
-        self.inner.abort_upload(self._prefix + key, upload_id)
+        self.inner.abort_upload(self._full("abort_upload", key), upload_id)
+
+    def _full(self, operation: str, key: str) -> str:
+        """Return the whole key; the relative one has to keep the rules too, whatever the prefix would hide."""
+        validate_key(operation, key, self.url)
+        return self._prefix + key

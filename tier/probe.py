@@ -157,8 +157,8 @@ class _Trial:
         return "a missing object was read"
 
     def ordered_list(self) -> str:
-        """List keys whose byte order differs from that of words."""
-        names = ["list/B", "list/a", "list/a!", "list/a-b", "list/ab", "list/\u00e9"]
+        """List keys whose byte order differs from that of words, and from that of a walk through directories."""
+        names = ["list/B", "list/a!", "list/a-b", "list/a/c", "list/ab", "list/\u00e9"]
         for name in reversed(names):
             self._store.put(self._key(name), b"")
         found = [info.key for info in self._store.list(f"{self._prefix}/list/")]

@@ -59,13 +59,11 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 class S3Store:
     """Objects in ``bucket``. Thread-safe; all stores of one process with equal settings share one client.
 
-    ``single_put_bytes_max`` and ``upload_threads`` shape :meth:`put_large`. The capabilities are those of Amazon S3;
-    other services are held to them by :mod:`stratalog.tier.probe`.
+    ``single_put_bytes_max`` and ``upload_threads`` shape :meth:`put_large`. ``unordered_listing`` is for services that
+    do not list in key order (Amazon's directory buckets, SeaweedFS where a name is a part of its neighbour's): each
+    listing is then fetched whole and sorted here. The capabilities are those of Amazon S3; other services are held to
+    them by :mod:`stratalog.tier.probe`.
     """
-
-    capabilities = Capabilities(
-        conditional_create=True, compare_and_swap=True, checksums=True, ordered_list=True, multi_writer=True
-    )
 
     def __init__(
         self,
@@ -74,12 +72,21 @@ class S3Store:
         *,
         single_put_bytes_max: int = SINGLE_PUT_BYTES_MAX,
         upload_threads: int = 4,
+        unordered_listing: bool = False,
     ) -> None:
         self.bucket = bucket
         self.settings = (settings or S3Settings()).completed()
         self.url = f"s3://{bucket}"
         self._single_put_bytes_max = single_put_bytes_max
         self._upload_threads = upload_threads
+        self._unordered_listing = unordered_listing
+        self.capabilities = Capabilities(
+            conditional_create=True,
+            compare_and_swap=True,
+            checksums=True,
+            ordered_list=not unordered_listing,
+            multi_writer=True,
+        )
 
     @property
     def client(self) -> S3Client:
@@ -210,24 +217,20 @@ class S3Store:
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order, a page of 1000 a request; see :meth:`ObjectStore.list`.
 
-        Raises :class:`StoreError` if the service lists without order (Amazon's directory buckets do).
+        Raises :class:`StoreError` if the service lists in another order, unless it is declared unordered.
         """
         validate_prefix("list", prefix, self.url)
-        previous = start_after.encode()
-        arguments: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
-        while True:
-            with s3_errors("list", prefix, self.url):
-                page = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **arguments)
-            for entry in page.get("Contents", ()):
-                encoded = entry["Key"].encode()
-                if encoded <= previous:
-                    reason = f"the listing gave {entry['Key']!r} after {previous.decode()!r}, which is not key order"
-                    raise StoreError("list", prefix, self.url, reason, "Use a general purpose bucket.")
-                previous = encoded
-                yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"], _milliseconds(entry["LastModified"]))
-            if not page.get("IsTruncated"):
-                return
-            arguments = {"ContinuationToken": page["NextContinuationToken"]}
+        if self._unordered_listing:
+            found = (info for info in self._pages(prefix, "") if info.key.encode() > start_after.encode())
+            yield from sorted(found, key=lambda info: info.key.encode())
+            return
+        previous = start_after
+        for info in self._pages(prefix, start_after):
+            if info.key.encode() <= previous.encode():
+                reason = f"the listing gave {info.key!r} after {previous!r}, which is not key order"
+                raise StoreError("list", prefix, self.url, reason, "Open the store with unordered_listing=True.")
+            previous = info.key
+            yield info
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects, 1000 a request; see :meth:`ObjectStore.delete_many`."""
@@ -287,6 +290,17 @@ class S3Store:
                 **conditions,
             )
         return answer["ETag"]
+
+    def _pages(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        arguments: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
+        while True:
+            with s3_errors("list", prefix, self.url):
+                page = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **arguments)
+            for entry in page.get("Contents", ()):
+                yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"], _milliseconds(entry["LastModified"]))
+            if not page.get("IsTruncated"):
+                return
+            arguments = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _get_checked(self, key: str) -> tuple[bytes, Version]:
         with s3_errors("get", key, self.url):

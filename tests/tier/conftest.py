@@ -1,0 +1,181 @@
+"""Stores for the tests of the archive: in memory, in a directory, in S3 and through fsspec.
+
+S3 is moto's server in this process. With ``STRATALOG_TEST_S3_URL`` set (see localstack/run_s3.py) it is the service
+that the AWS variables name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.local_store import LocalStore
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.opening import open_store
+from stratalog.tier.retrying_store import RetryPolicy
+from stratalog.wire.batch import Record, build_batch
+
+QUICK = RetryPolicy(deadline_s=10.0, first_wait_s=0.001, longest_wait_s=0.02)
+
+
+@dataclass
+class S3Service:
+    """Where the S3 service of this test run is."""
+
+    endpoint_url: str
+    bucket: str
+    is_moto: bool
+    credentials: dict
+    quirks: dict = field(default_factory=dict)
+
+    def open(self, prefix="", *, endpoint_url=None, **options):
+        """Open a store in the bucket; retries are quick unless told otherwise."""
+        options = {"retry": QUICK, "region": "us-east-1", **self.credentials, **self.quirks, **options}
+        return open_store(f"s3://{self.bucket}/{prefix}", endpoint_url=endpoint_url or self.endpoint_url, **options)
+
+
+@pytest.fixture(scope="session")
+def s3_service():
+    """The S3 service, with an empty bucket."""
+    external = os.environ.get("STRATALOG_TEST_S3_URL")
+    if external:
+        credentials = {
+            "access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
+            "secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        }
+        quirks = {"unordered_listing": bool(os.environ.get("STRATALOG_TEST_S3_UNORDERED"))}
+        yield S3Service(os.environ["AWS_ENDPOINT_URL_S3"], external.removeprefix("s3://"), False, credentials, quirks)
+        return
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    credentials = {"access_key_id": "test", "secret_access_key": "test"}
+    service = S3Service(f"http://{host}:{port}", "stratalog", True, credentials)
+    service.open().inner.client.create_bucket(Bucket="stratalog")
+    yield service
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def load_localstack():
+    """Import a program of localstack/ by its path: the directory is no package, its name belongs to another one."""
+
+    def load(name):
+        path = Path(__file__).resolve().parents[2] / "localstack" / f"{name}.py"
+        module_name = f"stratalog_localstack_{name}"
+        if module_name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(module_name, path)
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module_name] = module
+            spec.loader.exec_module(module)
+        return sys.modules[module_name]
+
+    return load
+
+
+@dataclass
+class Spoiled:
+    """S3 behind the fault proxy."""
+
+    service: S3Service
+    proxy: object
+    rule: type
+    prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def open(self, **options):
+        """Open a store whose requests go through the proxy."""
+        return self.service.open(self.prefix, endpoint_url=self.proxy.url, **options)
+
+    def rules(self, *rules):
+        """Set the faults to come, each a dictionary of the rule's fields; the log begins anew."""
+        self.proxy.script.replace([self.rule(**rule) for rule in rules])
+
+    def seen(self, method=None):
+        """Return the requests that came by since the rules were set."""
+        return [entry for entry in self.proxy.script.seen if method in {None, entry.method}]
+
+
+@pytest.fixture
+def fault_proxy(s3_service, load_localstack):
+    """S3 behind an HTTP proxy that injects faults by rule."""
+    module = load_localstack("fault_proxy")
+    with module.FaultProxy(s3_service.endpoint_url) as proxy:
+        yield Spoiled(s3_service, proxy, module.Rule)
+
+
+@pytest.fixture
+def memory_store():
+    """An empty store in memory."""
+    return MemoryStore()
+
+
+@pytest.fixture
+def local_store(tmp_path):
+    """An empty store in a directory, without fsync: these tests cut no power."""
+    return LocalStore(str(tmp_path / "store"), sync=False)
+
+
+@pytest.fixture
+def s3_store(s3_service):
+    """An empty prefix in the S3 bucket."""
+    return s3_service.open(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def fsspec_store():
+    """An empty directory of fsspec's memory file system, opened for a single writer."""
+    return open_store(f"memory://{uuid.uuid4().hex}/archive", single_writer=True)
+
+
+class VirtualTime:
+    """A clock that moves when somebody sleeps, and a record of the sleeps."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.sleeps = []
+
+    def now_s(self):
+        return self.now
+
+    def sleep_s(self, seconds):
+        self.sleeps.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def virtual_time():
+    """Time that passes only in sleeps."""
+    return VirtualTime()
+
+
+class LogBytes:
+    """Makes ``.log`` bytes for tests: batches of known records, one after the other."""
+
+    def __init__(self):
+        self.partition = PartitionId("orders", bytes(range(16)), 3)
+
+    def batch(self, base, count=10, *, timestamp_ms=1000, value=b"v" * 20, **options):
+        """One batch of ``count`` records from offset ``base``; record ``i`` has the time ``timestamp_ms + base + i``."""
+        records = [Record(base + i, timestamp_ms + base + i, b"k%d" % (base + i), value) for i in range(count)]
+        return bytes(build_batch(records, **{"leader_epoch": 1, **options}))
+
+    def segment(self, base, batches, count=10, **options):
+        """``batches`` batches of ``count`` records each, from offset ``base``."""
+        return b"".join(self.batch(base + i * count, count, **options) for i in range(batches))
+
+
+@pytest.fixture
+def log_bytes():
+    """A maker of log bytes for one partition."""
+    return LogBytes()
