@@ -28,6 +28,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Bytes of archived log about which a chunk is cut, always on the border of a batch."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
+    setting("stratalog.incarnation", LONG, 0, at_least(0), internal=True,
+            doc="Which life of the cluster writes to the bucket; kept among the cluster-wide defaults, raised only by a "
+                "takeover, never set by hand."),
     setting("stratalog.inline.append.bytes.max", INT, 4 * _MIB, at_least(0),
             doc="Bytes one turn of the event loop appends by itself; more goes to the directory's writer thread."),
     setting("stratalog.request.elements.max", INT, 100_000, at_least(1000),
