@@ -9,7 +9,6 @@ Sources: the protocol guide ("Request and Response Headers"), KIP-482 (tagged fi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -185,30 +184,19 @@ class ResponseSlot:
         self.parts: list[Part] | None = None
 
 
-class ResponseQueue:
-    """Answers that may not leave yet: each waits for itself and for all that were asked before it."""
+class ResponseQueue(deque[ResponseSlot]):
+    """Answers that may not leave yet, oldest first: each waits for itself and for all that were asked before it."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self._slots: deque[ResponseSlot] = deque()
+    def take_ready(self, out: list[Part]) -> None:
+        """Remove the answers that may leave now and append their parts to ``out``."""
+        while self and (parts := self[0].parts) is not None:
+            self.popleft()
+            out += parts
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def append(self, slot: ResponseSlot) -> None:
-        """Take the next place in the order."""
-        self._slots.append(slot)
-
-    def ready(self) -> Iterator[list[Part]]:
-        """Remove and yield the answers that may leave now, oldest first."""
-        slots = self._slots
-        while slots and (parts := slots[0].parts) is not None:
-            slots.popleft()
-            yield parts
-
-    def clear(self) -> list[ResponseSlot]:
+    def take_all(self) -> list[ResponseSlot]:
         """Remove and return every slot: the connection is gone."""
-        slots = list(self._slots)
-        self._slots.clear()
+        slots = list(self)
+        self.clear()
         return slots

@@ -21,7 +21,7 @@ class DeleteTopicState(Struct):
     """One topic: by name, or by id when the name is null."""
 
     name: str | None = field()
-    topic_id: Uuid
+    topic_id: Uuid = field()
 
 
 class DeleteTopicsRequest(Message, api_key=20, versions=(1, 6), flexible=4):
@@ -35,7 +35,7 @@ class DeleteTopicsRequest(Message, api_key=20, versions=(1, 6), flexible=4):
 class DeletableTopicResult(Struct):
     """One topic; the name stays null for an id that nobody knows."""
 
-    name: str | None = field(nullable_since=6)
+    name: str | None = field("", nullable_since=6)
     topic_id: Uuid = field(since=6)
     error_code: Int16 = field()
     error_message: str | None = field(since=5)

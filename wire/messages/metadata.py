@@ -28,7 +28,7 @@ class MetadataRequestTopic(Struct):
     """One topic, by name or, with a null name, by id."""
 
     topic_id: Uuid = field(since=10)
-    name: str | None = field(nullable_since=10)
+    name: str | None = field("", nullable_since=10)
 
 
 class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible=9):
@@ -65,7 +65,7 @@ class MetadataResponseTopic(Struct):
     """One topic; the name is null for an id that nobody knows. Operations as in the response."""
 
     error_code: Int16 = field()
-    name: str | None = field(nullable_since=12)
+    name: str | None = field("", nullable_since=12)
     topic_id: Uuid = field(since=10)
     is_internal: Bool = field(since=1)
     partitions: list[MetadataResponsePartition]

@@ -1,0 +1,74 @@
+"""Random messages for the tests of the codec, drawn from the declarations themselves."""
+
+import os
+from struct import calcsize
+
+import pytest
+from hypothesis import strategies as st
+
+from stratalog.wire.schema import layout
+
+MODERN_TIME_MS = st.integers(-1, 4_102_444_800_000)
+CLOCKS = {"log_append_time_ms", "timestamp", "last_contained_log_timestamp"}
+
+
+def _number(code):
+    if code == "?":
+        return st.booleans()
+    if code == "d":
+        return st.floats(allow_nan=False)
+    bits = 8 * calcsize(">" + code)
+    return st.integers(0, 2**bits - 1) if code.isupper() else st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _scalar(slot, tame):
+    name = slot.scalar.name
+    if tame and slot.name == "error_code":
+        return st.integers(-1, 119)
+    if tame and slot.name in CLOCKS:
+        return MODERN_TIME_MS
+    if name == "string":
+        return st.text(max_size=6) | st.integers(125, 130).map("é".__mul__)
+    if name in {"bytes", "records"}:
+        return st.binary(max_size=8) | st.integers(125, 130).map(bytes)
+    if name == "uuid":
+        return st.binary(min_size=16, max_size=16)
+    return _number(slot.scalar.code)
+
+
+def _value(slot, tame):
+    if slot.is_list:
+        inside = st.lists(_value(slot.element(), tame), max_size=2 if slot.layout is not None else 3)
+    elif slot.layout is not None:
+        inside = _struct(slot.layout, tame)
+    else:
+        inside = _scalar(slot, tame)
+    absent = slot.nullable or (slot.tag is not None and slot.layout is not None and not slot.is_list)
+    return st.none() | inside if absent else inside
+
+
+def _struct(struct_layout, tame):
+    fields = {slot.name: _value(slot, tame) for slot in (*struct_layout.slots, *struct_layout.tagged)}
+    absent = [spec.name for spec in struct_layout.absent if spec.required]
+    assert not absent, f"{struct_layout.cls.__name__} requires fields that this version lacks: {absent}"
+    return st.builds(struct_layout.cls, **fields)
+
+
+@pytest.fixture(scope="session")
+def messages():
+    """``messages(cls, version)``: a strategy for messages; ``tame`` keeps to error codes and times that exist."""
+    cache = {}
+
+    def strategy(cls, version, *, tame=False):
+        key = (cls, version, tame)
+        if key not in cache:
+            cache[key] = _struct(layout(cls, version), tame)
+        return cache[key]
+
+    return strategy
+
+
+@pytest.fixture(scope="session")
+def examples():
+    """How many random messages a sweep takes a version: few, or ``STRATALOG_SWEEP`` for a long run."""
+    return int(os.environ.get("STRATALOG_SWEEP", "6"))

@@ -1,0 +1,221 @@
+"""Every message and version against the codecs of kio and kafka-python, and against hostile bytes."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from stratalog.wire.messages.registry import APIS
+from stratalog.wire.schema import DecodeError, decode, decoder, encode_bytes, layout
+
+MESSAGES = [message for pair in APIS.values() for message in pair]
+REQUESTS = [pair.request for pair in APIS.values()]
+
+# Kafka 4.3: first and last version, first flexible one.
+KAFKA_4_3 = {
+    0: ("Produce", 3, 13, 9),
+    1: ("Fetch", 4, 18, 12),
+    2: ("ListOffsets", 1, 11, 6),
+    3: ("Metadata", 0, 13, 9),
+    10: ("FindCoordinator", 0, 6, 3),
+    18: ("ApiVersions", 0, 4, 3),
+    19: ("CreateTopics", 2, 7, 5),
+    20: ("DeleteTopics", 1, 6, 4),
+    21: ("DeleteRecords", 0, 2, 2),
+    22: ("InitProducerId", 0, 5, 2),
+    23: ("OffsetForLeaderEpoch", 2, 4, 4),
+    32: ("DescribeConfigs", 1, 4, 4),
+    44: ("IncrementalAlterConfigs", 0, 1, 1),
+    60: ("DescribeCluster", 0, 2, 0),
+}
+
+each_message = pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+each_request = pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
+
+
+def versions(cls):
+    return range(cls.versions[0], cls.versions[1] + 1)
+
+
+def sweep(examples):
+    """The same random messages in every run."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def outcome(cls, version, data):
+    """The message in ``data``, or None if it is refused; any other exception fails the test."""
+    try:
+        return decode(cls, version, data)
+    except DecodeError:
+        return None
+
+
+@pytest.mark.parametrize("api_key", APIS)
+def test_registry_ranges(api_key):
+    """Keys, version ranges and first flexible versions are those of Kafka 4.3."""
+    name, first, last, flexible = KAFKA_4_3[api_key]
+    for suffix, cls in zip(("Request", "Response"), APIS[api_key], strict=True):
+        assert cls.__name__ == name + suffix
+        assert (cls.api_key, cls.versions, cls.flexible_since) == (api_key, (first, last), flexible)
+
+
+@each_message
+def test_message_oracles(cls, messages, oracles, examples):
+    """kio and kafka-python read the same values from our bytes and write the same bytes again."""
+
+    @sweep(examples)
+    @given(st.data())
+    def check(data):
+        for version in versions(cls):
+            message = data.draw(messages(cls, version, tame=True))
+            encoded = encode_bytes(message, version)
+            shape = layout(cls, version)
+            expected = (oracles.plain(message, shape), encoded)
+            assert oracles.kafka_python(cls, version, encoded, shape) == expected
+            assert oracles.kio(cls, version, encoded, shape) == expected
+
+    check()
+
+
+@each_message
+def test_message_defaults(cls, oracles):
+    """A field that a version lacks reads as the default that kafka-python has for it."""
+    for path, ours, theirs in oracles.defaults(cls):
+        assert ours == theirs, path
+
+
+@each_message
+def test_message_round_trip(cls, messages, examples):
+    """Decoding returns the message that was encoded, from any position, and says where it ended."""
+
+    @sweep(examples)
+    @given(st.data(), st.binary(max_size=3))
+    def check(data, before):
+        for version in versions(cls):
+            message = data.draw(messages(cls, version))
+            encoded = encode_bytes(message, version)
+            again, position = decoder(cls, version)(before + encoded + b"after", len(before))
+            assert position == len(before) + len(encoded)
+            assert again == message or encode_bytes(again, version) == encoded
+
+    check()
+
+
+@each_message
+def test_message_truncation(cls, messages, examples):
+    """A message cut off anywhere is refused with a DecodeError."""
+
+    @sweep(max(1, examples // 3))
+    @given(st.data())
+    def check(data):
+        for version in versions(cls):
+            encoded = encode_bytes(data.draw(messages(cls, version)), version)
+            for length in range(len(encoded)):
+                with pytest.raises(DecodeError):
+                    decode(cls, version, encoded[:length])
+
+    check()
+
+
+@each_message
+def test_message_mutation(cls, messages, examples):
+    """Damaged bytes are refused with a DecodeError or are another message, which encodes again."""
+
+    @sweep(examples)
+    @given(st.data(), st.randoms(use_true_random=False))
+    def check(data, random):
+        for version in versions(cls):
+            encoded = bytearray(encode_bytes(data.draw(messages(cls, version)), version))
+            for _ in range(8):
+                if encoded:
+                    encoded[random.randrange(len(encoded))] = random.choice((0, 1, 2, 127, 128, 255))
+                survivor = outcome(cls, version, encoded)
+                if survivor is not None:
+                    again = encode_bytes(survivor, version)
+                    assert encode_bytes(decode(cls, version, again), version) == again
+
+    check()
+
+
+@each_message
+def test_message_noise(cls):
+    """Random bytes are refused with a DecodeError or are some message."""
+
+    @sweep(30)
+    @given(st.binary(max_size=60))
+    def check(noise):
+        for version in versions(cls):
+            outcome(cls, version, noise)
+
+    check()
+
+
+@each_message
+def test_message_unknown_tags(cls, messages):
+    """Tagged fields of a later version are passed over."""
+
+    @sweep(2)
+    @given(st.data())
+    def check(data):
+        for version in versions(cls):
+            message = data.draw(messages(cls, version))
+            for slot in layout(cls, version).tagged:
+                setattr(message, slot.name, slot.default)
+            encoded = encode_bytes(message, version)
+            if version >= cls.flexible_since:
+                assert encoded.endswith(b"\0")
+                later = encoded[:-1] + bytes([2, 100, 3]) + b"new" + bytes([0xFF, 0x7F, 0])
+                again, position = decoder(cls, version)(later)
+                assert position == len(later)
+                assert encode_bytes(again, version) == encoded
+
+    check()
+
+
+@each_request
+def test_request_memory(cls, oracles):
+    """The densest request takes less than 64 bytes of memory for each of its own."""
+    for version in {cls.versions[0], min(cls.flexible_since, cls.versions[1]), cls.versions[1]}:
+        shape = layout(cls, version)
+        for path, dense in oracles.dense(shape, 1 << 13):
+            encoded = encode_bytes(dense, version)
+            decode_dense = decoder(cls, version)
+            decode_dense(encode_bytes(oracles.smallest(shape), version))
+            tracemalloc.start()
+            try:
+                decode_dense(encoded)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 64 * len(encoded), f"{cls.__name__} v{version} {path}: {peak} bytes for {len(encoded)}"
+
+
+@each_request
+def test_request_count_bombs(cls, messages):
+    """A length or count far beyond the request is refused before anything of that size is allocated."""
+    bombs = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x7f\xff", b"\xff\xff\x03")
+
+    @sweep(2)
+    @given(st.data())
+    def check(data):
+        for version in versions(cls):
+            encoded = encode_bytes(data.draw(messages(cls, version)), version)
+            tracemalloc.start()
+            try:
+                for position in range(min(len(encoded), 80)):
+                    for bomb in bombs:
+                        outcome(cls, version, encoded[:position] + bomb + encoded[position + len(bomb) :])
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 200_000
+
+    check()
