@@ -77,6 +77,7 @@ def code_error(operation: str, key: str, url: str, *, code: str, status: int, me
 def s3_errors(operation: str, key: str, url: str) -> Iterator[None]:
     """Turn what botocore raises inside into a :class:`StoreError`."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, so only where S3 is used
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - botocore's own dependency
 
     try:
         yield
@@ -93,7 +94,7 @@ def s3_errors(operation: str, key: str, url: str) -> Iterator[None]:
         ) from error
     except BotoCoreError as error:
         raise _transport_error(operation, key, url, error) from error
-    except OSError as error:
+    except (HTTPError, OSError) as error:  # botocore lets some of those below it through
         raise StoreUnavailable(operation, key, url, f"{type(error).__name__}: {error}") from error
 
 

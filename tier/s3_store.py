@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -331,7 +332,8 @@ class S3Store:
         raise StoreError(operation, key, self.url, reason, "This service cannot hold an archive.")
 
     def _body(self, operation: str, key: str, answer: Any) -> bytes:
-        with s3_errors(operation, key, self.url), answer["Body"] as body:
+        # Not `with body`: that hands out urllib3's response beneath, whose errors are not botocore's.
+        with s3_errors(operation, key, self.url), closing(answer["Body"]) as body:
             data: bytes = body.read()
         if len(data) != answer["ContentLength"]:
             reason = f"the answer announced {answer['ContentLength']} bytes and brought {len(data)}"

@@ -107,8 +107,9 @@ class Spoiled:
 
 
 @pytest.fixture
-def fault_proxy(s3_service, load_localstack):
-    """S3 behind an HTTP proxy that injects faults by rule."""
+def fault_proxy(s3_service, load_localstack, monkeypatch):
+    """S3 behind an HTTP proxy that injects faults by rule; the SDK repeats without waiting."""
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     module = load_localstack("fault_proxy")
     with module.FaultProxy(s3_service.endpoint_url) as proxy:
         yield Spoiled(s3_service, proxy, module.Rule)
