@@ -98,15 +98,19 @@ def varints(payload: Bytes, positions: Positions) -> tuple[Positions, Positions]
 def slices(payload: pa.Buffer, positions: Positions, lengths: Positions) -> pa.Array:
     """A binary column of ``payload[position : position + length]``, null where the length is negative.
 
-    Positions must ascend and slices must not overlap, as fields of records do not.
+    Positions must ascend and slices must not overlap, as fields of records do not; ``payload`` is below 2 GiB.
+    Raises `IndexError` for a slice outside ``payload``.
     """
     count = len(positions)
     if count == 0:
         return pa.array([], pa.binary())
     null = lengths < 0
+    ends = positions + np.where(null, 0, lengths)
+    if int(positions[0]) < 0 or int(ends[-1]) > payload.size:
+        raise IndexError(f"a field ends at byte {int(ends[-1])} of {payload.size}")
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = positions
-    offsets[1::2] = positions + np.where(null, 0, lengths)
+    offsets[1::2] = ends
     interleaved = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), payload])
     wanted = pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32), mask=null if null.any() else None)
     return interleaved.take(wanted)

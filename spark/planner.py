@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from stratalog.spark.options import EARLIEST, LATEST, ReadOptions
+from stratalog.tier.chunk_table import CHUNK_BYTES
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_blobs import ABORTED_BYTES
 from stratalog.wire.errors import Invalid, StratalogError
@@ -211,7 +212,7 @@ def cut_slices(
         if entry.base > at:
             losses.append(_hole(archive, at, entry.base))
         at = entry.end
-        if entry.end > start and entry.base < end and bounds.wants_entry(entry):
+        if max(start, entry.base) < min(end, entry.end) and bounds.wants_entry(entry):
             slices.append(_slice(archive.partition, entry, start, end))
     if at < offsets.end:
         losses.append(_hole(archive, at, offsets.end))
@@ -289,6 +290,8 @@ def _divide(slices: Iterable[SegmentSlice], limits: Limits) -> Iterator[SegmentS
 
 
 def _divide_by_position(whole: SegmentSlice, size_bytes: int) -> Iterator[SegmentSlice]:
+    """Never finer than chunks: a window in which no chunk begins would be a task without rows."""
+    size_bytes = max(size_bytes, CHUNK_BYTES)
     data_bytes = whole.end_position - whole.start_position
     count = -(-data_bytes // size_bytes) if whole.read_bytes > size_bytes else 1
     for start, end in _spans(whole.start_position, whole.end_position, count):

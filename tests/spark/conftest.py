@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from pyspark.sql import SparkSession
 
+from stratalog.spark.sessions import session as start_session
+from stratalog.tier import open_store
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
@@ -114,3 +117,40 @@ def batches() -> Callable[..., bytes]:
 @pytest.fixture
 def memory_archive() -> ArchiveBuilder:
     return ArchiveBuilder(MemoryStore("memory:spark-tests"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small, quickly started Spark for all tests of this room."""
+    place = tmp_path_factory.mktemp("spark")
+    started = start_session(
+        "local[2]",
+        app_name="stratalog-tests",
+        **{
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.local.dir": str(place / "local"),
+        },
+    )
+    started.sparkContext.setLogLevel("OFF")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def file_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveBuilder:
+    """Topic ``orders`` in a directory: three partitions of four objects, one per codec, 100 offsets each.
+
+    In partition p the record at offset o has the time 1,000,000 + p * 10,000 + o * 1,000 ms.
+    """
+    builder = ArchiveBuilder(open_store(f"file://{tmp_path_factory.mktemp('archive')}"), chunk_bytes=700)
+    for partition in range(3):
+        codecs = [Codec.NONE, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY if partition else Codec.GZIP]
+        start_ms = 1_000_000 + partition * 10_000
+        segments = [
+            make_batches(i * 100, 100, codec=codec, timestamp_ms=start_ms + i * 100_000) for i, codec in enumerate(codecs)
+        ]
+        builder.add("orders", partition, *segments)
+    return builder

@@ -1,0 +1,133 @@
+"""The array code under the decoder, piece by piece."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.spark.columns import (
+    append_record_starts,
+    constant_text,
+    headers_column,
+    slices,
+    timestamp_column,
+    varints,
+)
+from stratalog.wire.errors import Corrupt
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+def zigzag(value: int) -> bytes:
+    """The varint of protocol buffers' sint64."""
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def array(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@given(st.lists(INT64, min_size=1, max_size=20))
+def test_varints_are_those_of_the_format(values: list[int]) -> None:
+    """Every 64-bit number comes back, and the position behind it."""
+    encoded = [zigzag(value) for value in values]
+    ends = np.cumsum([len(each) for each in encoded])
+    starts = ends - [len(each) for each in encoded]
+    found, after = varints(np.frombuffer(b"".join(encoded), np.uint8), starts)
+    assert found.tolist() == values
+    assert after.tolist() == ends.tolist()
+
+
+@pytest.mark.parametrize("payload", [b"\xff" * 11, b"\xff" * 10 + b"\x01", b"\x80"])
+def test_endless_varints_are_refused(payload: bytes) -> None:
+    """More than ten bytes, or none that ends it, is an error."""
+    with pytest.raises(IndexError):
+        varints(np.frombuffer(payload, np.uint8), array(0))
+
+
+@given(st.lists(st.sampled_from([6, 63, 64, 127, 8191, 8192, 20_000]), max_size=20), st.integers(0, 3))
+def test_record_starts_follow_the_length_prefixes(lengths: list[int], before: int) -> None:
+    """Lengths of one, two and three bytes all lead to the next record."""
+    payload = bytes(before)
+    expected = []
+    for length in lengths:
+        expected.append(len(payload))
+        payload += zigzag(length) + bytes(length)
+    starts: list[int] = []
+    assert append_record_starts(payload, before, len(lengths), starts) == len(payload)
+    assert starts == expected
+
+
+def test_slices_keep_empty_and_null_apart() -> None:
+    """A negative length is null, a length of zero is empty."""
+    column = slices(pa.py_buffer(b"abcdef"), array(0, 2, 2, 3), array(2, 0, -1, 3))
+    assert column.to_pylist() == [b"ab", b"", None, b"def"]
+    assert slices(pa.py_buffer(b""), array(), array()).to_pylist() == []
+
+
+def test_slices_outside_the_payload_are_refused() -> None:
+    """Arrow would read beyond the buffer without complaint."""
+    with pytest.raises(IndexError):
+        slices(pa.py_buffer(b"abc"), array(0, 2), array(1, 5))
+
+
+def test_timestamps_become_microseconds() -> None:
+    """Spark's timestamps are microseconds in UTC; a missing time is one ms before 1970, as in Spark's Kafka source."""
+    assert [each.isoformat() for each in timestamp_column(array(0, -1)).to_pylist()] == [
+        "1970-01-01T00:00:00+00:00",
+        "1969-12-31T23:59:59.999000+00:00",
+    ]
+
+
+def test_constant_text_repeats_utf8() -> None:
+    """Lengths are bytes, not characters."""
+    assert constant_text("größe", 3).to_pylist() == ["größe"] * 3
+    assert constant_text("x", 0).to_pylist() == []
+
+
+def headers(*records: list[tuple[bytes, bytes | None]]) -> pa.Array:
+    payload = b""
+    positions, ends = [], []
+    for record in records:
+        positions.append(len(payload))
+        for key, value in record:
+            payload += zigzag(len(key)) + key + (zigzag(-1) if value is None else zigzag(len(value)) + value)
+        ends.append(len(payload))
+    counts = array(*map(len, records))
+    column = headers_column(np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(*positions), array(*ends), counts)
+    column.validate(full=True)
+    return column
+
+
+def test_headers_stay_with_their_record() -> None:
+    """Records with different numbers of headers keep theirs in order; none is null."""
+    column = headers([(b"a", b"1"), (b"b", None)], [], [(b"c", b"")])
+    assert column.to_pylist() == [
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": None}],
+        None,
+        [{"key": "c", "value": b""}],
+    ]
+
+
+def test_header_keys_that_are_no_utf8_are_replaced() -> None:
+    """Bytes that Java would replace are replaced, the rest of the batch is unharmed."""
+    assert headers([(b"\xff", b"1")], [(b"ok", None)]).to_pylist()[0] == [{"key": "\N{REPLACEMENT CHARACTER}", "value": b"1"}]
+
+
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [(b"\x01\x00", 1), (b"\x08a\x00", 1), (b"\x02a\x08", 1), (b"\x02a\x00\x00", 1), (b"\x02a\x00", -1), (b"\x02a\x00", 99)],
+)
+def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count: int) -> None:
+    """A null key, a key or value beyond the record, bytes left over, a count that cannot be."""
+    with pytest.raises(Corrupt):
+        headers_column(np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count))

@@ -1,0 +1,246 @@
+"""From manifest entries to tasks, without store or Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stratalog.spark.options import parse_options
+from stratalog.spark.planner import (
+    Limits,
+    OffsetRange,
+    PartitionArchive,
+    RowBounds,
+    SegmentSlice,
+    cut_slices,
+    group_tasks,
+    resolve_range,
+    task_limits,
+)
+from stratalog.tier.entry import Entry
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+MIB = 1 << 20
+
+
+def entry(base: int, end: int, size_bytes: int = 8 * MIB, first_ms: int | None = None) -> Entry:
+    """An object whose record at offset o has time o, in seconds."""
+    return Entry(
+        uuid=base.to_bytes(16, "big"), base=base, end=end, epoch=0, key=f"seg/{base}", size_bytes=size_bytes + 1000,
+        data_bytes=size_bytes, crc32c=0, data_crc32c=0, chunks_position=size_bytes, chunks_bytes=0,
+        min_timestamp_ms=(base if first_ms is None else first_ms) * 1000, max_timestamp_ms=(end - 1) * 1000,
+        max_timestamp_offset=end - 1, batch_count=1, record_count=end - base,
+    )  # fmt: skip
+
+
+def archive(*entries: Entry, log_start: int = 0) -> PartitionArchive:
+    return PartitionArchive(ORDERS, log_start, entries[-1].end if entries else log_start, entries)
+
+
+def resolve(view: PartitionArchive, found: int | None = None, **options: str) -> OffsetRange:
+    return resolve_range(view, parse_options({"path": "s3://b/p", "subscribe": "orders", **options}), lambda *_: found)
+
+
+def offsets(**partitions: int) -> str:
+    return '{"orders":{%s}}' % ",".join(f'"{name[1:]}":{offset}' for name, offset in partitions.items())
+
+
+VIEW = archive(entry(100, 200), entry(200, 300), log_start=120)
+
+
+def test_by_default_all_is_read() -> None:
+    """From the log start, which may lie inside the first object, to the end."""
+    assert resolve(VIEW) == (120, 300, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": offsets(p0=150)}, (150, 300)),
+        ({"endingOffsets": offsets(p0=150)}, (120, 150)),
+        ({"startingOffsets": offsets(p0=-2), "endingOffsets": offsets(p0=-1)}, (120, 300)),
+        ({"startingOffsets": offsets(p0=300)}, (300, 300)),
+        ({"startingOffsets": offsets(p9=3)}, (120, 300)),
+    ],
+)
+def test_offsets_bound_the_range(options: dict[str, str], expected: tuple[int, int]) -> None:
+    """The end is exclusive; partitions that are not named are read whole."""
+    assert resolve(VIEW, **options)[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "loss"),
+    [
+        ({"startingOffsets": offsets(p0=7)}, (120, 300), "orders-0: the starting offset 7 is below the log start offset 120"),
+        ({"startingOffsets": offsets(p0=301)}, (300, 300), "orders-0: the starting offset 301 is beyond offset 300"),
+        ({"endingOffsets": offsets(p0=301)}, (120, 300), "orders-0: the ending offset 301 is beyond offset 300"),
+        ({"endingOffsets": offsets(p0=7)}, (120, 120), "orders-0: the ending offset 7 is below"),
+    ],
+)
+def test_offsets_outside_are_losses(options: dict[str, str], expected: tuple[int, int], loss: str) -> None:
+    """What the archive does not hold is told, and the rest is what remains."""
+    found = resolve(VIEW, **options)
+    assert found[:2] == expected
+    assert found.losses[0].startswith(loss)
+
+
+def test_a_start_behind_the_end_is_refused() -> None:
+    """It is a mistake of the caller, not a loss."""
+    with pytest.raises(Invalid, match="orders-0: the starting offset 250 is greater than the ending offset 150"):
+        resolve(VIEW, startingOffsets=offsets(p0=250), endingOffsets=offsets(p0=150))
+
+
+def test_times_become_offsets() -> None:
+    """The first offset whose record is not older, on both sides."""
+    assert resolve(VIEW, 170, startingTimestamp="1")[:2] == (170, 300)
+    assert resolve(VIEW, 170, endingTimestamp="1")[:2] == (120, 170)
+
+
+def test_times_behind_the_last_record() -> None:
+    """An ending time reads to the end; a starting one is an error, or nothing, as the strategy says."""
+    assert resolve(VIEW, endingTimestamp="1")[:2] == (120, 300)
+    assert resolve(VIEW, startingTimestamp="1", startingOffsetsByTimestampStrategy="latest")[:2] == (300, 300)
+    with pytest.raises(Invalid, match="orders-0: no record is as new as the starting timestamp 1"):
+        resolve(VIEW, startingTimestamp="1")
+
+
+def cut(view: PartitionArchive, start: int, end: int, bounds: RowBounds | None = None) -> tuple[list[tuple[int, int]], list[str]]:
+    slices, losses = cut_slices(view, OffsetRange(start, end), bounds or RowBounds())
+    return [(each.start_offset, each.end_offset) for each in slices], losses
+
+
+LONG = archive(*(entry(base, base + 100) for base in range(0, 500, 100)))
+
+
+def test_slices_cover_the_range_object_by_object() -> None:
+    """Only the first and the last are trimmed."""
+    assert cut(LONG, 150, 310) == ([(150, 200), (200, 300), (300, 310)], [])
+    assert cut(LONG, 150, 150) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (RowBounds(offset_min=250, offset_end=260), [(250, 260)]),
+        (RowBounds(offset_min=600), []),
+        (RowBounds(timestamp_ms_min=299_000), [(200, 300), (300, 400), (400, 500)]),
+        (RowBounds(timestamp_ms_min=299_001), [(300, 400), (400, 500)]),
+        (RowBounds(timestamp_ms_max=100_000), [(0, 100), (100, 200)]),
+        (RowBounds(timestamp_ms_max=99_999), [(0, 100)]),
+    ],
+)
+def test_bounds_prune_objects(bounds: RowBounds, expected: list[tuple[int, int]]) -> None:
+    """By offset exactly, by time as far as an object's smallest and largest tell."""
+    assert cut(LONG, 0, 500, bounds) == (expected, [])
+
+
+def test_bounds_prune_partitions() -> None:
+    """Topic and partition are known without the manifest's entries."""
+    assert RowBounds(topics=frozenset({"orders"}), partitions=frozenset({0})).wants(ORDERS)
+    assert not RowBounds(partitions=frozenset({1})).wants(ORDERS)
+    assert not RowBounds(topics=frozenset({"clicks"})).wants(ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("entries", "holes"),
+    [
+        ([entry(0, 100), entry(150, 200)], ["100 to 149"]),
+        ([entry(50, 200)], ["0 to 49"]),
+        ([entry(0, 100), entry(120, 130), entry(140, 200)], ["100 to 119", "130 to 139"]),
+        ([], ["0 to 199"]),
+    ],
+)
+def test_holes_are_losses(entries: list[Entry], holes: list[str]) -> None:
+    """Offsets that no object holds are told with their borders."""
+    view = PartitionArchive(ORDERS, 0, 200, entries)
+    _, losses = cut(view, 0, 200)
+    assert [loss.rpartition("offsets ")[2] for loss in losses] == holes
+    assert all(loss.startswith("orders-0: the manifest has no object") for loss in losses)
+
+
+def test_holes_outside_the_range_do_not_matter() -> None:
+    """Only what was asked for can be lost."""
+    view = PartitionArchive(ORDERS, 0, 300, [entry(0, 100), entry(200, 300)])
+    assert cut(view, 200, 300) == ([(200, 300)], [])
+
+
+def slices_of(*entries: Entry) -> list[SegmentSlice]:
+    return cut_slices(archive(*entries), OffsetRange(entries[0].base, entries[-1].end), RowBounds())[0]
+
+
+def test_ten_thousand_small_objects_become_few_tasks() -> None:
+    """Small objects are merged: a task each would cost minutes of worker latency."""
+    slices = slices_of(*(entry(base * 10, base * 10 + 10, MIB) for base in range(10_000)))
+    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
+    assert len(group_tasks(slices, task_limits(slices, options, core_count=2))) <= 80
+
+
+def test_a_large_object_is_divided_by_position() -> None:
+    """Windows of one object meet, and cover it."""
+    tasks = group_tasks(slices_of(entry(0, 1000, 1024 * MIB)), Limits(256 * MIB, None))
+    windows = [(piece.start_position, piece.end_position) for task in tasks for piece in task]
+    assert len(tasks) == 4
+    assert windows == [(i * 256 * MIB, (i + 1) * 256 * MIB) for i in range(4)]
+    assert all(piece.offset_count == 1000 for task in tasks for piece in task)
+
+
+def test_cores_are_not_left_idle() -> None:
+    """An archive smaller than one task's limit still gives every core work, in pieces worth a task."""
+    slices = slices_of(*(entry(base * 10, base * 10 + 10, 30 * MIB) for base in range(16)))
+    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
+    assert 6 <= len(group_tasks(slices, task_limits(slices, options, core_count=2))) <= 16
+    assert len(group_tasks(slices[:1], task_limits(slices[:1], options, core_count=64))) == 2
+
+
+@pytest.mark.parametrize(("options", "count"), [({"minPartitions": "7"}, 7), ({"maxRecordsPerPartition": "30"}, 34), ({"minPartitions": "3", "maxRecordsPerPartition": "100"}, 10)])
+def test_partitions_are_divided_by_records_where_asked(options: dict[str, str], count: int) -> None:
+    """minPartitions and maxRecordsPerPartition hold, and no offset is lost or doubled."""
+    slices = slices_of(entry(0, 1000, MIB))
+    limits = task_limits(slices, parse_options({"path": "s3://b/p", "subscribe": "orders", **options}), core_count=1)
+    tasks = group_tasks(slices, limits)
+    assert len(tasks) >= count
+    assert all(sum(piece.offset_count for piece in task) <= (limits.records or 0) for task in tasks)
+    assert covered(tasks) == list(range(1000))
+
+
+def covered(tasks: list[tuple[SegmentSlice, ...]]) -> list[int]:
+    return [offset for task in tasks for piece in task for offset in range(piece.start_offset, piece.end_offset)]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 600 * MIB)), min_size=1, max_size=12),
+    st.integers(1, 300 * MIB),
+    st.none() | st.integers(1, 60),
+)
+def test_tasks_cover_every_slice_once_and_in_order(sizes: list[tuple[int, int]], size_bytes: int, records: int | None) -> None:
+    """Whatever the limits, merging and dividing neither lose, double nor reorder anything."""
+    entries = []
+    base = 0
+    for count, data_bytes in sizes:
+        entries.append(entry(base, base + count, data_bytes))
+        base += count
+    tasks = group_tasks(slices_of(*entries), Limits(size_bytes, records))
+    pieces = [piece for task in tasks for piece in task]
+    if records is not None:
+        assert covered(tasks) == list(range(base))
+        assert all(sum(piece.offset_count for piece in task) <= records or len(task) == 1 for task in tasks)
+        return
+    at: dict[str, Any] = {}
+    for piece in pieces:
+        assert piece.start_position == at.get(piece.key, 0)
+        at[piece.key] = piece.end_position
+    assert at == {each.key: each.data_bytes for each in entries}
+    assert [piece.key for piece in pieces] == sorted((piece.key for piece in pieces), key=lambda key: int(key[4:]))
+
+
+def test_a_slice_knows_where_the_tail_begins() -> None:
+    """Aborted transactions lie before the chunk table and belong to the tail."""
+    (piece,) = slices_of(replace(entry(0, 10), aborted_count=2))
+    assert piece.tail_position == 8 * MIB - 2 * 34

@@ -1,0 +1,267 @@
+"""``format("stratalog")`` under a real Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from stratalog import spark as stratalog_spark
+from stratalog.spark.planner import PartitionArchive
+from stratalog.spark.schema import COLUMNS, spark_ddl
+from stratalog.wire.batch import iter_headers, iter_records
+
+pytestmark = pytest.mark.spark
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def read(spark: SparkSession, archive: Any, **options: str) -> DataFrame:
+    chosen = options if {"assign", "subscribePattern"} & set(options) else {"subscribe": "orders", **options}
+    return spark.read.format("stratalog").options(**chosen).load(archive.store.url)
+
+
+def expected_rows(archive: Any) -> list[tuple[Any, ...]]:
+    """Every row, by a loop over single records of the objects."""
+    rows: list[tuple[Any, ...]] = []
+    for (topic, partition), manifest in sorted(archive.manifests.items()):
+        for entry in manifest.entries:
+            data = archive.store.get(entry.key)[0][: entry.data_bytes]
+            for position, header in iter_headers(data):
+                for record in iter_records(data, position):
+                    time = EPOCH + timedelta(milliseconds=record.timestamp_ms)
+                    headers = [(each.key, each.value) for each in record.headers] or None
+                    kind = int(header.is_log_append_time)
+                    rows.append((record.key, record.value, topic, partition, record.offset, time, kind, headers))
+    return rows
+
+
+def fingerprint(rows: DataFrame) -> tuple[Any, ...]:
+    """Count, and a hash of all columns that Spark computes itself."""
+    plain = "transform(headers, h -> concat(h.key, '=', coalesce(hex(h.value), 'null')))"
+    columns = ", ".join(name if name != "headers" else plain for name in rows.columns)
+    return tuple(rows.selectExpr("count(1)", f"bit_xor(xxhash64({columns}))", "sum(offset)").first() or ())
+
+
+def test_all_rows_arrive_as_they_were_written(spark: SparkSession, file_archive: Any) -> None:
+    """Found by name alone, with headers: count, hash over all columns and order within partitions are right."""
+    rows = read(spark, file_archive, includeHeaders="true")
+    assert tuple(rows.columns) == COLUMNS
+    expected = expected_rows(file_archive)
+    assert fingerprint(rows) == fingerprint(spark.createDataFrame(expected, spark_ddl(COLUMNS)))
+    assert len(expected) == 1200
+    collected = read(spark, file_archive, assign='{"orders":[1]}', maxRecordsPerPartition="70").collect()
+    assert [row.offset for row in collected] == list(range(400))
+    assert collected[3].timestamp.replace(tzinfo=UTC) == EPOCH + timedelta(milliseconds=1_013_000)
+
+
+def test_columns_can_be_left_out(spark: SparkSession, file_archive: Any) -> None:
+    """By the option, by a user's schema, also by one that forbids nulls, and in SQL."""
+    assert read(spark, file_archive, columns="partition").groupBy("partition").count().count() == 3
+    reader = spark.read.format("stratalog").schema("offset bigint not null, value binary").option("subscribe", "orders")
+    rows = reader.load(file_archive.store.url)
+    assert rows.columns == ["offset", "value"]
+    assert rows.selectExpr("sum(offset)").first() == (3 * 79_800,)
+    spark.sql(f"CREATE TEMPORARY VIEW o USING stratalog OPTIONS (archive '{file_archive.store.url}', subscribe 'orders')")
+    assert spark.sql("SELECT count(*), max(offset) FROM o").first() == (1200, 399)
+    spark.catalog.dropTempView("o")
+
+
+def test_times_and_offsets_bound_what_is_read(spark: SparkSession, file_archive: Any) -> None:
+    """Each partition begins and ends at its own record of the time; small tasks are as many as asked for."""
+    rows = read(spark, file_archive, startingTimestamp="1150000", endingTimestamp="1160000", minPartitions="5")
+    found = {row.partition: (row.low, row.n) for row in rows.groupBy("partition").agg({"offset": "min", "*": "count"}).toDF("partition", "low", "n").collect()}
+    assert found == {0: (150, 10), 1: (140, 10), 2: (130, 10)}
+    assert rows.rdd.getNumPartitions() >= 5
+    bounded = read(spark, file_archive, startingOffsets='{"orders":{"0":399}}', endingOffsets='{"orders":{"1":1,"2":0}}')
+    assert sorted((row.partition, row.offset) for row in bounded.collect()) == [(0, 399), (1, 0)]
+
+
+@pytest.fixture
+def broken_archive(file_archive: Any) -> Iterator[Any]:
+    """The archive without the second object of partition 0 (offsets 100 to 199, times 1,100,000 to 1,199,000)."""
+    entry = file_archive.manifests["orders", 0].entries[1]
+    data, _ = file_archive.store.get(entry.key)
+    file_archive.store.delete_many([entry.key])
+    yield file_archive
+    file_archive.store.put(entry.key, data)
+
+
+FILTERS = [
+    "partition > 0 AND partition IN (1, 2)",
+    "offset < 100",
+    "offset >= 200 AND topic = 'orders'",
+    "timestamp < timestamp'1970-01-01 00:18:20'",
+    "timestamp >= timestamp'1970-01-01 00:20:00'",
+]
+
+
+def test_filters_prune_objects_where_spark_pushes_them(spark: SparkSession, broken_archive: Any) -> None:
+    """An object that no filter wants is not opened, even if it is missing; without push-down it is."""
+    rows = read(spark, broken_archive)
+    counts = [rows.where(condition).count() for condition in FILTERS]
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        everything = read(spark, broken_archive, failOnDataLoss="false")
+        assert counts == [everything.where(condition).count() for condition in FILTERS]
+        with pytest.raises(Exception, match="orders-0, offsets 100 to 199"):
+            rows.where(FILTERS[1]).count()
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+    assert counts[0] == 800
+    with pytest.raises(Exception, match="orders-0, offsets 100 to 199"):
+        read(spark, broken_archive, filterPushdown="false").where(FILTERS[1]).count()
+
+
+def test_missing_data_is_an_error_or_skipped(spark: SparkSession, broken_archive: Any) -> None:
+    """failOnDataLoss decides, in the driver for offsets outside, in an executor for an object that is gone."""
+    key = broken_archive.manifests["orders", 0].entries[1].key
+    with pytest.raises(Exception, match=key):
+        read(spark, broken_archive).count()
+    assert read(spark, broken_archive, failOnDataLoss="false").count() == 1100
+    beyond = {"endingOffsets": '{"orders":{"1":401}}'}
+    with pytest.raises(Exception, match=r"orders-1: the ending offset 401 is beyond offset 400.*failOnDataLoss"):
+        read(spark, broken_archive, **beyond).count()
+    assert read(spark, broken_archive, failOnDataLoss="false", **beyond).count() == 1100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "earliest"}, "unknown option 'startingoffset'; did you mean 'startingOffsets'"),
+        ({"subscribe": "nope"}, "topic 'nope' is not in the archive file://"),
+        ({"startingOffsets": '{"orders":{"9":1}}'}, "'startingOffsets' names orders-9, which is not among"),
+        ({"startingOffsets": '{"orders":{"0":1}}', "strictOffsets": "true"}, "names no offset for orders-1"),
+    ],
+)
+def test_mistakes_are_told(spark: SparkSession, file_archive: Any, options: dict[str, str], message: str) -> None:
+    """The message reaches the user through Spark."""
+    with pytest.raises(Exception, match=message):
+        read(spark, file_archive, **options).count()
+
+
+def test_what_this_release_cannot_do_is_refused(spark: SparkSession, file_archive: Any) -> None:
+    """Streaming and writing say what to do instead."""
+    stream = spark.readStream.format("stratalog").option("subscribe", "orders").load(file_archive.store.url)
+    with pytest.raises(Exception, match=r"batches only in this release: use spark\.read"):
+        stream.writeStream.format("noop").start().awaitTermination(30)
+    with pytest.raises(Exception, match="an archive is written by its brokers"):
+        read(spark, file_archive).write.format("stratalog").options(subscribe="x", path="x").mode("append").save()
+
+
+def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) -> None:
+    """read() is the short form; an empty pattern match is an empty table; register() by hand also works."""
+    rows = stratalog_spark.read(spark, file_archive.store.url, topics=["orders"], columns=["offset"], minPartitions=2)
+    assert rows.columns == ["offset"]
+    assert rows.count() == 1200
+    assert read(spark, file_archive, subscribePattern="nothing.*").count() == 0
+    stratalog_spark.register(spark)
+    assert read(spark, file_archive).limit(3).count() == 3
+
+
+def test_the_archive_is_read_from_s3(spark: SparkSession, file_archive: Any, s3_endpoint: str) -> None:
+    """The same rows, over HTTP, with options that name the endpoint and the credentials."""
+    from stratalog.tier import open_store
+
+    store = open_store("s3://archive/some/prefix", endpoint_url=s3_endpoint, access_key_id="id", secret_access_key="secret")
+    for info in file_archive.store.list(""):
+        store.put(info.key, file_archive.store.get(info.key)[0])
+    options = {"s3.endpoint": s3_endpoint, "s3.access-key": "id", "s3.secret-key": "secret"}
+    rows = spark.read.format("stratalog").options(subscribe="orders", includeHeaders="true", **options)
+    assert fingerprint(rows.load("s3://archive/some/prefix")) == fingerprint(read(spark, file_archive, includeHeaders="true"))
+
+
+@pytest.fixture
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server in this process, with the bucket ``archive``."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret")
+    client.create_bucket(Bucket="archive")
+    client.close()
+    yield endpoint
+    server.stop()
+
+
+def modules_by_file() -> list[tuple[str, str]]:
+    """``(name, real path)`` of every module of this process that has a file."""
+    import sys
+
+    files = {name: getattr(module, "__file__", None) for name, module in sorted(sys.modules.items())}
+    return [(name, os.path.realpath(path)) for name, path in files.items() if path]
+
+
+def inspecting_source(url: str, modules: Callable[[], list[tuple[str, str]]]) -> type[DataSource]:
+    """A data source that reads the archive as ours does and then tells what is loaded where it ran."""
+
+    class Reader(DataSourceReader):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def partitions(self) -> list[InputPartition]:
+            tasks = [task.value for task in self.inner.partitions()]
+            return [InputPartition((tasks, modules()))]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[str, str, str]]:
+            tasks, planned = partition.value
+            assert sum(batch.num_rows for task in tasks for batch in self.inner.read(InputPartition(task))) == 1200
+            yield from (("driver", *each) for each in planned)
+            yield from (("executor", *each) for each in modules())
+
+    class Inspecting(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "inspecting"
+
+        def schema(self) -> str:
+            return "place string, name string, path string"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            from pyspark_stratalog import DefaultSource  # type: ignore[attr-defined]
+            from pyspark.sql.types import BinaryType, StructField, StructType
+
+            inner = DefaultSource({"path": url, "subscribe": "orders", "columns": "value"})
+            return Reader(inner.reader(StructType([StructField("value", BinaryType())])))
+
+    return Inspecting
+
+
+def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: Any) -> None:
+    """Neither in the worker that plans nor in one that reads: two copies would mean two of every class."""
+    spark.dataSource.register(inspecting_source(file_archive.store.url, modules_by_file))
+    loaded = spark.read.format("inspecting").load().collect()
+    for place in ("driver", "executor"):
+        ours = [(row.name, row.path) for row in loaded if row.place == place]
+        names: dict[str, str] = {}
+        for name, path in ours:
+            assert names.setdefault(path, name) == name or not name.startswith("stratalog")
+        short = {"spark", "tier", "wire", "hot", "metadata", "broker"}
+        assert not [name for name, _ in ours if name.partition(".")[0] in short]
+        assert any(name == "stratalog.spark.decode" for name, _ in ours)
+
+
+def test_an_archive_of_nothing_has_no_rows() -> None:
+    """A partition that was claimed and never uploaded to is empty, not a hole."""
+    from stratalog.spark.options import parse_options
+    from stratalog.spark.planner import RowBounds, cut_slices, resolve_range
+    from stratalog.wire.topic import TopicPartition
+
+    archive = PartitionArchive(TopicPartition("orders", 0), 5, 5, ())
+    options = parse_options({"path": "memory:x", "subscribe": "orders"})
+    assert cut_slices(archive, resolve_range(archive, options, lambda *_: None), RowBounds()) == ([], [])
+
+
+def test_arrow_is_new_enough() -> None:
+    """The source needs no newer Arrow than the package asks for."""
+    assert int(pa.__version__.partition(".")[0]) >= 18
