@@ -52,22 +52,26 @@ class BufferPool:
     A buffer is charged with its capacity, or with the size of the frame it is the beginning of, so that a frame
     once begun can always be finished. Ordinary buffers are always handed out; who finds the budget overdrawn
     afterwards stops reading.
+
+    ``common`` is an ordinary buffer that every connection without unread bytes reads into; it is free again as soon
+    as the frames in it have been handled. A connection with more to keep takes it for itself (:meth:`adopt`).
     """
 
-    __slots__ = ("_base", "_budget_bytes", "_large", "_retained_bytes", "_waiting", "used_bytes")
+    __slots__ = ("_base", "_large", "_retained_bytes", "_waiting", "budget_bytes", "common", "used_bytes")
 
     def __init__(self, budget_bytes: int) -> None:
-        self._budget_bytes = budget_bytes
+        self.budget_bytes = budget_bytes
         self._base: list[ReceiveBuffer] = []
         self._large: list[ReceiveBuffer] = []
         self._retained_bytes = 0
         self._waiting: deque[Callable[[], None]] = deque()
         self.used_bytes = 0
+        self.common = ReceiveBuffer(self, BASE_BYTES)
 
     @property
     def overdrawn(self) -> bool:
         """Whether more is in use than the budget allows."""
-        return self.used_bytes > self._budget_bytes
+        return self.used_bytes > self.budget_bytes
 
     @property
     def retained_bytes(self) -> int:
@@ -96,6 +100,12 @@ class BufferPool:
                 return self._large.pop(index)
         return None
 
+    def adopt(self) -> ReceiveBuffer:
+        """The common buffer with what was just read into it, for the one connection that did; a new one takes over."""
+        buffer = self.common
+        self.common = self.take()
+        return buffer
+
     def give(self, buffer: ReceiveBuffer) -> None:
         """Take back a buffer without users; called by :meth:`ReceiveBuffer.release`."""
         self.used_bytes -= buffer.charge_bytes
@@ -113,7 +123,7 @@ class BufferPool:
             return True
         # A frame larger than what is left of the budget passes when nobody else holds anything.
         others = self.used_bytes - buffer.charge_bytes
-        if others and (self._waiting or self.used_bytes + extra > self._budget_bytes):
+        if others and (self._waiting or self.used_bytes + extra > self.budget_bytes):
             return False
         self.used_bytes += extra
         buffer.charge_bytes = frame_bytes

@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._unmute is not None:
             self._unmute.cancel()
         self._services.buffers.forget(self._memory_available)
-        for slot in self._responses.clear():
+        for slot in self._responses.take_all():
             abandon = getattr(slot, "on_abandon", None)
             if abandon is not None:
                 abandon()
@@ -182,13 +182,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._receiver.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """``nbytes`` more are in the buffer."""
+        """``nbytes`` more have been received."""
         services = self._services
-        self._receiver.received(nbytes)
         services.metrics.bytes_received += nbytes
         self.read_at = services.clock.monotonic()
-        if not self.stalled:
-            self._handle_frames()
+        if self.stalled:
+            self._receiver.received(nbytes)
+        else:
+            self._handle_frames(nbytes)
 
     def pause_writing(self) -> None:
         """The transport's own buffer is full (TLS only)."""
@@ -204,19 +205,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def lease(self) -> Callable[[], None]:
         """Keep the bytes of the request being handled until the returned callable is called, exactly once."""
-        buffer = self._receiver.buffer
-        if buffer is None or not self._handling:
+        if not self._handling:
             raise RuntimeError("a lease can only be taken while the request is being handled")
-        return buffer.lease()
+        return self._receiver.lease()
 
     def answer(self, slot: ResponseSlot, parts: list[Part]) -> None:
         """Send the answer to the request being handled, behind those that are parked."""
-        if len(self._responses):
+        if self._responses:
             slot.parts = parts
             self._responses.append(slot)
         else:
             self._out += parts
-            self._schedule_flush()
+            if not self._handling:
+                self._schedule_flush()
 
     def park(self, slot: ResponseSlot) -> None:
         """Give a request its place in the order; call :meth:`deliver` when ``slot.parts`` has become known."""
@@ -228,9 +229,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def deliver(self) -> None:
         """Send the parked answers whose turn has come."""
-        for parts in self._responses.ready():
-            self._out += parts
-        if self._out:
+        self._responses.take_ready(self._out)
+        if self._out and not self._flush_due and not self._handling:
             self._schedule_flush()
         if self.stalled & _PARKED and len(self._responses) <= self._services.limits.parked_max // 2:
             self._unstall(_PARKED)
@@ -276,12 +276,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether no request is being received, waits or is being answered."""
-        return not len(self._responses) and not self._sender.queued_bytes and not self._receiver.unread_bytes
+        return not self._responses and not self._sender.queued_bytes and not self._receiver.unread_bytes
 
     def sweep(self, now: float, idle_seconds: float) -> str | None:
         """Called now and then: why the connection should be closed, if it should."""
         quiet = now - self.read_at
-        if quiet > idle_seconds and not len(self._responses):
+        if quiet > idle_seconds and not self._responses:
             return f"idle for {quiet:.0f} s"
         if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:
             return f"not authenticated within {AUTHENTICATION_SECONDS:.0f} s"
@@ -302,13 +302,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # Receiving.
 
-    def _handle_frames(self) -> None:
-        """Handle the complete frames that have been received, as far as nothing stalls the connection."""
+    def _handle_frames(self, count: int) -> None:
+        """``count`` more bytes are there: handle the complete frames, as far as nothing stalls the connection."""
         services = self._services
         receiver = self._receiver
         self._handling = True
         try:
-            if receiver.handle(self, services.dispatch, FRAMES_PER_TURN):
+            if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN):
                 self._stall(_TURN)
                 services.loop.call_soon(self._unstall, _TURN)
         except FrameError as error:
@@ -317,9 +317,12 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._out:
             self._flush()
+        buffers = services.buffers
+        if receiver.buffer is None and buffers.used_bytes <= buffers.budget_bytes:
+            return
         if not self.closed and not receiver.memory_suffices():
             self._stall(_MEMORY)
-            services.buffers.wait(self._memory_available)
+            buffers.wait(self._memory_available)
 
     def _memory_available(self) -> None:
         if self._receiver.memory_suffices():
@@ -330,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
     # Sending.
 
     def _schedule_flush(self) -> None:
-        if not self._handling and not self._flush_due:
+        if not self._flush_due:
             self._flush_due = True
             self._services.tick.defer(self._flush)
 
@@ -364,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.stalled or self._handling:
             return
         self._receiver.frame_since = self._services.clock.monotonic()
-        self._handle_frames()
+        self._handle_frames(0)
         if not self.stalled and self._paused:
             self._paused = False
             self._transport.resume_reading()

@@ -28,6 +28,8 @@ class RequestContext(ResponseSlot):
     ``on_abandon``, when set, is called if the connection ends before the answer.
     """
 
+    on_abandon: Callable[[], object]
+
     __slots__ = (
         "_dispatcher",
         "_parked",
@@ -52,7 +54,6 @@ class RequestContext(ResponseSlot):
         self.client_id = connection.client_id
         self.correlation_id = correlation_id
         self.request = request
-        self.on_abandon: Callable[[], None] | None = None
 
     @property
     def broker(self) -> Any:
@@ -114,17 +115,14 @@ class RequestContext(ResponseSlot):
         """Answer with what a coroutine returns, or with the error it raises. For slow administrative requests."""
         task = self._dispatcher.spawn(work)
         task.add_done_callback(self._finished)
-        self.on_abandon = task.cancel  # type: ignore[assignment]  # its result is not looked at
+        self.on_abandon = task.cancel
         return PENDING
 
     def encode(self, response: Message | None) -> list[Any]:
         """The frame of an answer; counts it."""
         row = self._row
-        row.metrics.answered(self._dispatcher.monotonic() - self._started)
-        if response is None:
-            return []
         try:
-            return row.frame(self.correlation_id, response)
+            return row.answer(self.correlation_id, response, self._dispatcher.monotonic() - self._started)
         except EncodeError as error:
             log.exception("%s v%d: the answer cannot be encoded", row.api.name, row.version)
             self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")

@@ -22,6 +22,7 @@ from stratalog.wire.frame import (
     request_code,
     skip_tagged_fields,
 )
+from stratalog.wire.schema import EncodeError
 
 if TYPE_CHECKING:
     from stratalog.broker.connection import Connection
@@ -119,7 +120,6 @@ class Dispatcher:
             if not self._admit(connection, code, correlation_id, row):
                 return
             assert row is not None
-        row.metrics.requests += 1
         try:
             position = HEADER_BYTES_MIN + client_length if client_length > 0 else HEADER_BYTES_MIN
             client = frame[HEADER_BYTES_MIN:position].tobytes()
@@ -140,15 +140,17 @@ class Dispatcher:
             response = row.handle(context, request)
             if response is PENDING:
                 context.park()
-            elif response is not None:
-                connection.answer(context, context.encode(response))
             else:
-                row.metrics.answered(self.monotonic() - connection.read_at)
+                connection.answer(context, row.answer(correlation_id, response, self.monotonic() - connection.read_at))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an answer
             self._fail(context, error)
 
     def _fail(self, context: RequestContext, error: Exception) -> None:
-        """A handler raised; what it may already have answered stands."""
+        """A handler raised, or its answer cannot be encoded; what it may already have answered stands."""
+        if isinstance(error, EncodeError):
+            log.error("an answer cannot be encoded", exc_info=error)
+            context.connection.refuse(f"an answer to it cannot be encoded: {error}")
+            return
         if context.parts is not None:
             log.error("a handler failed after its answer", exc_info=error)
             context.park()

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.metrics import ApiMetrics
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.frame import encode_response
+from stratalog.wire.frame import encode_response, response_head
 from stratalog.wire.parts import Part
 from stratalog.wire.schema import Message, decoder, encoder
 
@@ -114,9 +114,22 @@ class Row:
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = self._decode_first
         self.encode: Callable[[Any], list[Part]] = self._encode_first
 
-    def frame(self, correlation_id: int, response: Message) -> list[Part]:
-        """The whole frame of an answer. Raises ``EncodeError`` for what this version cannot carry."""
-        return encode_response(correlation_id, self.encode(response), flexible=self.response_flexible)
+    def answer(self, correlation_id: int, response: Message | None, seconds: float) -> list[Part]:
+        """The frame of an answer given ``seconds`` after the request came, and its count; no bytes for None.
+
+        Raises ``EncodeError`` for what this version cannot carry.
+        """
+        metrics = self.metrics
+        microseconds = int(seconds * 1e6)
+        metrics.time_us += microseconds
+        metrics.time_buckets[microseconds.bit_length()] += 1
+        if response is None:
+            return []
+        parts = self.encode(response)
+        if len(parts) == 1 and not self.response_flexible:
+            body = parts[0]
+            return [response_head(len(body) + 4, correlation_id) + body]  # type: ignore[operator]
+        return encode_response(correlation_id, parts, flexible=self.response_flexible)
 
     def failure(self, request: Any, error: KafkaError) -> Message | None:
         """The answer to a request that failed as a whole; None where only closing the connection says so."""

@@ -15,8 +15,11 @@ from prometheus_client.registry import Collector
 
 __all__ = ["ApiMetrics", "Metrics", "NetworkMetrics", "TopicMetrics"]
 
-_TIME_BUCKETS = 26
-"""Bucket ``i`` counts times below ``2**i`` microseconds; the last has no upper bound (33 s and more)."""
+_TIME_BUCKETS = 64
+"""Bucket ``i`` counts times below ``2**i`` microseconds, so that the index is the number's bit length."""
+
+_TIME_BUCKETS_SHOWN = 26
+"""Those above (33 s) are one bucket in the exposition."""
 
 
 class TopicMetrics:
@@ -114,24 +117,24 @@ _TOPIC_GAUGES = {
 
 
 class ApiMetrics:
-    """Requests of one API key in one version: their number, failures and times from receipt to answer."""
+    """Requests of one API key in one version: their number, failures and times from receipt to answer.
 
-    __slots__ = ("api", "errors", "requests", "time_buckets", "time_us", "version")
+    ``Row.answer`` adds to ``time_us`` and to the bucket of the time: it runs once per request.
+    """
+
+    __slots__ = ("api", "errors", "time_buckets", "time_us", "version")
 
     def __init__(self, api: str, version: int) -> None:
         self.api = api
         self.version = version
-        self.requests = 0
         self.errors = 0
         self.time_us = 0
         self.time_buckets = [0] * _TIME_BUCKETS
 
-    def answered(self, seconds: float) -> None:
-        """One request was answered ``seconds`` after its bytes had been read."""
-        microseconds = int(seconds * 1e6)
-        self.time_us += microseconds
-        bucket = microseconds.bit_length()
-        self.time_buckets[bucket if bucket < _TIME_BUCKETS else -1] += 1
+    @property
+    def requests(self) -> int:
+        """Requests answered, or handled where no answer is wanted."""
+        return sum(self.time_buckets)
 
 
 class NetworkMetrics:
@@ -276,10 +279,10 @@ def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
     """Prometheus buckets (upper bound in milliseconds, count below it) of power-of-two microsecond buckets."""
     buckets: list[tuple[str, float]] = []
     total = 0
-    for index, count in enumerate(counts[:-1]):
+    for index, count in enumerate(counts[:_TIME_BUCKETS_SHOWN]):
         total += count
         buckets.append((f"{2**index / 1000:g}", total))
-    buckets.append(("+Inf", total + counts[-1]))
+    buckets.append(("+Inf", sum(counts)))
     return buckets
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer
@@ -52,41 +53,57 @@ class FrameReceiver:
         """Where the next bytes go: behind the beginning of an unfinished frame, if there is one."""
         buffer = self.buffer
         if buffer is None:
-            buffer = self.buffer = self._pool.take(self._preferred_bytes)
             self._fresh = True
+            if self._preferred_bytes == BASE_BYTES:
+                return self._pool.common.view
+            buffer = self.buffer = self._pool.take(self._preferred_bytes)
             return buffer.view
         if self._filled == buffer.capacity or self._position + self._goal_bytes() > buffer.capacity:
             buffer = self._relocate(buffer)
         return buffer.view[self._filled :]
 
     def received(self, count: int) -> None:
-        """``count`` more bytes are there."""
+        """``count`` more bytes are there, to be handled later."""
         self._filled += count
+        if self.buffer is None:
+            self.buffer = self._pool.adopt()
 
-    def handle(self, connection: Connection, dispatch: Dispatch, frames_max: int) -> bool:
-        """Dispatch the complete frames until one stalls the connection; True if ``frames_max`` ended it before.
+    def handle(self, count: int, connection: Connection, dispatch: Dispatch, frames_max: int) -> bool:
+        """``count`` more bytes are there: dispatch the complete frames until one stalls the connection.
 
-        Raises :class:`FrameError` for a declared length that no request can have.
+        True if ``frames_max`` ended it before. Raises :class:`FrameError` for a length that no request can have.
         """
-        buffer = self.buffer
-        if buffer is None:
-            return False
+        own = self.buffer
+        buffer = self._pool.common if own is None else own
         view = buffer.view
+        position = self._position
+        self._filled = filled = self._filled + count
         left = frames_max
-        while (rest := self._filled - self._position) >= 4:
-            (length,) = read_length(view, self._position)
+        while filled - position >= 4:
+            (length,) = read_length(view, position)
             if not HEADER_BYTES_MIN <= length <= connection.frame_bytes_max:
                 check_frame_length(length, connection.frame_bytes_max)
-            if length + 4 > rest:
+            begin = position + 4
+            end = begin + length
+            if end > filled:
                 break
-            begin = self._position + 4
-            self._position = end = begin + length
+            position = end
             dispatch(connection, view[begin:end])
             left -= 1
             if connection.stalled or not left:
                 break
-        self._leave(buffer, connection.read_at, begun=self._fresh or left != frames_max)
+        if position == filled and own is None and buffer.users == 1:
+            # Everything handled and nothing leased: the common buffer is free for the next connection.
+            self._position = self._filled = 0
+            return not left
+        self._position = position
+        self._leave(connection.read_at, begun=self._fresh or left != frames_max)
         return not left
+
+    def lease(self) -> Callable[[], None]:
+        """Keep the bytes that are being handled; see :meth:`ReceiveBuffer.lease`."""
+        buffer = self.buffer
+        return (self._pool.common if buffer is None else buffer).lease()
 
     def memory_suffices(self) -> bool:
         """Whether reading may go on: there is memory for the whole frame that has begun, or in general."""
@@ -113,8 +130,11 @@ class FrameReceiver:
             self.buffer = None
         self._position = self._filled = 0
 
-    def _leave(self, buffer: ReceiveBuffer, now: float, *, begun: bool) -> None:
+    def _leave(self, now: float, *, begun: bool) -> None:
         """After handling: give the buffer up when nothing unread is in it, or note what the rest is part of."""
+        buffer = self.buffer
+        if buffer is None:
+            buffer = self.buffer = self._pool.adopt()
         rest = self._filled - self._position
         if not rest:
             self._frame_bytes = 4

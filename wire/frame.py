@@ -29,6 +29,7 @@ __all__ = [
     "read_length",
     "read_request_start",
     "request_code",
+    "response_head",
     "skip_tagged_fields",
 ]
 
@@ -47,7 +48,9 @@ read_length = Struct(">i").unpack_from
 read_request_start = Struct(">Iih").unpack_from
 """``read_request_start(frame) -> (code, correlation_id, client_id_length)``; see :func:`request_code`."""
 
-_ADDRESSED_V0 = Struct(">ii").pack
+response_head = Struct(">ii").pack
+"""``response_head(size_bytes, correlation_id)``: length and response header v0; the size includes the header's 4."""
+
 _ADDRESSED_V1 = Struct(">iib").pack
 _REQUEST_HEAD = Struct(">ihhih").pack
 _CORRELATION = Struct(">i").unpack_from
@@ -145,7 +148,7 @@ def encode_response(correlation_id: int, parts: list[Part], *, flexible: bool) -
     if flexible:
         head = _ADDRESSED_V1(parts_length(parts) + 5, correlation_id, 0)
     else:
-        head = _ADDRESSED_V0(parts_length(parts) + 4, correlation_id)
+        head = response_head(parts_length(parts) + 4, correlation_id)
     if not parts or isinstance(parts[0], FileSlice):
         parts.insert(0, head)
     else:
