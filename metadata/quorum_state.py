@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stratalog.wire.batch import build_control_batch
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records import control
 from stratalog.wire.records.control import ControlType, LeaderChangeMessage, Voter
 from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_parse, uuid_text
@@ -80,7 +80,7 @@ def parse_quorum_state(content: bytes) -> QuorumState:
             voters=() if version else tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
             data_version=version,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (Invalid, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(
             f"{FILE_NAME} is not a quorum state ({error!r}); restore it, the epoch must not go back"
         ) from error

@@ -1,0 +1,55 @@
+"""The controller, for the other rooms: every command is a function from an image to a `Decision`.
+
+The caller appends a decision's records to the metadata log as one batch, syncs it, applies it, and then answers.
+"""
+
+from __future__ import annotations
+
+from stratalog.metadata.controller_brokers import (
+    BrokerStart,
+    ProducerIdBlock,
+    allocate_producer_ids,
+    check_broker_epoch,
+    fence_broker,
+    register_broker,
+)
+from stratalog.metadata.controller_configs import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigRules,
+    incremental_alter_configs,
+    legacy_alter_configs,
+)
+from stratalog.metadata.controller_topics import (
+    CreatedTopic,
+    NewTopic,
+    TopicRules,
+    create_topics,
+    delete_topics,
+    new_partitions,
+    resolve_topic,
+)
+from stratalog.metadata.decision import Decision, Failure
+
+__all__ = [
+    "BrokerStart",
+    "ConfigChange",
+    "ConfigOperation",
+    "ConfigRules",
+    "CreatedTopic",
+    "Decision",
+    "Failure",
+    "NewTopic",
+    "ProducerIdBlock",
+    "TopicRules",
+    "allocate_producer_ids",
+    "check_broker_epoch",
+    "create_topics",
+    "delete_topics",
+    "fence_broker",
+    "incremental_alter_configs",
+    "legacy_alter_configs",
+    "new_partitions",
+    "register_broker",
+    "resolve_topic",
+]

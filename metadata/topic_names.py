@@ -1,0 +1,59 @@
+"""Names of topics: which are legal, which are the cluster's own, which collide.
+
+Source of rules and texts: Kafka's ``Topic``. ``.`` and ``_`` look the same in the names of metrics, so two topics
+that differ only in them are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "CLUSTER_METADATA_TOPIC",
+    "CONSUMER_OFFSETS_TOPIC",
+    "TRANSACTION_STATE_TOPIC",
+    "check_topic_name",
+    "collision_key",
+    "is_internal",
+]
+
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+_INTERNAL: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
+_LENGTH_MAX: Final = 249
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `KafkaError` INVALID_TOPIC_EXCEPTION for a name no topic may have."""
+    problem = _problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def _problem(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > _LENGTH_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {_LENGTH_MAX}"
+    if not _LEGAL.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def is_internal(name: str) -> bool:
+    """Whether clients are told that the topic is internal."""
+    return name in _INTERNAL
+
+
+def collision_key(name: str) -> str | None:
+    """What two colliding names share; ``None`` for a name that cannot collide."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
