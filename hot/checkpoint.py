@@ -26,6 +26,7 @@ __all__ = [
     "PARTITION_METADATA",
     "RECOVERY_POINTS",
     "REMOTE_LOG",
+    "TRUNCATION",
     "MetaProperties",
     "RemoteLogState",
     "numbers_from_bytes",
@@ -34,6 +35,7 @@ __all__ = [
     "read_offsets",
     "read_remote_log",
     "read_topic_id",
+    "read_truncation",
     "take_clean_shutdown",
     "write_clean_shutdown",
     "write_durably",
@@ -41,6 +43,7 @@ __all__ = [
     "write_offsets",
     "write_remote_log",
     "write_topic_id",
+    "write_truncation",
 ]
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -52,6 +55,7 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+TRUNCATION: Final = "truncation-checkpoint"
 
 _TEMPORARY: Final = ".tmp"
 _HEADER_LINES: Final = 2
@@ -204,6 +208,22 @@ def write_topic_id(files: Filesystem, directory: str, topic_id: Uuid) -> None:
     """Write a partition's ``partition.metadata``. Raises `OSError`."""
     text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
     write_durably(files, f"{directory}/{PARTITION_METADATA}", text.encode("ascii"))
+
+
+def read_truncation(files: Filesystem, directory: str) -> int | None:
+    """The offset to which a log was truncated below its recovery point; None when that is settled."""
+    data = _read_or_none(files, f"{directory}/{TRUNCATION}")
+    if data is None:
+        return None
+    try:
+        return int(data.split(b"\n")[1])
+    except (ValueError, IndexError):
+        return 0  # whatever was meant, verifying from the start is safe
+
+
+def write_truncation(files: Filesystem, directory: str, offset: int) -> None:
+    """Say, before a log is truncated, that recovery points above ``offset`` are void. Raises `OSError`."""
+    write_durably(files, f"{directory}/{TRUNCATION}", f"0\n{offset}\n".encode("ascii"))
 
 
 # -- the mark of a clean shutdown ------------------------------------------------------------------------------

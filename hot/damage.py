@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
+from crc32c import crc32c
+
 from stratalog.hot.loaded import RecoveryReport
 from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.scan import Damage, scan_headers
 from stratalog.hot.segment import SUFFIXES, Segment
-from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, check_batch
+from stratalog.wire.batch import (
+    BATCH_HEADER,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    check_batch,
+)
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["find_batch", "keep_damaged"]
+__all__ = ["empty_batch", "find_batch", "keep_damaged"]
 
 _SEARCH_BYTES_MAX: Final = 64 << 20
 _MAGIC_POSITION: Final = 16
@@ -41,6 +53,21 @@ def find_batch(data: bytes, offset: int) -> int | None:
                     at = end + _MAGIC_POSITION
         at = data.find(_MAGIC, at)
     return found
+
+
+def empty_batch(base_offset: int, end_offset: int, leader_epoch: int) -> bytearray:
+    """A batch without records that stands for ``[base_offset, end_offset)``: the form in which Kafka's cleaner keeps
+    offsets whose records are gone. Every client steps over it.
+    """
+    batch = bytearray(HEADER_BYTES)
+    fields = (NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0)
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES
+    for crc in (0, None):
+        value = crc32c(memoryview(batch)[CRC_START:]) if crc is None else crc
+        BATCH_HEADER.pack_into(
+            batch, 0, base_offset, length, leader_epoch, _MAGIC[0], value, 0, end_offset - base_offset - 1, *fields
+        )
+    return batch
 
 
 def keep_damaged(

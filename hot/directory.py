@@ -184,13 +184,14 @@ class LogDirectory:
     def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write recovery points and log starts of all open logs; partitions not open keep theirs.
 
-        To be called soon after a log was truncated: a recovery point above the log end reads as lost data.
         Raises `OSError`.
         """
         self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
         self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
         checkpoint.write_offsets(self.files, self.path, checkpoint.LOG_START_OFFSETS, self.log_start_offsets)
+        for log in logs.values():
+            log.recovery_point_stored()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of all partitions here. Raises `OSError`."""

@@ -62,3 +62,5 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
+    truncated_to: int | None = None
+    """Recovery points above this offset are void, until new ones are stored."""

@@ -32,6 +32,7 @@ class LogState:
         "_seals",
         "_segments",
         "_snapshots",
+        "_truncated_to",
         "_unsynced",
         "config",
         "directory",
@@ -78,6 +79,7 @@ class LogState:
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None
         self._next_expiry_ms = 0
+        self._truncated_to: int | None = loaded.truncated_to
 
     # -- what stands where --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.hot.checkpoint import LEADER_EPOCHS
+from stratalog.hot.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
 from stratalog.hot.leader_epochs import EpochEntry
 from stratalog.hot.log_write import LogWrite
 from stratalog.hot.producer_state import ProducerStateManager
@@ -109,7 +109,7 @@ class LogTrim(LogWrite):
     def truncate_to(self, offset: int) -> None:
         """Remove every batch with a record at or above ``offset``; the log then ends at the first of them.
 
-        Raises `OSError`.
+        Durable on return. Raises `OSError`.
         """
         self.write_queued()
         if offset >= self.log_end_offset:
@@ -117,8 +117,24 @@ class LogTrim(LogWrite):
         if offset <= self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, self.leader_epochs.until(offset), None)
             return
-        self._cut(offset)
+        located = self._segments[self._segments.floor(offset)].locate(offset)
+        border = offset if located is None else min(offset, located[1].base_offset)
+        self._void_recovery_point(border)
+        self._cut(border)
         self._sync_names()
+
+    def _void_recovery_point(self, offset: int) -> None:
+        """A recovery point above the log end would read as lost data after a crash: say first that it is void."""
+        if offset < self.flushed_offset and (self._truncated_to is None or offset < self._truncated_to):
+            write_truncation(self._files, self.directory, offset)
+            self._truncated_to = offset
+
+    def recovery_point_stored(self) -> None:
+        """The directory's checkpoint now holds this log's ``flushed_offset``. Raises `OSError`."""
+        if self._truncated_to is not None:
+            self._files.unlink(f"{self.directory}/{TRUNCATION}")
+            self._files.sync_directory(self.directory)
+            self._truncated_to = None
 
     def discard_unwritten(self) -> None:
         """After a failed write (a full disk): forget what was queued and return to ``written_offset``.
@@ -160,7 +176,7 @@ class LogTrim(LogWrite):
         self._cache.drop(segment)
         segment.frozen = False
         segment.file.truncate(position)
-        self._unsynced[segment.file] = None
+        segment.file.fdatasync()  # what is appended next must not mix with what was cut
         offsets, times = indexes.offsets, indexes.times
         offsets.truncate(position)
         times.truncate(end_offset)
@@ -228,6 +244,7 @@ class LogTrim(LogWrite):
         if producer_snapshot is not None:
             state.load_bytes(producer_snapshot, offset)
         self.write_queued()
+        self._void_recovery_point(offset)
         for segment in reversed(self._segments.remove_from(0)):
             if keep is None:
                 self._doom(segment)

@@ -21,8 +21,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stratalog.hot.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, write_durably, write_topic_id
-from stratalog.hot.damage import keep_damaged
+from stratalog.hot.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, read_truncation, write_durably, write_topic_id
+from stratalog.hot.damage import empty_batch, keep_damaged
 from stratalog.hot.filesystem import Entry, File
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
@@ -39,6 +39,7 @@ from stratalog.hot.segment import (
     segment_path,
 )
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
+from stratalog.wire.batch import NO_TIMESTAMP, BatchHeader
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["load_log"]
@@ -85,6 +86,9 @@ class _Loading:
 
 def load_log(request: OpenRequest) -> LoadedLog:
     """Open, recover and sync one log. Raises `OSError`."""
+    truncated_to = read_truncation(request.files, request.directory)
+    if truncated_to is not None and truncated_to < request.recovery_point:
+        request = request._replace(recovery_point=truncated_to)
     loading = _Loading(request)
     names = _finish_interrupted(loading, _scan(loading))
     _find_segments(loading, names)
@@ -106,6 +110,7 @@ def load_log(request: OpenRequest) -> LoadedLog:
         _log_start(loading),
         loading.end_offset,
         loading.report,
+        truncated_to,
     )
 
 
@@ -277,8 +282,9 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
             damage = batch
             break
         header = batch.header
-        if header.last_offset > limit:
-            damage = Damage(batch.position, f"offset {header.last_offset} lies beyond the segment's end {limit}")
+        reason = _misplaced(header, limit, loading.epochs.latest_epoch)
+        if reason:
+            damage = Damage(batch.position, reason)
             break
         if batch.position == 0:
             segment.roll_timestamp_ms = header.max_timestamp
@@ -292,11 +298,28 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
     segment.indexes = indexes
     segment.replace_aborted(aborted)
     segment.next_offset = max(loading.end_offset, segment.base_offset)
+    if not last and damage is None and _lost_end(loading, limit + 1):
+        damage = Damage(segment.size_bytes, f"the next segment begins at offset {limit + 1}")
     if not last and damage is None:
         segment.next_offset = loading.end_offset = loading.segments[number + 1].base_offset
         loading.state.end_offset = loading.end_offset
         _seal(loading, segment)
     return damage
+
+
+def _misplaced(header: BatchHeader, limit: int, latest_epoch: int) -> str:
+    """Why a valid batch cannot stand here: an old block that came back, for example. Empty if it can."""
+    if header.last_offset > limit:
+        return f"offset {header.last_offset} lies beyond the segment's end {limit}"
+    if 0 <= header.partition_leader_epoch < latest_epoch:
+        return f"leader epoch {header.partition_leader_epoch} follows epoch {latest_epoch}"
+    return ""
+
+
+def _lost_end(loading: _Loading, next_base: int) -> bool:
+    """Whether a segment that was not flushed ends short of its successor; the cleaner alone leaves such gaps."""
+    request = loading.request
+    return request.recovery_point <= loading.end_offset < next_base and not request.config.compacted
 
 
 def _seal(loading: _Loading, segment: Segment) -> None:
@@ -329,8 +352,8 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
         loading.request.cache.drop(segment)
     del loading.segments[number + 1 :]
     segment = loading.segments[number]
-    loading.request.cache.drop(segment)  # it may have been opened for reading only
     indexes, aborted = segment.indexes, segment.aborted
+    loading.request.cache.drop(segment)  # it may have been opened for reading only
     segment.frozen = False
     segment.file.truncate(position)
     segment.size_bytes = segment.written_bytes = position
@@ -341,15 +364,15 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
 
 
 def _resume_above(loading: _Loading, offset: int) -> None:
-    """Flushed offsets were lost: seal what is left and go on at ``offset``."""
-    request = loading.request
+    """Flushed offsets were lost: an empty batch takes their place, as the cleaner leaves them, and the log goes on."""
     segment = loading.segments[-1]
-    segment.next_offset = loading.end_offset = loading.state.end_offset = offset
-    _seal(loading, segment)
-    segment.freeze()
-    active = Segment(loading.files, loading.base, offset, request.config, request.cache)
-    loading.unsynced.append(active.file)
-    loading.segments.append(active)
+    epoch = max(loading.epochs.latest_epoch, 0)
+    batch = empty_batch(loading.end_offset, offset, epoch)
+    segment.queue(batch, offset - 1, NO_TIMESTAMP, loading.request.now_ms)
+    segment.write_pending()
+    if epoch > loading.epochs.latest_epoch:
+        loading.epochs.assign(epoch, loading.end_offset)
+    loading.end_offset = loading.state.end_offset = offset
 
 
 # -- states and syncs ------------------------------------------------------------------------------------------
