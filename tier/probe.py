@@ -30,6 +30,8 @@ __all__ = ["PROBE_PREFIX", "ProbeReport", "probe"]
 
 PROBE_PREFIX = "stratalog-probe"
 
+_ALWAYS_NEEDED = ("reads", "listing")
+_MULTI_WRITER_NEEDED = ("conditional create", "compare and swap")
 _BODY = bytes(range(256)) * 4
 
 
@@ -64,12 +66,12 @@ class ProbeReport:
 
         Exact reads and ordered listings are always needed; ``multi_writer`` asks for honoured conditions too.
         """
-        safe = self.reads and self.ordered_list
-        if multi_writer:
-            safe = safe and self.capabilities.multi_writer
-        if not safe:
-            reason = "; ".join(self.problems) or "the store makes no promise to more than one writer"
-            raise UnsafeStore("probe", PROBE_PREFIX, self.url, reason)
+        needed = _ALWAYS_NEEDED + (_MULTI_WRITER_NEEDED if multi_writer else ())
+        reasons = [problem for problem in self.problems if problem.startswith(needed)]
+        if multi_writer and not self.claimed.multi_writer:
+            reasons.append("the store makes no promise to more than one writer")
+        if reasons:
+            raise UnsafeStore("probe", PROBE_PREFIX, self.url, "; ".join(reasons))
 
 
 def probe(store: ObjectStore, *, prefix: str = PROBE_PREFIX) -> ProbeReport:
