@@ -17,7 +17,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from struct import Struct
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
@@ -187,6 +186,6 @@ def _parse(fields: dict[str, Any], total_bytes: int) -> Footer:
         cluster_id=text(fields, "cluster_id", ""),
         writer=text(fields, "writer", ""),
         entry=entry,
-        blobs=MappingProxyType(blobs),
+        blobs=blobs,
         unknown=keep_unknown(fields, _KNOWN),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from crc32c import crc32c
@@ -234,7 +233,7 @@ def _assemble(request: SegmentRequest, scan: SegmentScan, data: list[Buffer | Fi
         position += len(parts[name])
     body = b"".join(parts[name] for name in BLOBS)
     draft = _entry(request, scan, epochs, blobs["chunks"], size_bytes=position, object_crc32c=0)
-    footer = Footer(request.partition, request.cluster_id, request.writer, draft, MappingProxyType(blobs), scan.chunks)
+    footer = Footer(request.partition, request.cluster_id, request.writer, draft, blobs, scan.chunks)
     encoded = encode_footer(footer)
     tail = body + encoded + encode_trailer(position, encoded, scan.data_bytes)
     entry = _entry(
