@@ -26,8 +26,15 @@ from stratalog.broker.config_listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from stratalog.metadata.config_catalog import IGNORED_PREFIXES, definitions, describe_unknown
-from stratalog.metadata.config_types import ConfigError, ConfigValue, format_value
+from stratalog.metadata.config_catalog import IGNORED_PREFIXES
+from stratalog.metadata.configs import (
+    ConfigError,
+    ConfigValue,
+    broker_problems,
+    definitions,
+    describe_unknown,
+    format_value,
+)
 from stratalog.wire.errors import Invalid
 
 __all__ = ["BrokerConfig", "ConfigRefused", "ConfigRow", "Flags", "load_config", "parse_assignment"]
@@ -188,6 +195,7 @@ class _Loader:
         for name, setting in self.chosen.items():
             self._parse(name, setting)
         self._refuse_if_wrong()
+        self.problems.extend(broker_problems(self.values))
         config = self._build()
         self._refuse_if_wrong()
         return config

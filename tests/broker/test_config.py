@@ -215,6 +215,7 @@ def test_the_other_flags_are_settings_too(load) -> None:
         ("log.dirs=/a,/b,/a/\n", "names the directory /a twice"),
         ("stratalog.http.listener=8080\n", "'8080' is not HOST:PORT"),
         ("listener.security.protocol.map=A\n", "'A' is not NAME:PROTOCOL"),
+        ("log.roll.ms=0\n", "log.roll.ms must be greater than or equal to 1"),
         ("name=\\u12\n", "malformed unicode escape"),
     ],
 )

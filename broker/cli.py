@@ -1,0 +1,72 @@
+"""The command line: ``stratalog``. One module for each noun; see `docs/cli.md`, which is made from these commands."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import click
+
+from stratalog.broker.cli_command import LazyGroup, LazyPath
+
+__all__ = ["cli", "main"]
+
+COMMANDS: Final = {
+    "dev": LazyPath("stratalog.broker.cli_serve", "dev", "Run a broker in a temporary folder, to try things out."),
+    "serve": LazyPath("stratalog.broker.cli_serve", "serve", "Run a broker from a configuration file."),
+    "topic": LazyPath("stratalog.broker.cli_topic", "topic", "Create, list, describe, alter and delete topics."),
+    "produce": LazyPath("stratalog.broker.cli_produce", "produce", "Write records from standard input to a topic."),
+    "consume": LazyPath("stratalog.broker.cli_consume", "consume", "Read the records of a topic."),
+    "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
+    "dump": LazyPath(
+        "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
+    ),
+}
+
+HELP: Final = """Kafka topics that never fill a disk.
+
+Results go to stdout, everything else to stderr. With --json a result is one JSON object a line.
+
+\b
+Exit codes: 0 done, 1 failed, 2 wrong command or setting, 3 not found,
+4 no broker answers or it cannot serve now, 5 not done in time.
+"""
+
+EXAMPLES: Final = """
+stratalog dev
+stratalog serve --config server.properties --data /var/lib/stratalog --bucket s3://archive/prod
+stratalog topic create orders --partitions 6
+echo 'hello' | stratalog produce orders
+stratalog consume orders --exit
+stratalog tier status orders
+"""
+
+cli = LazyGroup("stratalog", lazy=COMMANDS, help=HELP, examples=EXAMPLES, no_args_is_help=True)
+
+
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        found = version("stratalog")
+    except PackageNotFoundError:
+        found = "not installed"
+    click.echo(f"stratalog {found}")
+    context.exit()
+
+
+cli.params.append(
+    click.Option(
+        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+    )
+)
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    cli(prog_name="stratalog", args=sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""``stratalog serve`` and ``stratalog dev``: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, command
+from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_json
+from stratalog.broker.config import BrokerConfig, Flags, load_config
+from stratalog.broker.config_listeners import parse_address
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["dev", "serve"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+log = logging.getLogger(__name__)
+
+SERVE_EXAMPLES: Final = """
+stratalog serve --config server.properties
+stratalog serve --config broker.toml --set log.segment.bytes=104857600 --bucket s3://archive/prod
+STRATALOG_NUM_PARTITIONS=6 stratalog serve --data /var/lib/stratalog --listen 0.0.0.0:9092
+stratalog serve --config server.properties --print-config
+"""
+
+DEV_EXAMPLES: Final = """
+stratalog dev
+stratalog dev --listen 127.0.0.1:0 --http 127.0.0.1:0
+stratalog dev --bucket s3://scratch/me --set num.partitions=6
+stratalog dev --data ./data
+"""
+
+
+def broker_flags(function: Decorated) -> Decorated:
+    """Add what `serve` and `dev` share."""
+    for option in reversed(
+        (
+            click.option(
+                "-s", "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated."
+            ),
+            click.option("--data", metavar="DIR", help="Directory of the log: log.dirs."),
+            click.option("--bucket", metavar="URL", help="Archive: file:///path, s3://bucket/prefix or memory:."),
+            click.option(
+                "--listen", metavar="HOST:PORT", help="Where Kafka clients connect: listeners; port 0 is any free one."
+            ),
+            click.option("--http", metavar="HOST:PORT", help="Health and metrics; port 0 is any free one."),
+            click.option(
+                "--log-level",
+                default="info",
+                show_default=True,
+                type=click.Choice(["debug", "info", "warning", "error"]),
+                help="What is logged to stderr.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command("serve", SERVE_EXAMPLES)
+@click.option("-c", "--config", "path", envvar="STRATALOG_CONFIG", show_envvar=True, metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False), help="Kafka's server.properties, or TOML with the same names.")  # fmt: skip
+@broker_flags
+@click.option("--print-config", is_flag=True, help="Show every setting with its value and origin, and end.")
+@json_option
+@reports_errors
+def serve(
+    *,
+    path: str | None,
+    assignments: Sequence[str],
+    data: str | None,
+    bucket: str | None,
+    listen: str | None,
+    http: str | None,
+    log_level: str,
+    print_config: bool,
+    as_json: bool,
+) -> None:
+    """Run a broker.
+
+    Later places win: defaults, the file, STRATALOG_… variables (STRATALOG_LOG_SEGMENT_BYTES is log.segment.bytes),
+    --set, the other flags. When the broker is ready it prints one line on stdout:
+
+    \b
+      ready kafka=HOST:PORT http=HOST:PORT bucket=URL
+
+    SIGTERM or SIGINT stops it in order, a second one at once.
+    """  # noqa: D301 - the escape is click's mark of a paragraph to be left as it is
+    config = _load(path, assignments, Flags(data=data, bucket=bucket, listen=listen, http=http))
+    if print_config:
+        _print_config(config, as_json=as_json)
+        return
+    _start_logging(log_level)
+    raise SystemExit(asyncio.run(_run(config, on_ready=None)))
+
+
+@command("dev", DEV_EXAMPLES)
+@broker_flags
+@reports_errors
+def dev(
+    *,
+    assignments: Sequence[str],
+    data: str | None,
+    bucket: str | None,
+    listen: str | None,
+    http: str | None,
+    log_level: str,
+) -> None:
+    """Run a broker to try things out: everything in a temporary folder that goes when the broker stops.
+
+    With --data the log is kept there. Ports 9092 and 8080 are taken if they are free, otherwise any. What to type
+    next is printed on stderr.
+    """
+    _start_logging(log_level)
+    with _folder(data) as folder:
+        config = _load(
+            None,
+            [f"stratalog.cache.dir={folder}/cache", *assignments] if data is None else assignments,
+            Flags(
+                data=data or f"{folder}/data",
+                bucket=bucket or (f"file://{folder}/bucket" if data is None else None),
+                listen=listen or _free_or_any(BOOTSTRAP_DEFAULT),
+                http=http or _free_or_any("127.0.0.1:8080"),
+            ),
+        )
+        code = asyncio.run(_run(config, on_ready=lambda node: note(banner(node.kafka_address, config, folder))))
+    raise SystemExit(code)
+
+
+def _load(path: str | None, assignments: Sequence[str], flags: Flags) -> BrokerConfig:
+    return load_config(
+        path=path, environment=os.environ, assignments=assignments, flags=flags, host_name=socket.gethostname()
+    )
+
+
+def _print_config(config: BrokerConfig, *, as_json: bool) -> None:
+    for row in config.rows():
+        if as_json:
+            write_json({"name": row.name, "value": row.text, "origin": row.origin})
+        else:
+            click.echo(f"{row.name}={'' if row.text is None else row.text}  # {row.origin}")
+
+
+def _start_logging(level: str) -> None:
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=LOG_FORMAT)
+
+
+@contextlib.contextmanager
+def _folder(data: str | None) -> Iterator[str]:
+    if data is not None:
+        yield str(Path(data).absolute())
+        return
+    folder = tempfile.mkdtemp(prefix="stratalog-dev-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_or_any(address: str) -> str:
+    """The address if nothing listens there, else one with any free port."""
+    host, port = parse_address(address, "address")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            note(f"Port {port} is taken; another one is used.")
+            return f"{host}:0"
+    return address
+
+
+async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
+    """Run a node until a signal; the exit code."""
+    from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
+
+    for notice in config.notices:
+        log.info("%s", notice)
+    stop = asyncio.Event()
+    _handle_signals(stop)
+    node = Node(config)
+    await node.start()
+    try:
+        if not stop.is_set():
+            if on_ready is not None:
+                on_ready(node)
+            click.echo(
+                f"ready kafka={_text(node.kafka_address)} http={_text(node.http_address)} bucket={config.bucket_url}"
+            )
+        await stop.wait()
+        log.info("stopping")
+    finally:
+        await node.stop()
+    return int(ExitCode.OK)
+
+
+def _handle_signals(stop: asyncio.Event) -> None:
+    """The first SIGTERM or SIGINT sets `stop`; the second ends the process at once."""
+    loop = asyncio.get_running_loop()
+
+    def stopped(number: signal.Signals) -> None:
+        if stop.is_set():
+            note(f"Second {number.name}: stopping at once; the log is recovered at the next start.")
+            os._exit(int(ExitCode.FAILED))
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped, number)
+
+
+def _text(address: tuple[str, int]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def banner(address: tuple[str, int], config: BrokerConfig, folder: str) -> str:
+    """What to type next: for kcat, Python and Spark, ready to be copied."""
+    kafka = _text(address)
+    kept = "it goes when this ends" if folder not in config.log_dirs else "it is kept"
+    return f"""
+  stratalog is running; its data is in {folder} and {kept} (Ctrl-C)
+
+  a topic   stratalog topic create demo -b {kafka} --config remote.storage.enable=true --config segment.ms=5000
+  write     echo 'hello' | stratalog produce demo -b {kafka}
+  read      stratalog consume demo -b {kafka}
+  archive   stratalog tier status demo -b {kafka}
+
+  kcat      echo 'hello' | kcat -P -b {kafka} -t demo
+            kcat -C -b {kafka} -t demo -e
+
+  Python    from confluent_kafka import Producer
+            producer = Producer({{"bootstrap.servers": "{kafka}"}})
+            producer.produce("demo", key="k", value="hello"); producer.flush()
+
+  Spark     spark.read.format("stratalog").option("subscribe", "demo").load("{config.bucket_url}")
+            (reads the bucket: what has frozen and been uploaded, also with the broker stopped)
+"""

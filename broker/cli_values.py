@@ -1,0 +1,194 @@
+"""Texts of the command line that stand for records: times, headers, JSON lines, and formats for printing."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from stratalog.wire.batch import Header, Record
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+__all__ = [
+    "FORMAT_HELP",
+    "RecordText",
+    "parse_header",
+    "parse_json_record",
+    "parse_time_ms",
+    "record_format",
+    "record_json",
+]
+
+RecordText = Callable[[TopicPartition, Record], bytes]
+
+FORMAT_HELP: Final = (
+    "%t topic, %p partition, %o offset, %T time in ms, %k key, %s value, %h headers, %K and %S their sizes in bytes "
+    "(-1 for null), %% a percent sign; \\n, \\t and \\0 as usual."
+)
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_SIZE_UNITS: Final = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TOKEN: Final = re.compile(r"%(.)|\\(.)|([^%\\]+|[%\\]$)", re.DOTALL)
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970 from a number of them or from ISO 8601; a time without zone is UTC.
+
+    Raises `Invalid`.
+    """
+    if re.fullmatch(r"-?[0-9]{1,19}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Invalid(f"{text!r} is no time: write milliseconds since 1970, or 2013-07-04T12:00:00Z") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    whole = moment.replace(microsecond=0)
+    return int(whole.timestamp()) * 1000 + moment.microsecond // 1000
+
+
+def parse_size_bytes(text: str) -> int:
+    """Bytes from a number with or without KiB, MiB, GiB or TiB; negative ones are Kafka's special values.
+
+    Raises `Invalid`.
+    """
+    return _scaled(text, _SIZE_UNITS, "a size: write bytes, or 100MiB")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds from a number with or without ms, s, m, h or d; negative ones are Kafka's special values.
+
+    Raises `Invalid`.
+    """
+    return _scaled(text, _TIME_UNITS, "a time span: write milliseconds, or 6h")
+
+
+def _scaled(text: str, units: Mapping[str, int], wanted: str) -> int:
+    match = re.fullmatch(r"(-?[0-9]{1,19}) ?([A-Za-z]*)", text.strip())
+    if match is None or match[2].lower() not in units:
+        raise Invalid(f"{text!r} is not {wanted}")
+    return int(match[1]) * units[match[2].lower()]
+
+
+def parse_header(text: str) -> Header:
+    """One ``NAME=VALUE``; without an equals sign the value is null. Raises `Invalid` without a name."""
+    name, equals, value = text.partition("=")
+    if not name:
+        raise Invalid(f"header {text!r} is not NAME=VALUE")
+    return Header(name, value.encode() if equals else None)
+
+
+def parse_json_record(line: bytes, number: int) -> dict[str, Any]:
+    """The fields of one JSON line that are given: key, value, headers, timestamp, partition; bytes and types as records
+    have them. What `record_json` writes is read back as it was.
+
+    Raises `Invalid` with the line's number.
+    """
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict) or not fields.keys() <= _FIELDS.keys():
+            raise Invalid(f"line {number}: a JSON object with some of {', '.join(_READ)} is wanted")
+        return {name: _FIELDS[name](fields[name]) for name in fields if name in _READ}
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise Invalid(f"line {number}: {error}") from error
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and list(value) == ["base64"]:
+        return base64.b64decode(value["base64"], validate=True)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _headers(value: Any) -> tuple[Header, ...]:
+    pairs = value.items() if isinstance(value, dict) else value
+    return tuple(Header(str(name), _bytes(content)) for name, content in pairs)
+
+
+def _time(value: Any) -> int:
+    return parse_time_ms(str(value))
+
+
+def _nothing(_value: Any) -> None:
+    return None
+
+
+_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "key": _bytes,
+    "value": _bytes,
+    "headers": _headers,
+    "timestamp": _time,
+    "partition": int,
+    "topic": _nothing,
+    "offset": _nothing,
+}
+_READ: Final = ("key", "value", "headers", "timestamp", "partition")
+
+
+def record_json(topic_partition: TopicPartition, record: Record) -> dict[str, Any]:
+    """A record as one JSON object; bytes are left for the writer to show."""
+    return {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": record.key,
+        "value": record.value,
+        "headers": [[header.key, header.value] for header in record.headers],
+    }
+
+
+def record_format(text: str, null: bytes = b"") -> RecordText:
+    """A function that prints records in a format of kcat's letters. Raises `Invalid` for an unknown letter."""
+    pieces: list[RecordText] = []
+    for letter, escaped, plain in _TOKEN.findall(text):
+        if letter:
+            pieces.append(_letter(letter, null))
+        elif escaped:
+            if escaped not in _ESCAPES:
+                raise Invalid(f"format {text!r}: \\{escaped} means nothing; use {FORMAT_HELP}")
+            pieces.append(_constant(_ESCAPES[escaped]))
+        else:
+            pieces.append(_constant(plain.encode()))
+    return lambda topic_partition, record: b"".join([piece(topic_partition, record) for piece in pieces])
+
+
+def _constant(data: bytes) -> RecordText:
+    return lambda _topic_partition, _record: data
+
+
+def _letter(letter: str, null: bytes) -> RecordText:
+    letters: dict[str, RecordText] = {
+        "t": lambda tp, _: tp.topic.encode(),
+        "p": lambda tp, _: b"%d" % tp.partition,
+        "o": lambda _, record: b"%d" % record.offset,
+        "T": lambda _, record: b"%d" % record.timestamp_ms,
+        "k": lambda _, record: null if record.key is None else record.key,
+        "s": lambda _, record: null if record.value is None else record.value,
+        "K": lambda _, record: b"%d" % _size(record.key),
+        "S": lambda _, record: b"%d" % _size(record.value),
+        "h": lambda _, record: _header_text(record.headers, null),
+        "%": _constant(b"%"),
+    }
+    if letter not in letters:
+        raise Invalid(f"format: %{letter} means nothing; use {FORMAT_HELP}")
+    return letters[letter]
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _header_text(headers: Sequence[Header], null: bytes) -> bytes:
+    return b",".join(
+        header.key.encode() + b"=" + (null if header.value is None else header.value) for header in headers
+    )

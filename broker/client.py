@@ -1,0 +1,232 @@
+"""A small blocking Kafka client on our own codec: what the command line speaks, and what tests send requests with.
+
+`Client` knows the cluster: it finds leaders, lists offsets and sends each request to the broker that must have it.
+Nothing is retried: the caller knows what may be sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from stratalog.broker.broker_link import BrokerLink, BrokerTimeout, BrokerUnavailable, check, code_words
+from stratalog.broker.config_listeners import parse_address
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid
+
+__all__ = [
+    "BrokerLink",
+    "BrokerTimeout",
+    "BrokerUnavailable",
+    "Client",
+    "ListedOffset",
+    "Partition",
+    "Topic",
+    "by_topic",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition as Metadata tells it; leader -1 when there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as Metadata tells it."""
+
+    name: str
+    topic_id: Uuid
+    internal: bool
+    partitions: tuple[Partition, ...]
+
+
+class ListedOffset(NamedTuple):
+    """What ListOffsets found; offset -1 when there is none."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class Client:
+    """A cluster, reached through any one of its brokers. Connections open on first use.
+
+    `bootstrap` is ``HOST:PORT``, or several separated by commas; the first that answers is used.
+    """
+
+    bootstrap: str
+    timeout_seconds: float = 30.0
+    client_id: str = "stratalog"
+    topics: dict[str, Topic] = field(default_factory=dict)
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _links: dict[tuple[str, int], BrokerLink] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    def link(self, node_id: int | None = None) -> BrokerLink:
+        """The connection to a broker, or to any.
+
+        Raises `BrokerUnavailable` or `BrokerTimeout`; with several addresses, that of the last one.
+        """
+        if node_id is not None:
+            return self._linked(self.brokers[node_id])
+        addresses = [parse_address(text, "--bootstrap-server") for text in self.bootstrap.split(",")]
+        for address in addresses[:-1]:
+            try:
+                return self._linked(address)
+            except (BrokerUnavailable, BrokerTimeout):
+                continue
+        return self._linked(addresses[-1])
+
+    def _linked(self, address: tuple[str, int]) -> BrokerLink:
+        if address not in self._links:
+            host, port = address
+            self._links[address] = BrokerLink(
+                host, port, timeout_seconds=self.timeout_seconds, client_id=self.client_id
+            )
+        return self._links[address]
+
+    def call(self, request: Message, node_id: int | None = None) -> Any:
+        """Send one request to a broker, or to any, and return its answer; see `BrokerLink.call`."""
+        link = self.link(node_id)
+        try:
+            return link.call(request)
+        except (BrokerUnavailable, BrokerTimeout):
+            self._links.pop((link.host, link.port), None)
+            link.close()
+            raise
+
+    def refresh(self, names: Iterable[str] | None = None, *, create: bool = False) -> list[Topic]:
+        """Ask for topics, or for all, and remember them. With `create` the broker may make those that are missing.
+
+        Raises `KafkaError` for a topic that cannot be told, UNKNOWN_TOPIC_OR_PARTITION with its name first of all.
+        """
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=create))
+        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
+        self.brokers.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        found = []
+        for topic in answer.topics:
+            if topic.error_code:
+                raise KafkaError(ErrorCode(topic.error_code), f"topic {topic.name}: {code_words(topic.error_code)}")
+            found.append(_topic(topic))
+        self.topics.update({topic.name: topic for topic in found})
+        return found
+
+    def topic(self, name: str) -> Topic:
+        """A topic, asked for on first use. Raises `KafkaError`."""
+        return self.topics.get(name) or self.refresh([name])[0]
+
+    def leader(self, topic_partition: TopicPartition) -> int:
+        """The node that leads a partition.
+
+        Raises `KafkaError`: no such partition, or it has no leader now.
+        """
+        topic = self.topic(topic_partition.topic)
+        for partition in topic.partitions:
+            if partition.partition == topic_partition.partition:
+                if partition.leader not in self.brokers:
+                    raise KafkaError(
+                        ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now; try again later"
+                    )
+                return partition.leader
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{topic_partition}: the topic has {len(topic.partitions)} partitions, counted from 0",
+        )
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Partitions grouped by the node that leads them."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            groups.setdefault(self.leader(topic_partition), []).append(topic_partition)
+        return groups
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        """The offset of each partition for a timestamp in ms, or one of -1 latest, -2 earliest, -3 largest timestamp,
+        -4 earliest local, -5 latest in the tier, -6 earliest not yet in the tier.
+
+        Raises `KafkaError` for the first partition that cannot be told.
+        """
+        found: dict[TopicPartition, ListedOffset] = {}
+        for node_id, partitions in self.by_leader(timestamps).items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(read_committed),
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
+                            for one in group
+                        ],
+                    )
+                    for name, group in by_topic(partitions).items()
+                ],
+            )
+            for topic in self.call(request, node_id).topics:
+                for one in topic.partitions:
+                    topic_partition = TopicPartition(topic.name, one.partition_index)
+                    check(one.error_code, f"{topic_partition}: {code_words(one.error_code)}")
+                    found[topic_partition] = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
+        return found
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions grouped by topic, in the order given."""
+    groups: dict[str, list[TopicPartition]] = {}
+    for topic_partition in partitions:
+        groups.setdefault(topic_partition.topic, []).append(topic_partition)
+    return groups
+
+
+def _topic(answer: Any) -> Topic:
+    partitions = sorted(answer.partitions, key=lambda one: int(one.partition_index))
+    return Topic(
+        answer.name,
+        answer.topic_id or ZERO_UUID,
+        answer.is_internal,
+        tuple(
+            Partition(
+                one.partition_index,
+                one.leader_id,
+                one.leader_epoch,
+                tuple(one.replica_nodes),
+                tuple(one.isr_nodes),
+                tuple(one.offline_replicas),
+                one.error_code,
+            )
+            for one in partitions
+        ),
+    )
