@@ -13,7 +13,7 @@ from typing import Final
 
 from stratalog.spark.fetch import chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
-from stratalog.spark.planner import OffsetRange, PartitionArchive, RowBounds, cut_slices
+from stratalog.spark.planner import OffsetRange, PartitionArchive, slice_entry
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, TopicKey, parse_key, topic_prefix
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import from_bytes
@@ -158,8 +158,10 @@ def find_timestamp(store: ObjectStore, archive: PartitionArchive, timestamp_ms: 
     As Kafka's ListOffsets does, it looks at every record, committed or not. Costs a tail and one or two chunks.
     """
     everything = OffsetRange(archive.log_start_offset, archive.end_offset)
-    slices, _ = cut_slices(archive, everything, RowBounds(timestamp_ms_min=timestamp_ms))
-    for piece in slices:
+    for entry in archive.entries:
+        if entry.max_timestamp_ms < timestamp_ms or entry.end <= archive.log_start_offset:
+            continue
+        piece = slice_entry(archive.partition, entry, everything)
         opened = open_segment(store, piece)
         index = opened.chunks.find_timestamp(timestamp_ms, opened.chunks.find_offset(piece.start_offset))
         while index is not None:

@@ -49,20 +49,16 @@ _FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS})
 class Window:
     """Which records are rows: offsets in ``[start_offset, end_offset)``, and whose.
 
-    ``timestamp_ms_min`` only lets whole batches be skipped whose newest record is older: callers that need it exact
-    filter again. ``aborted`` is None to read uncommitted data too.
+    ``aborted`` is None to read uncommitted data too.
     """
 
     start_offset: int
     end_offset: int
-    timestamp_ms_min: int | None = None
     aborted: AbortedTransactions | None = field(default_factory=dict)
 
     def skips(self, header: BatchHeader) -> bool:
         """Whether no record of the batch can be a row."""
         if header.is_control or header.next_offset <= self.start_offset:
-            return True
-        if self.timestamp_ms_min is not None and header.max_timestamp < self.timestamp_ms_min:
             return True
         return self.aborted is not None and header.is_transactional and self._is_aborted(header, self.aborted)
 

@@ -57,7 +57,6 @@ class ReadRequest:
     batch_bytes: int = 2 << 20
     read_committed: bool = True
     fail_on_data_loss: bool = True
-    timestamp_ms_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +138,9 @@ def _ranges(
         window = Window(
             piece.start_offset,
             piece.end_offset,
-            timestamp_ms_min=request.timestamp_ms_min,
             aborted=opened.aborted if request.read_committed else None,
         )
-        for chunks in _chunk_runs(opened.chunks, piece, request.timestamp_ms_min):
+        for chunks in _chunk_runs(opened.chunks, piece):
             waiting.append(_Range(piece, window, pool.submit(chunk_bytes, store, opened, chunks)))
             if len(waiting) > _IN_FLIGHT:
                 yield waiting.popleft()
@@ -223,7 +221,7 @@ def _aborted(table: bytes) -> AbortedTransactions:
     return transactions
 
 
-def _chunk_runs(table: ChunkTable, piece: SegmentSlice, timestamp_ms_min: int | None) -> Iterator[list[Chunk]]:
+def _chunk_runs(table: ChunkTable, piece: SegmentSlice) -> Iterator[list[Chunk]]:
     """The chunks that may hold rows of ``piece``, neighbours together as long as they fit into one GET."""
     run: list[Chunk] = []
     for index, chunk in enumerate(table):
@@ -232,7 +230,6 @@ def _chunk_runs(table: ChunkTable, piece: SegmentSlice, timestamp_ms_min: int | 
             piece.start_position <= chunk.position < piece.end_position
             and chunk.first_offset < piece.end_offset
             and behind > piece.start_offset
-            and (timestamp_ms_min is None or chunk.max_timestamp_ms >= timestamp_ms_min)
         )
         if run and (not wanted or chunk.position + chunk.length - run[0].position > _RANGE_BYTES):
             yield run

@@ -24,7 +24,7 @@ LATEST: Final = -1
 """The two offsets that stand for an end of the log, as in Spark's JSON and in Kafka's ListOffsets."""
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
-_OWN: Final = ("archive", "path", "columns", "maxPartitionBytes", "batchBytes", "strictOffsets", "filterPushdown")
+_OWN: Final = ("archive", "path", "columns", "maxPartitionBytes", "batchBytes", "strictOffsets")
 _STORE: Final = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.session-token")
 _CONNECTOR: Final = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
@@ -105,7 +105,6 @@ class ReadOptions:
     batch_bytes: int
     fail_on_data_loss: bool
     strict_offsets: bool
-    filter_pushdown: bool
     read_committed: bool
     columns: tuple[str, ...]
     store_options: Mapping[str, str]
@@ -138,7 +137,6 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         batch_bytes=_size(given, "batchBytes", 2 << 20, highest=256 << 20),
         fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
         strict_offsets=_flag(given, "strictOffsets", default=False),
-        filter_pushdown=_flag(given, "filterPushdown", default=True),
         read_committed=_isolation(isolation),
         columns=_columns(given),
         store_options={name: given[name] for name in _STORE if name in given},

@@ -24,11 +24,11 @@ __all__ = [
     "Limits",
     "OffsetRange",
     "PartitionArchive",
-    "RowBounds",
     "SegmentSlice",
     "cut_slices",
     "group_tasks",
     "resolve_range",
+    "slice_entry",
     "task_limits",
 ]
 
@@ -61,30 +61,6 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     losses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RowBounds:
-    """What a query's own filters leave over; None is no bound. Offsets are ``[min, end)``, times inclusive."""
-
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-    offset_min: int | None = None
-    offset_end: int | None = None
-    timestamp_ms_min: int | None = None
-    timestamp_ms_max: int | None = None
-
-    def wants(self, partition: TopicPartition) -> bool:
-        """Whether any row of ``partition`` can pass."""
-        return (self.topics is None or partition.topic in self.topics) and (
-            self.partitions is None or partition.partition in self.partitions
-        )
-
-    def wants_entry(self, entry: Entry) -> bool:
-        """Whether any record of ``entry`` can lie inside the times."""
-        if self.timestamp_ms_min is not None and entry.max_timestamp_ms < self.timestamp_ms_min:
-            return False
-        return self.timestamp_ms_max is None or entry.min_timestamp_ms <= self.timestamp_ms_max
 
 
 class SegmentSlice(NamedTuple):
@@ -194,26 +170,18 @@ def _end(archive: PartitionArchive, options: ReadOptions, find_timestamp: FindTi
     return offset, ()
 
 
-def cut_slices(
-    archive: PartitionArchive, offsets: OffsetRange, bounds: RowBounds
-) -> tuple[list[SegmentSlice], list[str]]:
-    """One slice per object that holds offsets of the range and may hold rows inside ``bounds``; and the holes found.
-
-    Holes are looked for in all that was asked for by options, before ``bounds`` narrow it.
-    """
+def cut_slices(archive: PartitionArchive, offsets: OffsetRange) -> tuple[list[SegmentSlice], list[str]]:
+    """One slice per object that holds offsets of the range, and the holes found between them."""
     slices = []
     losses = []
     at = offsets.start
-    start = max(offsets.start, bounds.offset_min or 0)
-    end = offsets.end if bounds.offset_end is None else min(offsets.end, bounds.offset_end)
     for entry in archive.entries:
-        if entry.end <= offsets.start or entry.base >= offsets.end:
+        if max(offsets.start, entry.base) >= min(offsets.end, entry.end):
             continue
         if entry.base > at:
             losses.append(_hole(archive, at, entry.base))
         at = entry.end
-        if max(start, entry.base) < min(end, entry.end) and bounds.wants_entry(entry):
-            slices.append(_slice(archive.partition, entry, start, end))
+        slices.append(slice_entry(archive.partition, entry, offsets))
     if at < offsets.end:
         losses.append(_hole(archive, at, offsets.end))
     return slices, losses
@@ -223,7 +191,8 @@ def _hole(archive: PartitionArchive, start: int, end: int) -> str:
     return f"{archive.partition}: the manifest has no object for the offsets {start} to {end - 1}"
 
 
-def _slice(partition: TopicPartition, entry: Entry, start: int, end: int) -> SegmentSlice:
+def slice_entry(partition: TopicPartition, entry: Entry, offsets: OffsetRange) -> SegmentSlice:
+    """The part of the object of ``entry`` that lies in ``offsets``."""
     return SegmentSlice(
         topic=partition.topic,
         partition=partition.partition,
@@ -232,8 +201,8 @@ def _slice(partition: TopicPartition, entry: Entry, start: int, end: int) -> Seg
         end=entry.end,
         size_bytes=entry.size_bytes,
         tail_position=entry.chunks_position - entry.aborted_count * ABORTED_BYTES,
-        start_offset=max(start, entry.base),
-        end_offset=min(end, entry.end),
+        start_offset=max(offsets.start, entry.base),
+        end_offset=min(offsets.end, entry.end),
         start_position=0,
         end_position=entry.data_bytes,
     )

@@ -20,8 +20,6 @@ DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     # Over TCP every Python task costs some 30 ms of latency more.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Off by default in Spark; with it, filters on topic, partition, offset and timestamp prune objects.
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 

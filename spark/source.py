@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
-from stratalog.spark.filters import bounds_of
 from stratalog.spark.options import OffsetBound, ReadOptions, parse_options
 from stratalog.spark.planner import (
     DataLoss,
     OffsetRange,
     PartitionArchive,
-    RowBounds,
     SegmentSlice,
     cut_slices,
     group_tasks,
@@ -81,28 +79,21 @@ class StratalogSource(DataSource):
 
 
 class StratalogReader(DataSourceReader):
-    """Plans on the driver, reads in executors."""
+    """Plans on the driver, reads in executors.
+
+    It takes no filters from Spark: Spark 4.3 keeps the plan made for the last filters pushed and uses it for every
+    other scan of the same DataFrame too, which then misses rows. Time and offset options prune instead.
+    """
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], required: frozenset[str]) -> None:
         self._options = options
         self._columns = columns
         self._required = required
-        self._bounds = RowBounds()
-
-    @property
-    def pushFilters(self) -> _PushFilters:  # noqa: N802 - PySpark's name
-        """Called by Spark with a query's filters; see `_PushFilters` for why it is no method."""
-        return _PushFilters(self)
-
-    def narrow(self, filters: Sequence[Filter]) -> None:
-        """Prune by ``filters``, which Spark evaluates again."""
-        if self._options.filter_pushdown:
-            self._bounds = bounds_of(filters)
 
     def partitions(self) -> list[InputPartition]:
         """One element per task."""
         store = open_archive(self._options.archive, self._options.store_options)
-        return [InputPartition(task) for task in plan(store, self._options, self._bounds, os.cpu_count() or 1)]
+        return [InputPartition(task) for task in plan(store, self._options, os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. A plan without tasks comes back as one whose value is None."""
@@ -115,31 +106,11 @@ class StratalogReader(DataSourceReader):
             batch_bytes=self._options.batch_bytes,
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,
-            timestamp_ms_min=self._bounds.timestamp_ms_min,
         )
         return read_slices(store, partition.value, request)
 
 
-class _PushFilters:
-    """`StratalogReader.pushFilters`, callable, that PySpark takes for the inherited one.
-
-    PySpark (4.1 to 4.3) fails every query of a reader that overrides ``pushFilters`` while
-    ``spark.sql.python.filterPushdown.enabled`` is off, which is its default. It compares ``pushFilters.__func__``;
-    here that is the inherited function, so that pruning works where the setting is on and is left out where not.
-    """
-
-    def __init__(self, reader: StratalogReader) -> None:
-        self._reader = reader
-        self.__func__: Callable[..., Any] = DataSourceReader.pushFilters
-
-    def __call__(self, filters: Sequence[Filter]) -> Iterable[Filter]:
-        self._reader.narrow(filters)
-        return filters
-
-
-def plan(
-    store: ObjectStore, options: ReadOptions, bounds: RowBounds, core_count: int
-) -> list[tuple[SegmentSlice, ...]]:
+def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[tuple[SegmentSlice, ...]]:
     """The tasks of one query over what ``store`` holds now.
 
     Raises `DataLoss` for offsets that were asked for and are gone, unless ``failOnDataLoss`` is false, and `Invalid`
@@ -154,11 +125,9 @@ def plan(
     slices: list[SegmentSlice] = []
     losses: list[str] = []
     for archive, offsets in zip(archives, ranges, strict=True):
-        losses += offsets.losses
-        if bounds.wants(archive.partition):
-            found, holes = cut_slices(archive, offsets, bounds)
-            slices += found
-            losses += holes
+        found, holes = cut_slices(archive, offsets)
+        slices += found
+        losses += [*offsets.losses, *holes]
     _tell(losses, fail=options.fail_on_data_loss)
     return group_tasks(slices, task_limits(slices, options, core_count))
 

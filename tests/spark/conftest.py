@@ -150,7 +150,8 @@ def file_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveBuilder:
         codecs = [Codec.NONE, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY if partition else Codec.GZIP]
         start_ms = 1_000_000 + partition * 10_000
         segments = [
-            make_batches(i * 100, 100, codec=codec, timestamp_ms=start_ms + i * 100_000) for i, codec in enumerate(codecs)
+            make_batches(i * 100, 100, codec=codec, timestamp_ms=start_ms + i * 100_000)
+            for i, codec in enumerate(codecs)
         ]
         builder.add("orders", partition, *segments)
     return builder

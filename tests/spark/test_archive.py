@@ -115,7 +115,9 @@ def test_folders_of_many_objects_are_jumped_over(filled: Any, monkeypatch: pytes
     monkeypatch.setattr("stratalog.spark.archive._KEYS_PER_LISTING", 10)
     for manifest in filled.manifests.values():
         for number in range(200):
-            filled.store.put(f"{manifest.partition.segments_prefix}{number:020}-{number + 1:020}-{0:010}-{'A' * 22}.seg", b"x")
+            filled.store.put(
+                f"{manifest.partition.segments_prefix}{number:020}-{number + 1:020}-{0:010}-{'A' * 22}.seg", b"x"
+            )
     store = ListedStore(filled.store)
     assert names(store, subscribe="orders") == ["orders-0", "orders-1"]
     assert store.keys < 50
@@ -127,7 +129,11 @@ def timed(memory_archive: Any) -> Any:
     memory_archive.chunk_bytes = 100
     times = [100, 200, 300, 400, 500, *[50] * 5, 400, 500, 600, 700, 800]
     batches = [
-        bytes(build_batch([Record(offset, times[offset], None, b"x") for offset in range(start, start + 5)], leader_epoch=0))
+        bytes(
+            build_batch(
+                [Record(offset, times[offset], None, b"x") for offset in range(start, start + 5)], leader_epoch=0
+            )
+        )
         for start in (0, 5, 10)
     ]
     memory_archive.add("orders", 0, batches[0] + batches[1], batches[2])

@@ -103,7 +103,9 @@ def headers(*records: list[tuple[bytes, bytes | None]]) -> pa.Array:
             payload += zigzag(len(key)) + key + (zigzag(-1) if value is None else zigzag(len(value)) + value)
         ends.append(len(payload))
     counts = array(*map(len, records))
-    column = headers_column(np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(*positions), array(*ends), counts)
+    column = headers_column(
+        np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(*positions), array(*ends), counts
+    )
     column.validate(full=True)
     return column
 
@@ -120,14 +122,25 @@ def test_headers_stay_with_their_record() -> None:
 
 def test_header_keys_that_are_no_utf8_are_replaced() -> None:
     """Bytes that Java would replace are replaced, the rest of the batch is unharmed."""
-    assert headers([(b"\xff", b"1")], [(b"ok", None)]).to_pylist()[0] == [{"key": "\N{REPLACEMENT CHARACTER}", "value": b"1"}]
+    assert headers([(b"\xff", b"1")], [(b"ok", None)]).to_pylist()[0] == [
+        {"key": "\N{REPLACEMENT CHARACTER}", "value": b"1"}
+    ]
 
 
 @pytest.mark.parametrize(
     ("payload", "count"),
-    [(b"\x01\x00", 1), (b"\x08a\x00", 1), (b"\x02a\x08", 1), (b"\x02a\x00\x00", 1), (b"\x02a\x00", -1), (b"\x02a\x00", 99)],
+    [
+        (b"\x01\x00", 1),
+        (b"\x08a\x00", 1),
+        (b"\x02a\x08", 1),
+        (b"\x02a\x00\x00", 1),
+        (b"\x02a\x00", -1),
+        (b"\x02a\x00", 99),
+    ],
 )
 def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count: int) -> None:
     """A null key, a key or value beyond the record, bytes left over, a count that cannot be."""
     with pytest.raises(Corrupt):
-        headers_column(np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count))
+        headers_column(
+            np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count)
+        )

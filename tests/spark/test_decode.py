@@ -171,14 +171,6 @@ def test_an_idempotent_batch_outside_transactions_is_never_filtered() -> None:
     assert len(decoded_rows(data, Window(0, 100, aborted={7: [(0, 4)]}))) == 2
 
 
-def test_batches_older_than_asked_are_skipped_unread() -> None:
-    """A batch whose newest record is too old is not even checked."""
-    old, new = bytearray(build_batch(records(0, 2))), build_batch([Record(2, NOON_MS + 5000, None, b"new")])
-    old[-1] ^= 1
-    rows = decoded_rows(bytes(old + new), Window(0, 100, timestamp_ms_min=NOON_MS + 4000))
-    assert [row["offset"] for row in rows] == [2]
-
-
 def test_without_record_columns_nothing_is_decompressed() -> None:
     """Counting by batch headers does not open the payload of a batch that lies whole inside the window."""
     broken = bytearray(build_batch(records(0, 9), codec=Codec.ZSTD))

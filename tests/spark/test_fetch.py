@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stratalog.spark.fetch import ReadRequest, read_slices
-from stratalog.spark.planner import DataLoss, OffsetRange, PartitionArchive, RowBounds, SegmentSlice, cut_slices
+from stratalog.spark.planner import DataLoss, OffsetRange, PartitionArchive, SegmentSlice, cut_slices
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.batch import Record, build_batch, build_control_batch
@@ -38,9 +38,9 @@ class CountingStore:
         return self.store.get_range(key, position, length)
 
 
-def slices_of(entries: list[Entry], start: int = 0, end: int = 1 << 40, **bounds: int) -> list[SegmentSlice]:
+def slices_of(entries: list[Entry], start: int = 0, end: int = 1 << 40) -> list[SegmentSlice]:
     archive = PartitionArchive(TopicPartition("orders", 0), entries[0].base, entries[-1].end, entries)
-    slices, _ = cut_slices(archive, OffsetRange(start, min(end, archive.end_offset)), RowBounds(**bounds))
+    slices, _ = cut_slices(archive, OffsetRange(start, min(end, archive.end_offset)))
     return slices
 
 
@@ -99,17 +99,6 @@ def test_position_windows_share_out_the_rows(large: tuple[Any, list[Entry]]) -> 
     for start, end in pairwise(borders):
         rows += read_offsets(archive.store, [whole._replace(start_position=start, end_position=end)])
     assert rows == list(range(1000))
-
-
-def test_chunks_older_than_the_filter_are_not_fetched(large: tuple[Any, list[Entry]]) -> None:
-    """The chunk table's largest timestamps prune by time."""
-    archive, entries = large
-    store = CountingStore(archive.store)
-    request = ReadRequest(("offset",), timestamp_ms_min=1_000_000 + 990_000)
-    offsets = read_offsets(store, slices_of(entries), request)
-    assert offsets[-1] == 999
-    assert offsets[0] >= 900
-    assert len(store.calls) == 2
 
 
 def test_aborted_transactions_of_the_object_are_filtered(memory_archive: Any) -> None:

@@ -15,7 +15,7 @@ def fake_java(home: Path, version: str, *, release: bool = True) -> Path:
     """A directory that looks like a Java of ``version``."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f'#!/bin/sh\necho \'openjdk version "{version}"\' >&2\n', encoding="utf-8")
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n", encoding="utf-8")
     java.chmod(0o755)
     if release:
         (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n', encoding="utf-8")

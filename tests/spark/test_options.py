@@ -60,7 +60,10 @@ def test_each_way_to_subscribe(options: dict[str, str], wanted: list[str], refus
 def test_timestamp_options_win_over_offsets() -> None:
     """startingTimestamp beats startingOffsetsByTimestamp beats startingOffsets; so do the ending ones."""
     by_offset = {"startingOffsets": '{"orders":{"0":5,"1":-2}}', "endingOffsets": '{"orders":{"0":9,"1":-1}}'}
-    by_partition = {"startingOffsetsByTimestamp": '{"orders":{"0":1000}}', "endingOffsetsByTimestamp": '{"orders":{"0":2000}}'}
+    by_partition = {
+        "startingOffsetsByTimestamp": '{"orders":{"0":1000}}',
+        "endingOffsetsByTimestamp": '{"orders":{"0":2000}}',
+    }
     options = parse(**by_offset)
     assert [options.starting.offset_of(each) for each in (ORDERS_0, ORDERS_1)] == [5, EARLIEST]
     assert [options.ending.offset_of(each) for each in (ORDERS_0, ORDERS_1)] == [9, LATEST]
@@ -72,7 +75,8 @@ def test_timestamp_options_win_over_offsets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size_bytes"), [("64m", 64 << 20), ("1g", 1 << 30), ("8MiB", 8 << 20), ("100 kb", 100 << 10), ("12345", 12345)]
+    ("text", "size_bytes"),
+    [("64m", 64 << 20), ("1g", 1 << 30), ("8MiB", 8 << 20), ("100 kb", 100 << 10), ("12345", 12345)],
 )
 def test_sizes_take_units(text: str, size_bytes: int) -> None:
     """Sizes are written as in Spark."""
@@ -87,13 +91,15 @@ def test_columns_and_headers() -> None:
 
 def test_a_job_written_for_the_kafka_source_is_accepted() -> None:
     """Consumer and streaming settings mean nothing here and do no harm; the isolation level does."""
-    options = parse(**{
-        "kafka.bootstrap.servers": "broker:9092",
-        "kafka.security.protocol": "SSL",
-        "groupIdPrefix": "x",
-        "maxOffsetsPerTrigger": "1000",
-        "kafka.isolation.level": "read_uncommitted",
-    })
+    options = parse(
+        **{
+            "kafka.bootstrap.servers": "broker:9092",
+            "kafka.security.protocol": "SSL",
+            "groupIdPrefix": "x",
+            "maxOffsetsPerTrigger": "1000",
+            "kafka.isolation.level": "read_uncommitted",
+        }
+    )
     assert not options.read_committed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,6 @@ from stratalog.spark.planner import (
     Limits,
     OffsetRange,
     PartitionArchive,
-    RowBounds,
     SegmentSlice,
     cut_slices,
     group_tasks,
@@ -48,7 +48,7 @@ def resolve(view: PartitionArchive, found: int | None = None, **options: str) ->
 
 
 def offsets(**partitions: int) -> str:
-    return '{"orders":{%s}}' % ",".join(f'"{name[1:]}":{offset}' for name, offset in partitions.items())
+    return json.dumps({"orders": {name[1:]: offset for name, offset in partitions.items()}})
 
 
 VIEW = archive(entry(100, 200), entry(200, 300), log_start=120)
@@ -77,7 +77,11 @@ def test_offsets_bound_the_range(options: dict[str, str], expected: tuple[int, i
 @pytest.mark.parametrize(
     ("options", "expected", "loss"),
     [
-        ({"startingOffsets": offsets(p0=7)}, (120, 300), "orders-0: the starting offset 7 is below the log start offset 120"),
+        (
+            {"startingOffsets": offsets(p0=7)},
+            (120, 300),
+            "orders-0: the starting offset 7 is below the log start offset 120",
+        ),
         ({"startingOffsets": offsets(p0=301)}, (300, 300), "orders-0: the starting offset 301 is beyond offset 300"),
         ({"endingOffsets": offsets(p0=301)}, (120, 300), "orders-0: the ending offset 301 is beyond offset 300"),
         ({"endingOffsets": offsets(p0=7)}, (120, 120), "orders-0: the ending offset 7 is below"),
@@ -110,8 +114,8 @@ def test_times_behind_the_last_record() -> None:
         resolve(VIEW, startingTimestamp="1")
 
 
-def cut(view: PartitionArchive, start: int, end: int, bounds: RowBounds | None = None) -> tuple[list[tuple[int, int]], list[str]]:
-    slices, losses = cut_slices(view, OffsetRange(start, end), bounds or RowBounds())
+def cut(view: PartitionArchive, start: int, end: int) -> tuple[list[tuple[int, int]], list[str]]:
+    slices, losses = cut_slices(view, OffsetRange(start, end))
     return [(each.start_offset, each.end_offset) for each in slices], losses
 
 
@@ -122,29 +126,6 @@ def test_slices_cover_the_range_object_by_object() -> None:
     """Only the first and the last are trimmed."""
     assert cut(LONG, 150, 310) == ([(150, 200), (200, 300), (300, 310)], [])
     assert cut(LONG, 150, 150) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
-    [
-        (RowBounds(offset_min=250, offset_end=260), [(250, 260)]),
-        (RowBounds(offset_min=600), []),
-        (RowBounds(timestamp_ms_min=299_000), [(200, 300), (300, 400), (400, 500)]),
-        (RowBounds(timestamp_ms_min=299_001), [(300, 400), (400, 500)]),
-        (RowBounds(timestamp_ms_max=100_000), [(0, 100), (100, 200)]),
-        (RowBounds(timestamp_ms_max=99_999), [(0, 100)]),
-    ],
-)
-def test_bounds_prune_objects(bounds: RowBounds, expected: list[tuple[int, int]]) -> None:
-    """By offset exactly, by time as far as an object's smallest and largest tell."""
-    assert cut(LONG, 0, 500, bounds) == (expected, [])
-
-
-def test_bounds_prune_partitions() -> None:
-    """Topic and partition are known without the manifest's entries."""
-    assert RowBounds(topics=frozenset({"orders"}), partitions=frozenset({0})).wants(ORDERS)
-    assert not RowBounds(partitions=frozenset({1})).wants(ORDERS)
-    assert not RowBounds(topics=frozenset({"clicks"})).wants(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +151,15 @@ def test_holes_outside_the_range_do_not_matter() -> None:
     assert cut(view, 200, 300) == ([(200, 300)], [])
 
 
+def test_a_partition_that_was_never_uploaded_to_is_empty() -> None:
+    """A claimed manifest without entries has nothing to lose."""
+    view = archive(log_start=5)
+    assert resolve(view) == (5, 5, ())
+    assert cut(view, 5, 5) == ([], [])
+
+
 def slices_of(*entries: Entry) -> list[SegmentSlice]:
-    return cut_slices(archive(*entries), OffsetRange(entries[0].base, entries[-1].end), RowBounds())[0]
+    return cut_slices(archive(*entries), OffsetRange(entries[0].base, entries[-1].end))[0]
 
 
 def test_ten_thousand_small_objects_become_few_tasks() -> None:
@@ -198,7 +186,14 @@ def test_cores_are_not_left_idle() -> None:
     assert len(group_tasks(slices[:1], task_limits(slices[:1], options, core_count=64))) == 2
 
 
-@pytest.mark.parametrize(("options", "count"), [({"minPartitions": "7"}, 7), ({"maxRecordsPerPartition": "30"}, 34), ({"minPartitions": "3", "maxRecordsPerPartition": "100"}, 10)])
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({"minPartitions": "7"}, 7),
+        ({"maxRecordsPerPartition": "30"}, 34),
+        ({"minPartitions": "3", "maxRecordsPerPartition": "100"}, 10),
+    ],
+)
 def test_partitions_are_divided_by_records_where_asked(options: dict[str, str], count: int) -> None:
     """minPartitions and maxRecordsPerPartition hold, and no offset is lost or doubled."""
     slices = slices_of(entry(0, 1000, MIB))
@@ -219,7 +214,9 @@ def covered(tasks: list[tuple[SegmentSlice, ...]]) -> list[int]:
     st.integers(1, 300 * MIB),
     st.none() | st.integers(1, 60),
 )
-def test_tasks_cover_every_slice_once_and_in_order(sizes: list[tuple[int, int]], size_bytes: int, records: int | None) -> None:
+def test_tasks_cover_every_slice_once_and_in_order(
+    sizes: list[tuple[int, int]], size_bytes: int, records: int | None
+) -> None:
     """Whatever the limits, merging and dividing neither lose, double nor reorder anything."""
     entries = []
     base = 0

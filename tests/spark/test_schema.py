@@ -23,7 +23,16 @@ def test_both_sides_are_equal_under_pysparks_own_conversion() -> None:
     )
 
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    types = [BinaryType(), BinaryType(), StringType(), IntegerType(), LongType(), TimestampType(), IntegerType(), ArrayType(header)]
+    types = [
+        BinaryType(),
+        BinaryType(),
+        StringType(),
+        IntegerType(),
+        LongType(),
+        TimestampType(),
+        IntegerType(),
+        ArrayType(header),
+    ]
     schema = StructType([StructField(name, kind) for name, kind in zip(COLUMNS, types, strict=True)])
     assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(COLUMNS))
     assert check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields]) == COLUMNS

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from stratalog import spark as stratalog_spark
-from stratalog.spark.planner import PartitionArchive
 from stratalog.spark.schema import COLUMNS, spark_ddl
 from stratalog.wire.batch import iter_headers, iter_records
 
@@ -69,7 +67,9 @@ def test_columns_can_be_left_out(spark: SparkSession, file_archive: Any) -> None
     rows = reader.load(file_archive.store.url)
     assert rows.columns == ["offset", "value"]
     assert rows.selectExpr("sum(offset)").first() == (3 * 79_800,)
-    spark.sql(f"CREATE TEMPORARY VIEW o USING stratalog OPTIONS (archive '{file_archive.store.url}', subscribe 'orders')")
+    spark.sql(
+        f"CREATE TEMPORARY VIEW o USING stratalog OPTIONS (archive '{file_archive.store.url}', subscribe 'orders')"
+    )
     assert spark.sql("SELECT count(*), max(offset) FROM o").first() == (1200, 399)
     spark.catalog.dropTempView("o")
 
@@ -77,11 +77,32 @@ def test_columns_can_be_left_out(spark: SparkSession, file_archive: Any) -> None
 def test_times_and_offsets_bound_what_is_read(spark: SparkSession, file_archive: Any) -> None:
     """Each partition begins and ends at its own record of the time; small tasks are as many as asked for."""
     rows = read(spark, file_archive, startingTimestamp="1150000", endingTimestamp="1160000", minPartitions="5")
-    found = {row.partition: (row.low, row.n) for row in rows.groupBy("partition").agg({"offset": "min", "*": "count"}).toDF("partition", "low", "n").collect()}
+    found = {
+        row.partition: (row.low, row.n)
+        for row in rows.groupBy("partition")
+        .agg({"offset": "min", "*": "count"})
+        .toDF("partition", "low", "n")
+        .collect()
+    }
     assert found == {0: (150, 10), 1: (140, 10), 2: (130, 10)}
     assert rows.rdd.getNumPartitions() >= 5
-    bounded = read(spark, file_archive, startingOffsets='{"orders":{"0":399}}', endingOffsets='{"orders":{"1":1,"2":0}}')
+    bounded = read(
+        spark, file_archive, startingOffsets='{"orders":{"0":399}}', endingOffsets='{"orders":{"1":1,"2":0}}'
+    )
     assert sorted((row.partition, row.offset) for row in bounded.collect()) == [(0, 399), (1, 0)]
+
+
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_one_dataframe_answers_many_filters(spark: SparkSession, file_archive: Any, pushdown: str) -> None:
+    """Also where Spark pushes filters to Python sources, and shares what they say between scans of a DataFrame."""
+    spark.conf.set(PUSHDOWN, pushdown)
+    try:
+        rows = read(spark, file_archive)
+        early, late = rows.where("offset < 100"), rows.where("partition = 1 AND offset >= 350")
+        assert [early.count(), rows.count(), late.count(), early.union(late).count()] == [300, 1200, 50, 350]
+        assert rows.where("timestamp < timestamp'1970-01-01 00:18:20' AND topic = 'orders'").count() == 270
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
 
 
 @pytest.fixture
@@ -92,32 +113,6 @@ def broken_archive(file_archive: Any) -> Iterator[Any]:
     file_archive.store.delete_many([entry.key])
     yield file_archive
     file_archive.store.put(entry.key, data)
-
-
-FILTERS = [
-    "partition > 0 AND partition IN (1, 2)",
-    "offset < 100",
-    "offset >= 200 AND topic = 'orders'",
-    "timestamp < timestamp'1970-01-01 00:18:20'",
-    "timestamp >= timestamp'1970-01-01 00:20:00'",
-]
-
-
-def test_filters_prune_objects_where_spark_pushes_them(spark: SparkSession, broken_archive: Any) -> None:
-    """An object that no filter wants is not opened, even if it is missing; without push-down it is."""
-    rows = read(spark, broken_archive)
-    counts = [rows.where(condition).count() for condition in FILTERS]
-    spark.conf.set(PUSHDOWN, "false")
-    try:
-        everything = read(spark, broken_archive, failOnDataLoss="false")
-        assert counts == [everything.where(condition).count() for condition in FILTERS]
-        with pytest.raises(Exception, match="orders-0, offsets 100 to 199"):
-            rows.where(FILTERS[1]).count()
-    finally:
-        spark.conf.set(PUSHDOWN, "true")
-    assert counts[0] == 800
-    with pytest.raises(Exception, match="orders-0, offsets 100 to 199"):
-        read(spark, broken_archive, filterPushdown="false").where(FILTERS[1]).count()
 
 
 def test_missing_data_is_an_error_or_skipped(spark: SparkSession, broken_archive: Any) -> None:
@@ -170,12 +165,16 @@ def test_the_archive_is_read_from_s3(spark: SparkSession, file_archive: Any, s3_
     """The same rows, over HTTP, with options that name the endpoint and the credentials."""
     from stratalog.tier import open_store
 
-    store = open_store("s3://archive/some/prefix", endpoint_url=s3_endpoint, access_key_id="id", secret_access_key="secret")
+    store = open_store(
+        "s3://archive/some/prefix", endpoint_url=s3_endpoint, access_key_id="id", secret_access_key="secret"
+    )
     for info in file_archive.store.list(""):
         store.put(info.key, file_archive.store.get(info.key)[0])
     options = {"s3.endpoint": s3_endpoint, "s3.access-key": "id", "s3.secret-key": "secret"}
     rows = spark.read.format("stratalog").options(subscribe="orders", includeHeaders="true", **options)
-    assert fingerprint(rows.load("s3://archive/some/prefix")) == fingerprint(read(spark, file_archive, includeHeaders="true"))
+    assert fingerprint(rows.load("s3://archive/some/prefix")) == fingerprint(
+        read(spark, file_archive, includeHeaders="true")
+    )
 
 
 @pytest.fixture
@@ -187,7 +186,9 @@ def s3_endpoint() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret")
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret"
+    )
     client.create_bucket(Bucket="archive")
     client.close()
     yield endpoint
@@ -228,8 +229,9 @@ def inspecting_source(url: str, modules: Callable[[], list[tuple[str, str]]]) ->
             return "place string, name string, path string"
 
         def reader(self, schema: Any) -> DataSourceReader:
-            from pyspark_stratalog import DefaultSource  # type: ignore[attr-defined]
             from pyspark.sql.types import BinaryType, StructField, StructType
+
+            from pyspark_stratalog import DefaultSource  # type: ignore[attr-defined]
 
             inner = DefaultSource({"path": url, "subscribe": "orders", "columns": "value"})
             return Reader(inner.reader(StructType([StructField("value", BinaryType())])))
@@ -249,19 +251,3 @@ def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: 
         short = {"spark", "tier", "wire", "hot", "metadata", "broker"}
         assert not [name for name, _ in ours if name.partition(".")[0] in short]
         assert any(name == "stratalog.spark.decode" for name, _ in ours)
-
-
-def test_an_archive_of_nothing_has_no_rows() -> None:
-    """A partition that was claimed and never uploaded to is empty, not a hole."""
-    from stratalog.spark.options import parse_options
-    from stratalog.spark.planner import RowBounds, cut_slices, resolve_range
-    from stratalog.wire.topic import TopicPartition
-
-    archive = PartitionArchive(TopicPartition("orders", 0), 5, 5, ())
-    options = parse_options({"path": "memory:x", "subscribe": "orders"})
-    assert cut_slices(archive, resolve_range(archive, options, lambda *_: None), RowBounds()) == ([], [])
-
-
-def test_arrow_is_new_enough() -> None:
-    """The source needs no newer Arrow than the package asks for."""
-    assert int(pa.__version__.partition(".")[0]) >= 18

