@@ -187,7 +187,7 @@ def _free_or_any(address: str) -> str:
 
 
 async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
-    """Run a node until a signal; the exit code."""
+    """Run a node until a signal, or until its last log directory fails; the exit code."""
     from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
 
     for notice in config.notices:
@@ -203,11 +203,19 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) ->
             click.echo(
                 f"ready kafka={_text(node.kafka_address)} http={_text(node.http_address)} bucket={config.bucket_url}"
             )
-        await stop.wait()
+        await _first(stop, node.failed)
         log.info("stopping")
     finally:
         await node.stop()
-    return int(ExitCode.OK)
+    return int(ExitCode.FAILED if node.failed.is_set() else ExitCode.OK)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 def _handle_signals(stop: asyncio.Event) -> None:
