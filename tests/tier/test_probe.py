@@ -1,0 +1,109 @@
+"""The probe: the negative controls are stores that break their promises one at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.probe import probe
+from stratalog.tier.store import StoreUnavailable, UnsafeStore
+from stratalog.tier.wrappers import StoreWrapper
+
+
+class IgnoresCreateCondition(StoreWrapper):
+    """Answers a conditional create as a plain put, as some services do."""
+
+    def put_if_absent(self, key, data, **options):
+        return self.put(key, data, **options)
+
+
+class IgnoresSwapCondition(StoreWrapper):
+    """Answers a compare-and-swap as a plain put."""
+
+    def compare_and_swap(self, key, data, expected, **options):
+        return self.put(key, data, **options)
+
+
+class SwapsIntoNothing(StoreWrapper):
+    """Honours the version of an existing object, and creates a missing one."""
+
+    def compare_and_swap(self, key, data, expected, **options):
+        if not list(self.inner.list(key)):
+            return self.put(key, data, **options)
+        return self.inner.compare_and_swap(key, data, expected, **options)
+
+
+class IgnoresRanges(StoreWrapper):
+    """Answers a range with the whole object."""
+
+    def get_range(self, key, position, length):
+        return self.inner.get(key)[0]
+
+
+class ListsByDirectory(StoreWrapper):
+    """Lists as a walk through directories does: a name before what continues it."""
+
+    def list(self, prefix, start_after=""):
+        yield from sorted(self.inner.list(prefix, start_after), key=lambda info: info.key.split("/"))
+
+
+class IgnoresChecksums(StoreWrapper):
+    """Takes any checksum for right."""
+
+    def put(self, key, data, *, crc32c=None, metadata=None):
+        return self.inner.put(key, data, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("broken", "word"),
+    [
+        (IgnoresCreateCondition, "If-None-Match is ignored"),
+        (IgnoresSwapCondition, "a stale version succeeded"),
+        (SwapsIntoNothing, "no object succeeded"),
+    ],
+)
+def test_a_store_that_ignores_conditions_is_refused_to_many_writers(broken, word):
+    """Where two writers could overwrite each other, only a single one is let in."""
+    store = broken(MemoryStore())
+    report = probe(store)
+    assert not report.capabilities.multi_writer
+    report.require(multi_writer=False)
+    with pytest.raises(UnsafeStore, match=word):
+        report.require(multi_writer=True)
+    assert list(store.list("")) == []
+
+
+@pytest.mark.parametrize(("broken", "word"), [(IgnoresRanges, "a range"), (ListsByDirectory, "listed")])
+def test_a_store_that_cannot_be_read_exactly_is_refused_to_everybody(broken, word):
+    """Wrong bytes or a wrong order are no archive, for one writer or many."""
+    report = probe(broken(MemoryStore()))
+    for multi_writer in (False, True):
+        with pytest.raises(UnsafeStore, match=word):
+            report.require(multi_writer=multi_writer)
+
+
+def test_missing_checksums_are_reported_and_not_refused():
+    """A store without checksums can be used; uploads to it are read back."""
+    report = probe(IgnoresChecksums(MemoryStore()))
+    report.require(multi_writer=True)
+    assert not report.capabilities.checksums
+    assert report.problems == ("checksums: a wrong CRC-32C was accepted (uploads must be read back)",)
+
+
+def test_a_good_store_keeps_its_capabilities():
+    """What was claimed and shown stands."""
+    store = MemoryStore()
+    report = probe(store)
+    assert report.capabilities == store.capabilities
+    assert report.problems == ()
+    assert (report.conditional_create, report.compare_and_swap, report.reads, report.checksums) == (True,) * 4
+
+
+def test_a_store_that_is_away_is_not_judged():
+    """An outage is no verdict: it is raised, and what was written before is removed."""
+    memory = MemoryStore()
+    store = FaultyStore(memory, [FaultRule(Fault.FAIL_BEFORE, "get_range")])
+    with pytest.raises(StoreUnavailable):
+        probe(store)
+    assert list(memory.list("")) == []
