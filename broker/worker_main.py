@@ -1,0 +1,144 @@
+"""The worker process: reads commands from the broker, runs them in a few threads, reports.
+
+Started by :mod:`stratalog.broker.workers` as ``python -m stratalog.broker.worker_main FD PARENT_PID``. It decides
+nothing, keeps nothing, and may be killed at any moment; it ends when the broker does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, Protocol, cast
+
+from stratalog.broker.allocator import tune_allocator
+from stratalog.broker.worker_channel import Kind, WorkerMessage, WorkerMessages, encode_error, encode_message
+from stratalog.wire.errors import Invalid
+
+__all__ = ["Executes", "Start", "die_with_parent", "load_target", "main", "serve"]
+
+_PR_SET_PDEATHSIG: Final = 1
+_RECEIVE_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first message to a worker. ``target`` is ``module:factory``; ``factory(**options)`` has ``execute``."""
+
+    target: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 4
+    niceness: int = 0
+
+
+class Executes(Protocol):
+    """What a target makes: runs commands, in several threads at once."""
+
+    def execute(self, command: Any, /) -> Any:
+        """Do what ``command`` says and return the report. Raises what the broker is to be told."""
+        ...
+
+
+def load_target(target: str, options: Mapping[str, Any]) -> Executes:
+    """Import ``module:factory`` and call it with ``options``. Raises what the module or the factory raises."""
+    module_name, _, factory_name = target.partition(":")
+    if not module_name or not factory_name:
+        raise Invalid(f"worker target {target!r} is not module:factory")
+    factory = getattr(importlib.import_module(module_name), factory_name)
+    return cast("Executes", factory(**options))
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; exit at once if it already has."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+class _Worker:
+    """The serving loop: one thread receives, the others execute and report."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._target: Executes | None = None
+        self._refusal: Exception | None = None
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self) -> None:
+        """Serve until the other end is closed."""
+        messages = WorkerMessages()
+        while data := self._receive():
+            for message in messages.feed(data):
+                if message.kind is Kind.START:
+                    self._start(message)
+                elif self._executor is not None:
+                    self._executor.submit(self._execute, message)
+
+    def _receive(self) -> bytes:
+        try:
+            return self._channel.recv(_RECEIVE_BYTES)
+        except ConnectionError:
+            return b""
+
+    def _start(self, message: WorkerMessage) -> None:
+        start = cast("Start", message.load())
+        if start.niceness:
+            os.nice(start.niceness)
+        self._executor = ThreadPoolExecutor(start.threads, thread_name_prefix="worker")
+        try:
+            self._target = load_target(start.target, start.options)
+        except Exception as error:
+            logging.getLogger(__name__).exception("worker target %s cannot be made", start.target)
+            self._refusal = error
+
+    def _execute(self, message: WorkerMessage) -> None:
+        incarnation, request_id = message.incarnation, message.request_id
+        try:
+            if self._target is None:
+                assert self._refusal is not None
+                raise self._refusal
+            report = self._target.execute(message.load())
+            answer = encode_message(incarnation, request_id, Kind.REPORT, report)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the broker is told
+            answer = encode_error(incarnation, request_id, error)
+        try:
+            with self._sending:
+                self._channel.sendall(answer)
+        except OSError:
+            _exit()
+
+
+def serve(channel: socket.socket) -> None:
+    """Serve commands on ``channel`` until its other end is closed."""
+    _Worker(channel).run()
+
+
+def _exit() -> NoReturn:
+    # Without the clean-up of threads and interpreters: commands under way are worth nothing without a broker.
+    logging.shutdown()
+    os._exit(0)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Serve the socket with the inherited descriptor ``arguments[0]`` for the process ``arguments[1]``; then exit."""
+    descriptor, parent_pid = int(arguments[0]), int(arguments[1])
+    die_with_parent(parent_pid)
+    # Ctrl-C in a terminal goes to the whole group; the broker shuts down in order and closes the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tune_allocator()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s worker %(name)s: %(message)s")
+    serve(socket.socket(fileno=descriptor))
+    _exit()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
