@@ -1,0 +1,70 @@
+"""The HTTP side of a broker: is it alive, is it ready, and its figures. Without authentication, so loopback only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from aiohttp import web
+
+from stratalog.broker.metrics import Metrics
+
+__all__ = ["HttpServer", "Route"]
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+Route = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """``/livez``, ``/readyz`` and ``/metrics``.
+
+    ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``more`` are further GET
+    routes by path.
+    """
+
+    def __init__(
+        self, metrics: Metrics, reasons: Callable[[], Sequence[str]], more: Mapping[str, Route] | None = None
+    ) -> None:
+        self._metrics = metrics
+        self._reasons = reasons
+        self._more = dict(more or {})
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
+        """Listen; returns the address, with the port that was chosen for 0. Raises OSError."""
+        application = web.Application()
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics_text)
+        for path, route in self._more.items():
+            application.router.add_get(path, route)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port, shutdown_timeout=1.0).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        address = runner.addresses[0]
+        return str(address[0]), int(address[1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        """The loop turns: that this is answered at all is the answer."""
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        reasons = self._reasons()
+        if reasons:
+            return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
+        return web.Response(text="ok\n")
+
+    async def _metrics_text(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": _METRICS_TYPE})
