@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.authorizer import OPERATIONS_ON, Operation, ResourceType
 from stratalog.broker.dispatch_row import PENDING, Pending, Row
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.frame import ResponseSlot
@@ -82,6 +82,11 @@ class RequestContext(ResponseSlot):
             api.resource if resource is None else resource,
             name,
         )
+
+    def authorized_operations(self, resource: ResourceType, name: str) -> int:
+        """The bit set of what the caller may do to a resource (KIP-430)."""
+        allowed = [operation for operation in OPERATIONS_ON[resource] if self.allows(name, operation, resource)]
+        return sum(1 << operation for operation in allowed)
 
     def respond(self, response: Message | None) -> None:
         """Answer now; None is no answer (``acks=0``). After the connection has ended this does nothing."""

@@ -104,13 +104,26 @@ class Server:
         _add_gauges(self, metrics)
 
     async def start(self) -> None:
-        """Open all listeners; ``addresses`` then has (host, port) by listener name. Raises OSError."""
+        """Bind and accept at once. Raises OSError."""
+        await self.bind()
+        await self.accept()
+
+    async def bind(self) -> None:
+        """Take the ports; ``addresses`` then has (host, port) by listener name. Clients are still refused.
+
+        A broker registers its addresses and recovers its logs before it lets clients in. Raises OSError.
+        """
         try:
             for listener in self._listeners:
-                await self._listen(listener)
+                await self._bind(listener)
         except BaseException:
             await self.close(grace_seconds=0)
             raise
+
+    async def accept(self) -> None:
+        """Let clients in."""
+        for server in self._servers:
+            await server.start_serving()
         self._schedule_sweep()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
@@ -139,7 +152,7 @@ class Server:
         self.page_cache.close()
         self.buffers.trim()
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _bind(self, listener: Listener) -> None:
         loop = self._services.loop
 
         def connected() -> Connection:
@@ -164,7 +177,6 @@ class Server:
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         self.addresses[listener.name] = (host, port)
-        await server.start_serving()
 
     # What connections call.
 

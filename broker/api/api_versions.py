@@ -1,0 +1,66 @@
+"""ApiVersions (key 18): which APIs are served, in which versions, and the features of the cluster.
+
+Behaviour: computed from the dispatch table, so it cannot lie; an unknown version is answered by the dispatcher with a
+v0 body (KIP-511). Version 3 checks how the client names itself; features that may be at level 0 are told from
+version 4 on (KAFKA-17011).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.features import SUPPORTED_FEATURES
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+_NAMED_SINCE: Final = 3
+_ZERO_LEVEL_SINCE: Final = 4
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> Message:
+    """Answer from the table and the image."""
+    version = context.api_version
+    names = (request.client_software_name, request.client_software_version)
+    if version >= _NAMED_SINCE and not all(map(_SOFTWARE.fullmatch, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    image = context.broker.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=first, max_version=last)
+            for key, first, last in context.broker.dispatcher.advertised()
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.minimum, max_version=levels.maximum)
+            for name, levels in SUPPORTED_FEATURES.items()
+            if levels.minimum > 0 or version >= _ZERO_LEVEL_SINCE
+        ],
+        finalized_features_epoch=image.provenance.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+API = Api(
+    key=18,
+    versions=(0, 4),
+    request=ApiVersionsRequest,
+    response=ApiVersionsResponse,
+    handle=handle,
+    operation=Operation.ANY,
+    resource=ResourceType.CLUSTER,
+)

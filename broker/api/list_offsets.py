@@ -1,0 +1,147 @@
+"""ListOffsets (key 2): the ends of a log, and the first record at or after a time.
+
+Behaviour: -1 high watermark (read_committed: last stable offset), -2 log start, -3 the record with the largest
+timestamp, -4 local log start, -5 the last archived offset, -6 the first offset not yet archived; -5 and -6 are -1
+where nothing is archived. Times are exact records, looked up in the archive first where the local disk begins
+later; that part of an answer takes a GET or two and leaves when it is there.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.log_time import TimestampOffset
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_READ_COMMITTED = 1
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def _end(unified: UnifiedLog, timestamp: int, *, committed: bool) -> int:
+    """The offset of one of the named ends; -1 for one that does not exist."""
+    partition, remote = unified.partition, unified.remote
+    if timestamp == LATEST:
+        return partition.last_stable_offset if committed else partition.high_watermark
+    if timestamp == EARLIEST:
+        return unified.log_start_offset
+    if timestamp == EARLIEST_LOCAL:
+        return unified.log.local_log_start_offset
+    if remote is None:
+        return -1
+    if timestamp == LATEST_TIERED:
+        return remote.end_offset - 1 if remote.end_offset > remote.start_offset else -1
+    return max(remote.end_offset, unified.log.local_log_start_offset)
+
+
+def _fill_end(unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool) -> None:
+    offset = _end(unified, timestamp, committed=committed)
+    answer.offset = offset
+    if offset >= 0:
+        epoch = unified.log.leader_epochs.epoch_for(offset)
+        answer.leader_epoch = -1 if epoch is None else epoch
+
+
+def _fill_found(answer: ListOffsetsPartitionResponse, found: TimestampOffset | None) -> None:
+    if found is not None:
+        answer.timestamp, answer.offset, answer.leader_epoch = found
+
+
+async def _look_up(
+    unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool
+) -> None:
+    """A record by its time, in the archive and then on the local disk."""
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            _fill_found(answer, await _largest(unified))
+            return
+        remote = unified.archived_part(timestamp)
+        found = None
+        if remote is not None:
+            found = await remote.find_timestamp(timestamp, unified.log.local_log_start_offset)
+        if found is None or found.offset < unified.log_start_offset:
+            found = unified.local_offset_for_timestamp(timestamp, committed=committed)
+        _fill_found(answer, found)
+    except KafkaError as error:
+        answer.error_code = error.code
+    except (Corrupt, OSError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def _largest(unified: UnifiedLog) -> TimestampOffset | None:
+    best = unified.log.max_timestamp()
+    if unified.remote is not None and unified.log_start_offset < unified.log.local_log_start_offset:
+        archived = await unified.remote.find_max_timestamp(unified.log.local_log_start_offset)
+        if archived is not None and (best is None or archived.timestamp_ms >= best.timestamp_ms):
+            best = archived
+    return best
+
+
+class _Lookups:
+    """The partitions of one request, and those that have to be looked up later."""
+
+    def __init__(self, context: RequestContext, request: ListOffsetsRequest) -> None:
+        self._context = context
+        self._committed = request.isolation_level == _READ_COMMITTED
+        self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
+        self.response = ListOffsetsResponse(topics=[])
+        for topic in request.topics:
+            answers = [self._first(topic.name, wanted) for wanted in topic.partitions]
+            self.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return not self._later
+
+    def _first(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+        try:
+            if not self._context.allows(topic):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            unified = self._context.broker.partitions.by_name(topic, wanted.partition_index)
+            unified.partition.check_leader_epoch(wanted.current_leader_epoch)
+            timestamp = wanted.timestamp
+            if timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < _SINCE.get(timestamp, 0):
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+                self._later.append((unified, answer, timestamp))
+            else:
+                _fill_end(unified, answer, timestamp, committed=self._committed)
+        except KafkaError as error:
+            answer.error_code = error.code
+        return answer
+
+    async def finish(self) -> ListOffsetsResponse:
+        """Look the rest up."""
+        for unified, answer, timestamp in self._later:
+            await _look_up(unified, answer, timestamp, committed=self._committed)
+        return self.response
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Message | Pending:
+    """Answer the ends at once; records by time when they have been found."""
+    lookups = _Lookups(context, request)
+    return lookups.response if lookups.complete else context.run(lookups.finish())
+
+
+API = Api(
+    key=2,
+    versions=(1, 11),
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.TOPIC,
+)

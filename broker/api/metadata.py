@@ -1,0 +1,170 @@
+"""Metadata (key 3): brokers, topics, partitions and who leads them.
+
+Behaviour: version 0 asks for everything with an empty list, later versions with null. A topic that does not exist is
+created if both the client and ``auto.create.topics.enable`` allow it, and the answer waits for that. Addresses are
+those of the listener that was asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Pending
+from stratalog.metadata.controller import Failure, NewTopic, create_topics
+from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.topics_image import NO_LEADER, PartitionImage, TopicImage
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import ZERO_UUID, TopicPartition
+
+__all__ = ["API"]
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def _unknown(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=[])
+
+
+class _Answer:
+    """One metadata request against one image."""
+
+    def __init__(self, context: RequestContext, request: MetadataRequest) -> None:
+        self._context = context
+        self._broker: Any = context.broker
+        self._image: ClusterImage = context.broker.image
+        self._version = context.api_version
+        self._wanted = request.topics
+        self._everything = request.topics is None or (self._version == 0 and not request.topics)
+        self._create = request.allow_auto_topic_creation and self._broker.config.boolean("auto.create.topics.enable")
+        self._operations = request.include_topic_authorized_operations
+
+    def missing(self) -> list[str]:
+        """The topics to be created before the answer."""
+        if self._everything or not self._create:
+            return []
+        names = [topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID]
+        return [name for name in names if name not in self._image.topics.by_name and self._may_create(name)]
+
+    def _may_create(self, name: str) -> bool:
+        allows = self._context.allows
+        return allows(name) and (
+            allows("kafka-cluster", Operation.CREATE, ResourceType.CLUSTER)
+            or allows(name, Operation.CREATE, ResourceType.TOPIC)
+        )
+
+    async def create(self, names: list[str]) -> MetadataResponse:
+        """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
+        broker = self._broker
+        results = await broker.control.execute(
+            lambda image: create_topics(
+                image,
+                [NewTopic(name) for name in names],
+                broker.topic_rules(),
+                new_topic_id=broker.new_topic_id,
+                next_int=broker.random_int,
+            )
+        )
+        self._image = broker.image
+        failed: dict[str, ErrorCode] = {
+            name: result.code
+            for name, result in results
+            if isinstance(result, Failure) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+        return self.build(failed)
+
+    def build(self, failed: dict[str, ErrorCode]) -> MetadataResponse:
+        """The answer. ``failed``: topics that could not be created."""
+        if self._everything:
+            topics = [self._topic(topic) for topic in self._image.topics.by_name.values() if self._sees(topic.name)]
+        else:
+            topics = [self._named(wanted, failed) for wanted in self._wanted or ()]
+        return MetadataResponse(
+            brokers=self._brokers(),
+            cluster_id=self._broker.cluster_id,
+            controller_id=self._broker.node_id,
+            topics=topics,
+        )
+
+    def _sees(self, name: str) -> bool:
+        return self._context.allows(name)
+
+    def _brokers(self) -> list[MetadataResponseBroker]:
+        listener = self._context.connection.listener.name
+        answer = []
+        for broker in self._image.brokers.brokers.values():
+            at = broker.listeners.get(listener)
+            if at is not None and not broker.is_fenced:
+                answer.append(
+                    MetadataResponseBroker(node_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack)
+                )
+        return answer
+
+    def _named(self, wanted: MetadataRequestTopic, failed: dict[str, ErrorCode]) -> MetadataResponseTopic:
+        if wanted.topic_id != ZERO_UUID:
+            topic = self._image.topics.by_id.get(wanted.topic_id)
+            if topic is None or not self._sees(topic.name):
+                return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+            return self._topic(topic)
+        if wanted.name is None:
+            return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
+        if not self._sees(wanted.name):
+            return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.name)
+        topic = self._image.topics.by_name.get(wanted.name)
+        if topic is None:
+            return _unknown(failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), wanted.name)
+        return self._topic(topic)
+
+    def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        answer = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(topic.name, number, state) for number, state in topic.partitions.items()],
+        )
+        if self._operations:
+            answer.topic_authorized_operations = self._context.authorized_operations(ResourceType.TOPIC, topic.name)
+        return answer
+
+    def _partition(self, topic: str, number: int, state: PartitionImage) -> MetadataResponsePartition:
+        leader, offline = state.leader, []
+        led = self._broker.partitions.get(TopicPartition(topic, number))
+        if leader == self._broker.node_id and (led is None or led.partition.directory.offline is not None):
+            leader, offline = NO_LEADER, [self._broker.node_id]
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.in_sync_replicas),
+            offline_replicas=offline,
+        )
+
+
+def handle(context: RequestContext, request: MetadataRequest) -> Message | Pending:
+    """Answer at once, unless a topic has to be created first."""
+    answer = _Answer(context, request)
+    missing = answer.missing()
+    return context.run(answer.create(missing)) if missing else answer.build({})
+
+
+API = Api(
+    key=3,
+    versions=(0, 13),
+    request=MetadataRequest,
+    response=MetadataResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.TOPIC,
+)

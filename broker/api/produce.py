@@ -1,0 +1,177 @@
+"""Produce (key 0): append record batches, answer when they are as safe as the producer asked.
+
+Behaviour: one batch of format v2 a partition; batches of one request are appended in its order; the answer leaves
+when the last partition is done, in the order of the connection's requests. ``acks=0`` is never answered; an error
+then closes the connection, as in Kafka. Versions 0 to 2 are announced (KAFKA-18659) and refused.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
+from stratalog.broker.metrics import TopicMetrics
+from stratalog.hot.log import AppendInfo
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+_TOPIC_IDS_SINCE = 13
+_TRANSACTIONAL = 0x10
+_ATTRIBUTES_LOW_BYTE = 22
+
+
+class _Batch:
+    """The place of one partition in a produce request; called when its append has ended."""
+
+    __slots__ = ("answer", "count", "metrics", "size_bytes", "whole")
+
+    def __init__(
+        self, whole: _Produce, answer: PartitionProduceResponse, metrics: TopicMetrics, size_bytes: int
+    ) -> None:
+        self.whole = whole
+        self.answer = answer
+        self.metrics = metrics
+        self.size_bytes = size_bytes
+
+    def __call__(self, outcome: AppendInfo | KafkaError) -> None:
+        answer, metrics = self.answer, self.metrics
+        if type(outcome) is AppendInfo:
+            answer.base_offset = outcome.base_offset
+            answer.log_append_time_ms = outcome.log_append_time_ms
+            metrics.bytes_in += self.size_bytes
+            metrics.messages_in += outcome.last_offset - outcome.base_offset + 1
+        else:
+            assert isinstance(outcome, KafkaError)
+            answer.error_code = outcome.code
+            answer.error_message = outcome.message
+            answer.log_start_offset = -1
+            metrics.failed_produce_requests += 1
+            metrics.bytes_rejected += self.size_bytes
+        whole = self.whole
+        whole.missing -= 1
+        if not whole.missing:
+            whole.finish()
+
+
+class _Produce:
+    """A produce request whose appends are under way."""
+
+    __slots__ = ("acks", "context", "missing", "response")
+
+    def __init__(self, context: RequestContext, acks: int) -> None:
+        self.context = context
+        self.acks = acks
+        self.response = ProduceResponse(responses=[])
+        self.missing = 1  # the handler itself, until it has looked at every partition
+
+    def finish(self) -> None:
+        """Every partition is done."""
+        if self.acks:
+            self.context.respond(self.response)
+            return
+        for topic in self.response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    code = ErrorCode(partition.error_code).name
+                    self.context.connection.refuse(
+                        f"Produce with acks=0 to {topic.name}-{partition.index} failed with {code}: "
+                        f"{partition.error_message}"
+                    )
+                    return
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> Message | Pending | None:
+    """Queue every batch; the appends answer."""
+    whole = _Produce(context, request.acks)
+    refusal = _refusal(request)
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    deadline = context.broker.clock.monotonic() + request.timeout_ms / 1000
+    for topic in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        whole.response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+            answers.append(answer)
+            if refusal is None:
+                _append(context, whole, topic, data, answer, by_id=by_id, deadline=deadline)
+            else:
+                answer.error_code, answer.error_message = refusal.code, refusal.message
+    whole.missing -= 1
+    if whole.missing:
+        return PENDING if whole.acks else NO_RESPONSE
+    if whole.acks:
+        return whole.response
+    whole.finish()
+    return NO_RESPONSE
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """Why no batch of the request can be taken."""
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are known")
+    if request.transactional_id is not None:
+        return KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"no transaction of {request.transactional_id!r} is open on this partition"
+        )
+    return None
+
+
+def _append(
+    context: RequestContext,
+    whole: _Produce,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    *,
+    by_id: bool,
+    deadline: float,
+) -> None:
+    table = context.broker.partitions
+    records = data.records
+    try:
+        unified = table.by_id(topic.topic_id, data.index) if by_id else table.by_name(topic.name, data.index)
+        if not context.allows(unified.topic_partition.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
+        if len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"a transactional batch for {unified.topic_partition} names no transaction"
+            )
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return
+    answer.log_start_offset = unified.log_start_offset
+    whole.missing += 1
+    metrics = unified.metrics
+    metrics.total_produce_requests += 1
+    unified.partition.append(
+        records,
+        acks=whole.acks,
+        deadline=deadline,
+        release=context.lease(),
+        acknowledge=_Batch(whole, answer, metrics, len(records)),
+    )
+
+
+API = Api(
+    key=0,
+    versions=(3, 13),
+    advertised_since=0,
+    request=ProduceRequest,
+    response=ProduceResponse,
+    handle=handle,
+    operation=Operation.WRITE,
+    resource=ResourceType.TOPIC,
+)

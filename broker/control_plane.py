@@ -1,0 +1,86 @@
+"""Administrative commands, one at a time: decide, write, sync, apply, answer.
+
+The decisions are pure functions in ``metadata``; this drives them. What a command changes becomes part of the image
+only after its records are on disk, and the command is answered only after the image has been applied here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.metadata_log import MetadataLog
+from stratalog.metadata.controller import Decision, allocate_producer_ids
+from stratalog.metadata.image import ClusterImage, ImageDelta, Provenance
+from stratalog.wire.schema import Message
+
+__all__ = ["ControlPlane", "ProducerIds"]
+
+T = TypeVar("T")
+
+Applied = Callable[[ClusterImage, ImageDelta], None]
+"""Called with the new image and what changed, on the loop, before the command is answered."""
+
+
+class ControlPlane:
+    """The one voter's image and the queue of commands in front of it."""
+
+    def __init__(self, image: ClusterImage, log: MetadataLog, clock: Clock, on_applied: Applied) -> None:
+        self.image = image
+        self.log: Final = log
+        self._clock = clock
+        self._on_applied = on_applied
+        self._turn = asyncio.Lock()
+
+    async def execute(self, decide: Callable[[ClusterImage], Decision[T]]) -> T:
+        """Carry out one command. Raises what ``decide`` raises, or KAFKA_STORAGE_ERROR if it cannot be written."""
+        async with self._turn:
+            decision = decide(self.image)
+            if decision.records:
+                await self._write(decision.records)
+            return decision.result
+
+    async def write(self, records: tuple[Message, ...]) -> None:
+        """Write records that need no decision (those of a new cluster)."""
+        async with self._turn:
+            await self._write(records)
+
+    async def _write(self, records: tuple[Message, ...]) -> None:
+        now_ms = self._clock.wall_ms()
+        last_offset = await self.log.append(records, now_ms)
+        delta = ImageDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        image = delta.build(Provenance(last_offset, self.log.partition.leader_epoch, now_ms))
+        self.image = image
+        self._on_applied(image, delta)
+        if self.log.snapshot_due:
+            self.log.write_snapshot(image)
+
+
+class ProducerIds:
+    """Producer ids for idempotent producers, from blocks that are given out once for good (KIP-730)."""
+
+    def __init__(self, control: ControlPlane, node_id: int) -> None:
+        self._control = control
+        self._node_id = node_id
+        self._next = 0
+        self._left = 0
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> int:
+        """An id that nobody has or will ever have. Raises `KafkaError`."""
+        async with self._turn:
+            if not self._left:
+                block = await self._control.execute(
+                    lambda image: allocate_producer_ids(
+                        image, self._node_id, image.brokers.brokers[self._node_id].epoch
+                    )
+                )
+                self._next, self._left = block
+            producer_id = self._next
+            self._next += 1
+            self._left -= 1
+            return producer_id

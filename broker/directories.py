@@ -1,0 +1,190 @@
+"""The broker's log directories: owned, locked, loaded, checkpointed, closed.
+
+A directory belongs to one broker of one cluster (``meta.properties``) and to one process (``.lock``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.partition import Partition
+from stratalog.broker.tick import Tick
+from stratalog.hot.checkpoint import MetaProperties, write_meta_properties
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.log import Log
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
+
+__all__ = ["Directories", "Directory"]
+
+_UUID_BYTES = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Directory:
+    """One log directory with its files, its writer and the lock that keeps other processes out."""
+
+    files: LogDirectory
+    writer: DirectoryWriter
+    directory_id: bytes
+    lock: int
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self.files.path
+
+
+class Directories:
+    """All log directories of one broker."""
+
+    def __init__(self, directories: Sequence[Directory], cluster_id: str, node_id: int) -> None:
+        self.all = list(directories)
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+
+    @classmethod
+    def open(
+        cls,
+        paths: Iterable[str],
+        *,
+        files: Filesystem,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        tick: Tick,
+        sync_threads: Executor,
+        on_failed: Callable[[DirectoryWriter, OSError], None],
+    ) -> Directories:
+        """Lock and load every directory; the first start gives the cluster its id.
+
+        Raises `Invalid` for a directory of another broker, cluster or process, `OSError` for one that cannot be used.
+        """
+        loaded: list[tuple[LogDirectory, int]] = []
+        for path in paths:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+            loaded.append((LogDirectory.load(path, files), _lock(path)))
+        cluster_id = _cluster_id([one.owner for one, _ in loaded], node_id)
+        directories = []
+        for one, lock in loaded:
+            if one.owner is None or one.owner.directory_id is None:
+                one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
+                write_meta_properties(files, one.path, one.owner)
+            writer = DirectoryWriter(one.path, loop=loop, tick=tick, sync_threads=sync_threads, on_failed=on_failed)
+            assert one.owner.directory_id is not None
+            directories.append(Directory(one, writer, one.owner.directory_id, lock))
+            _report(one)
+        return cls(directories, cluster_id, node_id)
+
+    @property
+    def online(self) -> list[Directory]:
+        """Those that have not failed."""
+        return [directory for directory in self.all if directory.writer.offline is None]
+
+    def holding(self, topic_partition: TopicPartition) -> Directory | None:
+        """The directory in which a partition's log already lies."""
+        for directory in self.all:
+            if any(found.topic_partition == topic_partition for found in directory.files.partitions):
+                return directory
+        return None
+
+    def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
+        """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
+
+        It is what a crash leaves between the deletion of a topic and that of its files. Raises `OSError`.
+        """
+        for directory in self.all:
+            found = directory.files
+            for one in list(found.partitions):
+                if one.topic_partition == topic_partition and one.topic_id not in (None, topic_id):
+                    target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
+                    found.files.rename(one.path, target)
+                    found.files.sync_directory(found.path)
+                    found.partitions.remove(one)
+                    log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
+
+    def emptiest(self, partition_counts: dict[str, int]) -> Directory:
+        """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""
+        online = self.online
+        if not online:
+            raise OSError("every log directory is offline")
+        return min(online, key=lambda directory: partition_counts.get(directory.path, 0))
+
+    def of(self, writer: DirectoryWriter) -> Directory:
+        """The directory of a writer."""
+        return next(directory for directory in self.all if directory.writer is writer)
+
+    def checkpoint(self, partitions: Iterable[Partition]) -> None:
+        """Write recovery points, log starts and high watermarks. A directory that cannot is taken offline."""
+        for directory, mine in self._grouped(partitions):
+            if directory.writer.offline is not None:
+                continue
+            try:
+                directory.files.write_checkpoints({one.topic_partition: one.log for one in mine})
+                directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
+            except OSError as error:
+                directory.writer.fail(error)
+
+    def close(self, partitions: Iterable[Partition], *, now_ms: int, broker_epoch: int) -> None:
+        """Close every log and leave the mark of a clean shutdown where nothing has failed."""
+        for directory, mine in self._grouped(partitions):
+            logs: dict[TopicPartition, Log] = {one.topic_partition: one.log for one in mine}
+            try:
+                if directory.writer.offline is None:
+                    directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
+                    directory.files.close(logs, now_ms=now_ms, broker_epoch=broker_epoch)
+            except OSError as error:
+                directory.writer.fail(error)
+            os.close(directory.lock)
+
+    def _grouped(self, partitions: Iterable[Partition]) -> list[tuple[Directory, list[Partition]]]:
+        grouped: dict[str, list[Partition]] = {directory.path: [] for directory in self.all}
+        for partition in partitions:
+            grouped[partition.directory.path].append(partition)
+        return [(directory, grouped[directory.path]) for directory in self.all]
+
+
+def _lock(path: str) -> int:
+    descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Invalid(
+            f"log directory {path} is in use by another process; stop it, or give this broker another directory"
+        ) from None
+    return descriptor
+
+
+def _cluster_id(owners: Iterable[MetaProperties | None], node_id: int) -> str:
+    known = [owner for owner in owners if owner is not None]
+    for owner in known:
+        if owner.node_id != node_id:
+            raise Invalid(f"a log directory belongs to node {owner.node_id}, this broker has node.id={node_id}")
+    clusters = sorted({owner.cluster_id for owner in known})
+    if len(clusters) > 1:
+        raise Invalid(f"the log directories belong to different clusters: {', '.join(clusters)}")
+    if clusters:
+        return clusters[0]
+    while True:
+        text = uuid_text(os.urandom(_UUID_BYTES))
+        if not text.startswith("-") and len(uuid_parse(text)) == _UUID_BYTES:
+            return text
+
+
+def _report(directory: LogDirectory) -> None:
+    for name in directory.unknown:
+        log.warning("%s/%s is nothing that this broker wrote; it is left alone", directory.path, name)
+    for name in directory.damaged_checkpoints:
+        log.warning("%s/%s cannot be read; the logs it speaks of are verified from the start", directory.path, name)
+    if directory.was_offline:
+        log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

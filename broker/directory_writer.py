@@ -1,0 +1,203 @@
+"""One log directory at work: what was appended in a turn of the loop is written together and synced together.
+
+An append only queues. At the end of the turn every log that has something queued does one ``writev``; then one
+sync cycle at a time covers all files that are dirty at its start. Each log hears of its own file as soon as that
+one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
+descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
+failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
+is room again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Protocol
+
+from stratalog.broker.tick import Tick
+from stratalog.hot.log import Log
+from stratalog.hot.sync import SyncTicket
+
+__all__ = ["DirectoryWriter", "LogOwner"]
+
+INLINE_BYTES_MAX = 4 << 20
+"""What one turn of the loop writes before it lets other connections in."""
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+log = logging.getLogger(__name__)
+
+
+class LogOwner(Protocol):
+    """Who appends to a log and wants to know how far it has got."""
+
+    log: Log
+
+    def on_written(self) -> None:
+        """Everything queued so far is in the file."""
+        ...
+
+    def flush_due(self) -> bool:
+        """Whether what is written and not synced must go to disk now (``flush.messages``, ``flush.ms``)."""
+        ...
+
+    def on_flushed(self) -> None:
+        """``log.flushed_offset`` has moved."""
+        ...
+
+    def on_disk_full(self, error: OSError) -> None:
+        """What was queued could not be written and is forgotten; nothing of it will be acknowledged."""
+        ...
+
+    def on_storage_failed(self, error: OSError) -> None:
+        """The directory is offline; nothing queued or unsynced will be acknowledged."""
+        ...
+
+
+class DirectoryWriter:
+    """The write and sync cycle of one directory. Lives on the event loop; only ``SyncTicket.run`` leaves it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        tick: Tick,
+        sync_threads: Executor,
+        on_failed: Callable[[DirectoryWriter, OSError], None],
+    ) -> None:
+        self.path = path
+        self.offline: OSError | None = None
+        self.sync_cycles = 0
+        self._loop = loop
+        self._tick = tick
+        self._sync_threads = sync_threads
+        self._on_failed = on_failed
+        self._queued: dict[LogOwner, None] = {}
+        self._dirty: dict[LogOwner, None] = {}
+        self._owners: set[LogOwner] = set()
+        self._full: dict[LogOwner, None] = {}
+        self._syncing = 0
+
+    def add(self, owner: LogOwner) -> None:
+        """Take a log in."""
+        self._owners.add(owner)
+
+    def remove(self, owner: LogOwner) -> None:
+        """Let a log go: it is closed or deleted by the caller."""
+        self._owners.discard(owner)
+        self._queued.pop(owner, None)
+        self._dirty.pop(owner, None)
+        self._full.pop(owner, None)
+
+    def enqueue(self, owner: LogOwner) -> None:
+        """The owner's log has something queued: write it at the end of this turn."""
+        if not self._queued:
+            self._tick.defer(self._write)
+        self._queued[owner] = None
+
+    def _write(self) -> None:
+        written_bytes = 0
+        while self._queued and written_bytes < INLINE_BYTES_MAX:
+            owner = next(iter(self._queued))
+            del self._queued[owner]
+            written_bytes += owner.log.queued_bytes
+            try:
+                owner.log.write_queued()
+            except OSError as error:
+                if error.errno not in _DISK_FULL:
+                    self.fail(error)
+                    return
+                self._disk_full(owner, error)
+                continue
+            owner.on_written()
+            if owner.flush_due():
+                self._dirty[owner] = None
+        if self._queued:
+            self._loop.call_soon(self._write)
+        if self._dirty and not self._syncing:
+            self._begin_cycle()
+
+    def _disk_full(self, owner: LogOwner, error: OSError) -> None:
+        if not self._full:
+            log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
+        self._full[owner] = None
+        self.retry_full()
+        owner.on_disk_full(error)
+
+    def retry_full(self) -> None:
+        """Bring logs that met a full disk back to what is in their files; those that cannot yet stay refused."""
+        for owner in list(self._full):
+            try:
+                owner.log.discard_unwritten()
+            except OSError as error:
+                if error.errno not in _DISK_FULL:
+                    self.fail(error)
+                    return
+                continue
+            del self._full[owner]
+
+    def sync(self, owner: LogOwner) -> None:
+        """Bring the owner's log to disk in the next cycle, whatever its flush settings say."""
+        if self.offline is None:
+            self._dirty[owner] = None
+            if not self._syncing:
+                self._begin_cycle()
+
+    def _begin_cycle(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        tickets = [(owner, ticket) for owner in dirty if (ticket := owner.log.begin_sync()) is not None]
+        if not tickets:
+            return
+        self.sync_cycles += 1
+        self._syncing = len(tickets)
+        for owner, ticket in tickets:
+            self._sync_threads.submit(self._run_sync, owner, ticket)
+
+    def _run_sync(self, owner: LogOwner, ticket: SyncTicket) -> None:
+        """In a thread: nothing of the log is touched here but its descriptors."""
+        error: OSError | None = None
+        try:
+            ticket.run()
+        except OSError as failure:
+            error = failure
+        self._loop.call_soon_threadsafe(self._synced, owner, ticket, error)
+
+    def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:
+        self._syncing -= 1
+        if self.offline is not None:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        if owner in self._owners:
+            owner.log.finish_sync(ticket)
+            owner.on_flushed()
+        if not self._syncing and self._dirty:
+            self._begin_cycle()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued and nothing is being synced."""
+        return not (self._queued or self._dirty or self._syncing)
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline, once."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        log.error(
+            "log directory %s is offline: %s. Its %d partitions answer KAFKA_STORAGE_ERROR; after the disk is "
+            "repaired, restart the broker: it verifies the files from disk before it serves them.",
+            self.path,
+            error,
+            len(self._owners),
+        )
+        self._queued.clear()
+        self._dirty.clear()
+        self._on_failed(self, error)
+        for owner in list(self._owners):
+            owner.on_storage_failed(error)

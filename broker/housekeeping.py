@@ -1,0 +1,125 @@
+"""What has to be done now and then: rolls, time-outs, retention, checkpoints, the files of deleted partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.retention import segments_to_delete
+from stratalog.wire.errors import Corrupt
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["Housekeeping"]
+
+TICK_SECONDS: Final = 0.25
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """Timers on the loop; each job looks at everything and costs little when there is nothing to do."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        config = self._node.config
+        retention_ms = config.integer("log.retention.check.interval.ms")
+        checkpoint_ms = min(
+            config.integer("log.flush.offset.checkpoint.interval.ms"),
+            config.integer("log.flush.start.offset.checkpoint.interval.ms"),
+            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+        )
+        self._repeat("tick", TICK_SECONDS, self._tick)
+        self._repeat("retention", retention_ms / 1000, self._retain)
+        self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
+        self._repeat("deleted files", config.integer("log.segment.delete.delay.ms") / 1000, self._remove_doomed)
+
+    def stop(self) -> None:
+        """End."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _repeat(self, name: str, seconds: float, job: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            self._timers[name] = loop.call_later(seconds, run)
+            try:
+                job()
+            except Exception:
+                log.exception("%s failed; it is tried again in %g s", name, seconds)
+
+        self._timers[name] = loop.call_later(seconds, run)
+
+    # -- jobs -----------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        node = self._node
+        now, now_ms = node.clock.monotonic(), node.clock.wall_ms()
+        for directory in node.directories.online:
+            directory.writer.retry_full()
+        for unified in node.partitions:
+            partition = unified.partition
+            if partition.directory.offline is not None:
+                continue
+            partition.tick(now)
+            try:
+                rolled = unified.log.tick(now_ms)
+            except OSError as error:
+                partition.directory.fail(error)
+                continue
+            if rolled:
+                partition.directory.sync(partition)
+            node.tiering.look(unified)
+        node.tiering.tick()
+
+    def _retain(self) -> None:
+        for unified in self._node.partitions:
+            if unified.partition.directory.offline is not None:
+                continue
+            try:
+                self._retain_one(unified)
+            except OSError as error:
+                unified.partition.directory.fail(error)
+            except Corrupt as error:
+                self._node.report_corruption(unified, error)
+
+    def _retain_one(self, unified: UnifiedLog) -> None:
+        now_ms = self._node.clock.wall_ms()
+        log_ = unified.log
+        if log_.config.remote_storage_enable:
+            self._node.tiering.retain(unified, now_ms)
+            return
+        deletion = segments_to_delete(
+            log_.segments(),
+            log_.config,
+            now_ms=now_ms,
+            log_start_offset=log_.log_start_offset,
+            high_watermark=unified.partition.high_watermark,
+        )
+        if deletion is None:
+            return
+        if deletion.roll_active:
+            log_.roll(now_ms)
+        count = log_.delete_local_before(deletion.offset)
+        log.info(
+            "%s: %d segments below offset %d go: %s", unified.topic_partition, count, deletion.offset, deletion.reason
+        )
+
+    def _checkpoint(self) -> None:
+        node = self._node
+        node.directories.checkpoint([unified.partition for unified in node.partitions] + [node.control.log.partition])
+        node.tiering.checkpoint()
+
+    def _remove_doomed(self) -> None:
+        for directory in self._node.directories.online:
+            self._node.led.remove_doomed(directory.writer)

@@ -1,0 +1,218 @@
+"""The partitions that this broker leads: opened, reconfigured and deleted as the image of the cluster says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.directories import Directories, Directory
+from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.log_settings import log_config
+from stratalog.broker.metrics import Metrics
+from stratalog.broker.partition import Partition, Rework
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log import Log
+from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.segment import SegmentCache
+from stratalog.metadata.configs import ConfigResolver
+from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.topics_image import PartitionImage, TopicImage
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["LedPartitions", "LedServices"]
+
+_UUID_BYTES = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedServices:
+    """What every led partition shares."""
+
+    node_id: int
+    directories: Directories
+    clock: Clock
+    metrics: Metrics
+    purgatory: Purgatory
+    dice: random.Random
+    rework: Rework
+    on_led: Callable[[UnifiedLog], None]
+    """A partition is led from now on: coordinators load, the archive is attached."""
+    on_released: Callable[[UnifiedLog], None]
+    """It is led no longer; called before its log goes."""
+
+
+class LedPartitions:
+    """The table of led partitions, kept in step with the image."""
+
+    def __init__(self, services: LedServices, resolver: ConfigResolver) -> None:
+        self.table = PartitionTable()
+        self._services = services
+        self._resolver = resolver
+        self._cache = SegmentCache()
+        self._counts: Counter[str] = Counter()
+
+    def settings(self, image: ClusterImage, topic: str) -> LogConfig:
+        """The log settings of a topic."""
+        return log_config(self._resolver.resolve(image.topic_configs(topic)), self._services.dice)
+
+    def use_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> None:
+        """The broker's own settings have changed: so may those of every topic."""
+        self._resolver = resolver
+        for topic in image.topics.by_name:
+            self.reconfigure(image, topic)
+
+    # -- following the image ------------------------------------------------------------------------------------
+
+    def lead(self, image: ClusterImage, topic: TopicImage) -> None:
+        """Open what is led here and not open, and take note of new leader epochs."""
+        config: LogConfig | None = None
+        for number, state in topic.partitions.items():
+            if state.leader != self._services.node_id:
+                continue
+            name = TopicPartition(topic.name, number)
+            led = self.table.get(name)
+            if led is None:
+                config = config or self.settings(image, topic.name)
+                self._open(topic, name, state, config)
+            elif led.partition.leader_epoch != state.leader_epoch:
+                led.partition.leader_epoch = state.leader_epoch
+                led.log.assign_leader_epoch(state.leader_epoch)
+                led.partition.directory.enqueue(led.partition)
+
+    def reconfigure(self, image: ClusterImage, topic: str) -> None:
+        """Hand new settings to the partitions of a topic."""
+        config = self.settings(image, topic)
+        for unified in self.table:
+            if unified.topic_partition.topic == topic:
+                unified.partition.update_config(config)
+                self._services.on_led(unified)
+
+    def delete(self, topic: str) -> None:
+        """Forget the partitions of a deleted topic and let their files go."""
+        for unified in self.table:
+            if unified.topic_partition.topic == topic:
+                self._delete(unified)
+        self._services.metrics.forget_topic(topic)
+
+    # -- one partition ------------------------------------------------------------------------------------------
+
+    def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
+        services = self._services
+        directories = services.directories
+        try:
+            directories.set_aside(name, topic.topic_id)
+            directory = directories.holding(name) or directories.emptiest(self._counts)
+        except OSError as error:
+            log.error("%s cannot be opened: %s", name, error)  # noqa: TRY400 - said once, without a traceback
+            return
+        try:
+            log_ = directory.files.open_log(
+                name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
+            )
+            log_.assign_leader_epoch(state.leader_epoch)
+            log_.sync()
+        except OSError as error:
+            directory.writer.fail(error)
+            return
+        self._counts[directory.path] += 1
+        unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
+        _report_recovery(log_)
+        unified.partition.watchers.add(lambda: services.purgatory.check(unified))
+        self.table.add(unified)
+        services.on_led(unified)
+
+    def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:
+        services = self._services
+        replica = ReplicaState(
+            services.node_id,
+            replicas=state.replicas,
+            in_sync=state.in_sync_replicas,
+            leader_epoch=state.leader_epoch,
+            epoch_start_offset=log_.log_end_offset,
+            leader_end_offset=log_.flushed_offset,
+            high_watermark=log_.flushed_offset,
+            partition_epoch=state.partition_epoch,
+            now_ms=services.clock.wall_ms(),
+        )
+        return Partition(
+            log_,
+            directory=directory.writer,
+            replica=replica,
+            leader_epoch=state.leader_epoch,
+            clock=services.clock,
+            rework=services.rework,
+        )
+
+    def _delete(self, unified: UnifiedLog) -> None:
+        services = self._services
+        services.on_released(unified)
+        self.table.remove(unified)
+        unified.partition.close()
+        unified.log.abandon()
+        directory = services.directories.of(unified.partition.directory)
+        self._counts[directory.path] -= 1
+        try:
+            directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
+        except OSError as error:
+            directory.writer.fail(error)
+
+    def remove_doomed(self, writer: DirectoryWriter) -> None:
+        """Remove the files of partitions deleted earlier."""
+        directory = self._services.directories.of(writer)
+        for path in list(directory.files.doomed):
+            try:
+                directory.files.remove_doomed(path)
+            except OSError as error:
+                writer.fail(error)
+                return
+
+    def delete_records(self, unified: UnifiedLog, offset: int) -> int:
+        """Move the log start to ``offset``, or to the high watermark for -1; the new log start.
+
+        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no policy.
+        """
+        config = unified.log.config
+        if not config.deletes:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{unified.topic_partition} has no delete policy (cleanup.policy)"
+            )
+        high_watermark = unified.partition.high_watermark
+        target = high_watermark if offset == -1 else offset
+        if not 0 <= target <= high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
+            )
+        unified.log.advance_log_start(target)
+        unified.log.delete_local_before(target)
+        self._services.directories.checkpoint([each.partition for each in self.table])
+        return unified.log_start_offset
+
+
+def _report_recovery(log_: Log) -> None:
+    """Say what an unclean stop has cost."""
+    report, name = log_.recovery, log_.topic_partition
+    if report.truncated_bytes:
+        log.info("%s: %d bytes of a torn, never acknowledged tail were cut off", name, report.truncated_bytes)
+    if report.damaged_offset is not None:
+        log.error(
+            "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
+            name,
+            report.damaged_offset,
+            report.reason,
+            report.quarantine,
+            report.resume_offset,
+        )
+    if report.indexes_rebuilt:
+        log.warning("%s: the indexes of segments %s were derived anew", name, report.indexes_rebuilt)

@@ -1,0 +1,50 @@
+"""From a topic's settings as Kafka names them to those of a log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from stratalog.hot.config import LogConfig
+from stratalog.metadata.configs import ConfigEntry
+
+__all__ = ["log_config"]
+
+_SAME_NAME = {
+    "segment_bytes": "segment.bytes",
+    "segment_ms": "segment.ms",
+    "segment_index_bytes": "segment.index.bytes",
+    "index_interval_bytes": "index.interval.bytes",
+    "retention_bytes": "retention.bytes",
+    "retention_ms": "retention.ms",
+    "local_retention_bytes": "local.retention.bytes",
+    "local_retention_ms": "local.retention.ms",
+    "max_message_bytes": "max.message.bytes",
+    "message_timestamp_type": "message.timestamp.type",
+    "message_timestamp_before_max_ms": "message.timestamp.before.max.ms",
+    "message_timestamp_after_max_ms": "message.timestamp.after.max.ms",
+    "flush_messages": "flush.messages",
+    "flush_ms": "flush.ms",
+    "compression_type": "compression.type",
+    "remote_storage_enable": "remote.storage.enable",
+    "remote_copy_disable": "remote.log.copy.disable",
+    "min_insync_replicas": "min.insync.replicas",
+    "file_delete_delay_ms": "file.delete.delay.ms",
+}
+
+
+def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogConfig:
+    """The log settings of a topic whose resolved settings are ``entries``; the roll jitter is drawn once."""
+    values = {field: entries[name].value for field, name in _SAME_NAME.items()}
+    policy = entries["cleanup.policy"].value
+    jitter_ms = entries["segment.jitter.ms"].value
+    assert isinstance(policy, list | tuple)
+    assert isinstance(jitter_ms, int)
+    segment_ms = values["segment_ms"]
+    assert isinstance(segment_ms, int)
+    limit_ms = min(jitter_ms, segment_ms)
+    return LogConfig(
+        cleanup_policy=frozenset(policy),
+        segment_jitter_ms=dice.randrange(limit_ms) if limit_ms > 0 else 0,
+        **values,  # type: ignore[arg-type]  # the catalogue's types were checked when the values were parsed
+    )

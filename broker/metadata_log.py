@@ -1,0 +1,147 @@
+"""The log of the cluster's own records, ``__cluster_metadata``, with one voter: this broker.
+
+An answer to an administrative request leaves only when its records are on disk, whatever the flush settings of
+topics say. Every start is a new epoch, noted in ``quorum-state`` before anything is appended in it. From time to
+time the image is written out as a snapshot, and the log below it goes; a start reads the newest whole snapshot and
+the log behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from stratalog.broker.partition import Partition
+from stratalog.hot.checkpoint import write_durably
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.log import AppendInfo, Log
+from stratalog.metadata import quorum_state
+from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.quorum_state import QuorumState
+from stratalog.metadata.replay import MetadataReplay
+from stratalog.metadata.snapshot import SnapshotId, build_snapshot, parse_snapshot_name, read_snapshot, snapshot_name
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt, KafkaError
+from stratalog.wire.records import metadata
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["METADATA_LOG_CONFIG", "METADATA_PARTITION", "METADATA_TOPIC_ID", "MetadataLog", "begin_epoch", "read_image"]
+
+METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
+METADATA_LOG_CONFIG: Final = LogConfig(
+    segment_bytes=1 << 30, segment_ms=7 * 86_400_000, retention_ms=-1, max_message_bytes=8 << 20, flush_messages=1
+)
+_READ_BYTES: Final = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+def begin_epoch(files: Filesystem, directory: str, node_id: int) -> int:
+    """Note durably that this node leads in a new epoch; that epoch. Raises `Corrupt` for a file of another node."""
+    path = f"{directory}/{quorum_state.FILE_NAME}"
+    try:
+        before = quorum_state.parse_quorum_state(files.read_bytes(path))
+    except FileNotFoundError:
+        before = QuorumState(voters=(node_id,))
+    state = quorum_state.become_leader(before, node_id)
+    write_durably(files, path, state.to_bytes())
+    return state.leader_epoch
+
+
+def read_image(log_: Log, files: Filesystem) -> ClusterImage:
+    """What the newest whole snapshot and the log behind it say.
+
+    Raises `Corrupt` where the log does not reach back to a snapshot that can be read.
+    """
+    image = EMPTY_IMAGE
+    for snapshot in sorted(_snapshots(files, log_.directory), reverse=True):
+        path = f"{log_.directory}/{snapshot_name(snapshot)}"
+        try:
+            image = read_snapshot(files.read_bytes(path), snapshot)
+            break
+        except Corrupt as error:
+            log.error("%s; an older snapshot is tried", error)
+    replay = MetadataReplay(image)
+    if replay.next_offset < log_.log_start_offset:
+        raise Corrupt(
+            f"the metadata log in {log_.directory} begins at offset {log_.log_start_offset}, and no snapshot reaches "
+            f"beyond offset {replay.next_offset}: restore the directory, nothing was changed"
+        )
+    while replay.next_offset < log_.log_end_offset:
+        offset = replay.next_offset
+        read = log_.read(offset, max_bytes=_READ_BYTES, max_offset=log_.log_end_offset)
+        for part in read.parts:
+            replay.replay(os.pread(part.file.fileno(), part.length, part.position))
+        if replay.next_offset <= offset:
+            raise Corrupt(f"the metadata log in {log_.directory} cannot be read at offset {offset}")
+    return replay.image()
+
+
+def _snapshots(files: Filesystem, directory: str) -> list[SnapshotId]:
+    names = (parse_snapshot_name(entry.name) for entry in files.scan(directory))
+    return [name for name in names if name is not None]
+
+
+class MetadataLog:
+    """Appends and snapshots of the running leader. ``partition`` does the writing and syncing."""
+
+    def __init__(self, partition: Partition, files: Filesystem, snapshot_bytes: int) -> None:
+        self.partition = partition
+        self._files = files
+        self._snapshot_bytes = snapshot_bytes
+        self._bytes_since_snapshot = partition.log.size_bytes
+
+    async def append(self, records: Sequence[Message], now_ms: int) -> int:
+        """Append the records as one batch, all or none; the offset of the last one, once they are on disk.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR; whether they hold is then known after a restart only.
+        """
+        values = [metadata.encode_record(record) for record in records]
+        return await self._append(build_batch([Record(at, now_ms, None, value) for at, value in enumerate(values)]))
+
+    async def append_leader_change(self, node_id: int, now_ms: int) -> int:
+        """Begin this start's epoch; the offset of the message."""
+        epoch, offset = self.partition.leader_epoch, self.partition.log.log_end_offset
+        return await self._append(
+            quorum_state.leader_change_batch(node_id, epoch=epoch, offset=offset, timestamp_ms=now_ms)
+        )
+
+    async def _append(self, batch: bytearray) -> int:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def acknowledge(outcome: AppendInfo | KafkaError) -> None:
+            if done.cancelled():
+                return
+            if isinstance(outcome, KafkaError):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome.last_offset)
+
+        self._bytes_since_snapshot += len(batch)
+        self.partition.append_as_leader(batch, acknowledge)
+        return await done
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough was written since the last snapshot (metadata.log.max.record.bytes.between.snapshots)."""
+        return self._bytes_since_snapshot >= self._snapshot_bytes
+
+    def write_snapshot(self, image: ClusterImage) -> None:
+        """Write the image, then let go of the log and the snapshots below it. Raises `OSError`."""
+        log_ = self.partition.log
+        snapshot = SnapshotId(image.provenance.offset + 1, image.provenance.epoch)
+        data = b"".join(build_snapshot(image))
+        write_durably(self._files, f"{log_.directory}/{snapshot_name(snapshot)}", data)
+        self._bytes_since_snapshot = 0
+        log_.roll(image.provenance.timestamp_ms)
+        log_.advance_log_start(snapshot.end_offset)
+        log_.delete_local_before(snapshot.end_offset)
+        for older in _snapshots(self._files, log_.directory):
+            if older < snapshot:
+                self._files.unlink(f"{log_.directory}/{snapshot_name(older)}")

@@ -1,0 +1,313 @@
+"""One broker: everything is built here, in the order in which it may be used, and taken down in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from stratalog.broker import api
+from stratalog.broker.allocator import tune_allocator
+from stratalog.broker.clock import Clock, SystemClock
+from stratalog.broker.config import BrokerConfig
+from stratalog.broker.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.directories import Directories
+from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.dispatch import Dispatcher
+from stratalog.broker.http import HttpServer
+from stratalog.broker.housekeeping import Housekeeping
+from stratalog.broker.led_partitions import LedPartitions, LedServices
+from stratalog.broker.metadata_log import (
+    METADATA_LOG_CONFIG,
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    MetadataLog,
+    begin_epoch,
+    read_image,
+)
+from stratalog.broker.metrics import Metrics
+from stratalog.broker.network_limits import server_limits
+from stratalog.broker.partition import Partition
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.server import Server
+from stratalog.broker.tick import Tick
+from stratalog.broker.tier_status import tier_status
+from stratalog.broker.tiering import Tiering
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.filesystem import Filesystem, RealFilesystem
+from stratalog.hot.replica_state import ReplicaState
+from stratalog.metadata.brokers_image import ListenerAddress
+from stratalog.metadata.configs import ConfigResolver
+from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.controller import BrokerStart, ConfigRules, TopicRules, register_broker
+from stratalog.metadata.features import bootstrap_records
+from stratalog.metadata.image import ClusterImage, ImageDelta
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["Node"]
+
+_UUID_BYTES: Final = 16
+_SYNC_THREADS: Final = 4
+_HOT_KEYS: Final = (0, 1, 3)
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """A broker and the controller of its own cluster. Handlers know it as ``context.broker``."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Filesystem | None = None,
+        dice: random.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.metrics = Metrics()
+        self._files: Filesystem = RealFilesystem() if files is None else files
+        self._dice = random.Random() if dice is None else dice
+        self._incarnation_id = os.urandom(_UUID_BYTES)
+        self._sync_threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="sync")
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the last log directory has failed: the process has nothing left to serve."""
+
+    # -- starting -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover what the last stop left, register, lead, and let clients in.
+
+        Raises `Invalid` for directories that are not this broker's, `Corrupt` for metadata that cannot be read,
+        `OSError` for ports and disks.
+        """
+        tune_allocator()
+        loop = asyncio.get_running_loop()
+        self.tick = Tick(loop)
+        self.purgatory = Purgatory(loop, self.clock)
+        self.directories = Directories.open(
+            dict.fromkeys([*self.config.log_dirs, self.config.metadata_log_dir]),
+            files=self._files,
+            node_id=self.node_id,
+            loop=loop,
+            tick=self.tick,
+            sync_threads=self._sync_threads,
+            on_failed=self._directory_failed,
+        )
+        self.cluster_id = self.directories.cluster_id
+        self.dispatcher = Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic)
+        self.server = Server(
+            self.config.listeners,
+            self.dispatcher.dispatch,
+            clock=self.clock,
+            metrics=self.metrics,
+            limits=server_limits(self.config),
+            tick=self.tick,
+        )
+        await self.server.bind()
+        self.tiering = Tiering(self.config, self.clock, self.metrics, self._dice, self.cluster_id)
+        await self._open_metadata()
+        self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
+        await self._register()
+        self.producer_ids = ProducerIds(self.control, self.node_id)
+        self.dispatcher.compile(_HOT_KEYS)
+        self.housekeeping = Housekeeping(self)
+        self.housekeeping.start()
+        self.http = HttpServer(self.metrics, self.not_ready, {"/tier/status": tier_status(self)})
+        self.http_address = await self.http.start(self.config.http_host, self.config.http_port)
+        await self.server.accept()
+        log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
+
+    def _led_services(self) -> LedServices:
+        return LedServices(
+            node_id=self.node_id,
+            directories=self.directories,
+            clock=self.clock,
+            metrics=self.metrics,
+            purgatory=self.purgatory,
+            dice=self._dice,
+            rework=self.tiering.rework,
+            on_led=self._on_led,
+            on_released=self._on_released,
+        )
+
+    async def _open_metadata(self) -> None:
+        """Open the metadata log in its own directory, begin an epoch in it, and make the image."""
+        home = next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
+        now_ms = self.clock.wall_ms()
+        log_ = home.files.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=now_ms)
+        image = read_image(log_, self._files)
+        epoch = begin_epoch(self._files, log_.directory, self.node_id)
+        replica = ReplicaState(
+            self.node_id,
+            replicas=[self.node_id],
+            in_sync=[self.node_id],
+            leader_epoch=epoch,
+            epoch_start_offset=log_.log_end_offset,
+            leader_end_offset=log_.flushed_offset,
+            high_watermark=log_.flushed_offset,
+        )
+        partition = Partition(
+            log_,
+            directory=home.writer,
+            replica=replica,
+            leader_epoch=epoch,
+            clock=self.clock,
+            rework=self.tiering.rework,
+        )
+        snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
+        metadata_log = MetadataLog(partition, self._files, snapshot_bytes)
+        self.control = ControlPlane(image, metadata_log, self.clock, self._applied)
+        await metadata_log.append_leader_change(self.node_id, now_ms)
+
+    async def _register(self) -> None:
+        """Say where this broker is reached and lead what it is named leader of, each under a new epoch."""
+        if not self.control.image.features:
+            await self.control.write(tuple(bootstrap_records()))
+        start = BrokerStart(
+            broker_id=self.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=self._advertised(),
+            directories=tuple(directory.directory_id for directory in self.directories.all),
+            rack=self.config.rack,
+        )
+        log_ = self.control.log.partition.log
+        await self.control.execute(
+            lambda image: register_broker(
+                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed
+            )
+        )
+
+    def _advertised(self) -> dict[str, ListenerAddress]:
+        """What clients are told; a port of 0 becomes the one that was bound."""
+        return {
+            listener.name: ListenerAddress(listener.host, listener.port or self.server.addresses[listener.name][1])
+            for listener in self.config.advertised_listeners
+        }
+
+    def _unclean_allowed(self, topic: str) -> bool:
+        entries = self._resolver(self.control.image).resolve(self.control.image.topic_configs(topic))
+        return bool(entries["unclean.leader.election.enable"].value)
+
+    # -- following the image --------------------------------------------------------------------------------------
+
+    def _applied(self, image: ClusterImage, delta: ImageDelta) -> None:
+        for topic in delta.removed_topics.values():
+            self.led.delete(topic)
+        broker = ConfigResource.broker(self.node_id)
+        if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
+            self.led.use_resolver(self._resolver(image), image)
+        for resource in delta.changed_resources:
+            if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
+                self.led.reconfigure(image, resource.name)
+        for topic_id in delta.changed_topic_ids:
+            topic_image = image.topics.by_id.get(topic_id)
+            if topic_image is not None:
+                self.led.lead(image, topic_image)
+
+    def _resolver(self, image: ClusterImage) -> ConfigResolver:
+        return ConfigResolver.for_topics(
+            self.config.static,
+            image.configs.of(ConfigResource.broker(self.node_id)),
+            image.configs.of(CLUSTER_DEFAULT),
+        )
+
+    def _on_led(self, unified: UnifiedLog) -> None:
+        self.tiering.attach(unified)
+
+    def _on_released(self, unified: UnifiedLog) -> None:
+        self.tiering.detach(unified)
+
+    # -- what handlers ask ------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self.control.image
+
+    @property
+    def partitions(self) -> PartitionTable:
+        """What is led here."""
+        return self.led.table
+
+    @property
+    def kafka_address(self) -> tuple[str, int]:
+        """Where the first listener is bound."""
+        return self.server.addresses[self.config.listeners[0].name]
+
+    def topic_rules(self) -> TopicRules:
+        """What new topics are measured by."""
+        return TopicRules(
+            resolver=self._resolver(self.image),
+            default_partition_count=self.config.integer("num.partitions"),
+            default_replication_factor=self.config.integer("default.replication.factor"),
+            tiering_enabled=self.config.tiering_enabled,
+        )
+
+    def config_rules(self) -> ConfigRules:
+        """What new settings are measured by."""
+        return ConfigRules(
+            resolver=self._resolver(self.image),
+            static=self.config.static,
+            tiering_enabled=self.config.tiering_enabled,
+        )
+
+    def random_int(self, bound: int) -> int:
+        """A number in ``[0, bound)``."""
+        return self._dice.randrange(bound)
+
+    def new_topic_id(self) -> bytes:
+        """A topic id; never one that prints with a leading dash, which command lines would take for a flag."""
+        while True:
+            topic_id = os.urandom(_UUID_BYTES)
+            if topic_id[0] >> 2 != 62:
+                return topic_id
+
+    def report_corruption(self, unified: UnifiedLog, error: Corrupt) -> None:
+        """Stored bytes failed their check while being read."""
+        log.error("%s: %s; the range is not served", unified.topic_partition, error)
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def _directory_failed(self, writer: DirectoryWriter, error: OSError) -> None:
+        directory = self.directories.of(writer)
+        try:
+            directory.files.mark_offline(str(error))
+        except OSError as second:
+            log.warning("%s could not be marked offline: %s", writer.path, second)
+        if not self.directories.online or writer.path == self.config.metadata_log_dir:
+            log.critical("no log directory is left that this broker could work with; it ends")
+            self.failed.set()
+
+    async def stop(self) -> None:
+        """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""
+        await self.server.close()
+        await self.dispatcher.close()
+        self.purgatory.cancel_all()
+        self.housekeeping.stop()
+        await self.tiering.close()
+        await self.http.close()
+        now_ms = self.clock.wall_ms()
+        partitions = [unified.partition for unified in self.led.table]
+        for partition in partitions:
+            partition.close()
+        broker = self.image.brokers.brokers.get(self.node_id)
+        metadata_partition = self.control.log.partition
+        self.directories.close(
+            [*partitions, metadata_partition], now_ms=now_ms, broker_epoch=-1 if broker is None else broker.epoch
+        )
+        self._sync_threads.shutdown(wait=True)
+
+    def not_ready(self) -> list[str]:
+        """Why the broker should get no traffic, a sentence each (``/readyz``)."""
+        return [
+            f"log directory {directory.path} is offline: {directory.writer.offline}"
+            for directory in self.directories.all
+            if directory.writer.offline is not None
+        ]

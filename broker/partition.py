@@ -1,0 +1,358 @@
+"""One partition on this broker: appends in order, acknowledgements, and the watermarks that readers see.
+
+An append is queued in the log and answered later: with ``acks=1`` when it is in the file, with ``acks=all`` when
+the high watermark has passed it. A batch that needs deep work (another codec, keys on a compacted topic) waits in
+a worker and holds back the later ones of its partition, so the log keeps the order in which they came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log import AppendInfo, Log
+from stratalog.hot.producer_state import AppendOrigin
+from stratalog.hot.replica_state import ReplicaState
+from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.rework import needs_rework
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["Acknowledge", "Partition", "Rework"]
+
+log = logging.getLogger(__name__)
+
+Acknowledge = Callable[[AppendInfo | KafkaError], None]
+"""Told once how an append ended."""
+
+Rework = Callable[[bytes, Codec | None, bool, Callable[["bytearray | Exception"], None]], None]
+"""Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones."""
+
+_ATTRIBUTES_FIELD = 5
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An append that is in the log and not yet acknowledged."""
+
+    next_offset: int
+    deadline: float
+    info: AppendInfo
+    acknowledge: Acknowledge
+
+
+@dataclass(slots=True)
+class _Held:
+    """An append that waits for its own rework, or behind one that does."""
+
+    records: memoryview | bytearray
+    acks: int
+    deadline: float
+    release: Callable[[], None] | None
+    acknowledge: Acknowledge
+    ready: bool
+    error: KafkaError | None = None
+
+
+class Partition:
+    """The leader of one partition, on the event loop."""
+
+    def __init__(
+        self,
+        log_: Log,
+        *,
+        directory: DirectoryWriter,
+        replica: ReplicaState,
+        leader_epoch: int,
+        clock: Clock,
+        rework: Rework,
+    ) -> None:
+        self.log = log_
+        self.directory = directory
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when readers may see more: the high watermark or the last stable offset has moved."""
+        self._clock = clock
+        self._rework = rework
+        self._codec = _demanded_codec(log_.config)
+        self._keys_required = log_.config.compacted
+        self._written: deque[_Waiting] = deque()
+        self._committed: deque[_Waiting] = deque()
+        self._held: deque[_Held] = deque()
+        self._flushed_at = clock.monotonic()
+        directory.add(self)
+
+    # -- identity and watermarks --------------------------------------------------------------------------
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+        return self.log.topic_partition
+
+    @property
+    def topic_id(self) -> Uuid:
+        """The id of its topic."""
+        return self.log.topic_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Consumers read below this offset."""
+        return self.replica.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """read_committed consumers read below this offset."""
+        return self.replica.last_stable_offset(self.log.first_unstable_offset)
+
+    def update_config(self, config: LogConfig) -> None:
+        """New topic settings, effective from the next append on."""
+        self.log.update_config(config)
+        self._codec = _demanded_codec(config)
+        self._keys_required = config.compacted
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
+        self.check_online()
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        code = (
+            ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch < self.leader_epoch
+            else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+        raise KafkaError(
+            code, f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
+        )
+
+    def check_online(self) -> None:
+        """Raises KAFKA_STORAGE_ERROR while the partition's log directory is offline."""
+        if self.directory.offline is not None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic_partition} is offline: its log directory failed with {self.directory.offline}",
+            )
+
+    # -- appends --------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        acks: int,
+        deadline: float,
+        release: Callable[[], None] | None,
+        acknowledge: Acknowledge,
+    ) -> None:
+        """Append one batch of a client.
+
+        ``acknowledge`` is called exactly once: at once with an error, or later. ``release`` is called when the
+        buffer of ``records`` may be used again. ``deadline`` (monotonic seconds) bounds the wait for ``acks=-1``.
+        """
+        if len(records) >= HEADER_BYTES:
+            attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
+            deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
+        else:
+            deep = False
+        if deep or self._held:
+            self._hold(records, acks, deadline, release, acknowledge, deep=deep)
+            return
+        self._append(records, acks, deadline, release, acknowledge)
+
+    def append_as_leader(self, records: bytearray, acknowledge: Acknowledge) -> None:
+        """Append a batch of the broker's own (coordinators, markers); acknowledged when committed."""
+        self._append(memoryview(records), -1, float("inf"), None, acknowledge, AppendOrigin.COORDINATOR)
+
+    def _append(
+        self,
+        records: memoryview,
+        acks: int,
+        deadline: float,
+        release: Callable[[], None] | None,
+        acknowledge: Acknowledge,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> None:
+        try:
+            self.check_online()
+            if acks == -1:
+                self.replica.check_enough_replicas(self.log.config.min_insync_replicas)
+        except KafkaError as error:
+            if release is not None:
+                release()
+            acknowledge(error)
+            return
+        try:
+            info = self.log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                origin=origin,
+                release=release,
+            )
+        except KafkaError as error:
+            acknowledge(error)
+            return
+        if info.duplicate:
+            self._await_duplicate(info, acks, deadline, acknowledge)
+            return
+        self.directory.enqueue(self)
+        waiting = _Waiting(info.last_offset + 1, deadline, info, acknowledge)
+        (self._committed if acks == -1 else self._written).append(waiting)
+
+    def _await_duplicate(self, info: AppendInfo, acks: int, deadline: float, acknowledge: Acknowledge) -> None:
+        """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
+        if acks != -1 or info.last_offset < self.replica.high_watermark:
+            acknowledge(info)
+            return
+        # Its place is among the offsets it repeats, not behind what came later.
+        waiting = _Waiting(info.last_offset + 1, deadline, info, acknowledge)
+        index = len(self._committed)
+        while index and self._committed[index - 1].next_offset > waiting.next_offset:
+            index -= 1
+        self._committed.insert(index, waiting)
+
+    # -- appends that wait for deep work --------------------------------------------------------------------
+
+    def _hold(
+        self,
+        records: memoryview,
+        acks: int,
+        deadline: float,
+        release: Callable[[], None] | None,
+        acknowledge: Acknowledge,
+        *,
+        deep: bool,
+    ) -> None:
+        held = _Held(records, acks, deadline, release, acknowledge, ready=not deep)
+        self._held.append(held)
+        if not deep:
+            return
+        self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))
+
+    def _reworked(self, held: _Held, out: bytearray | Exception) -> None:
+        if isinstance(out, KafkaError):
+            held.error = out
+        elif isinstance(out, Corrupt):
+            held.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, str(out))
+        elif isinstance(out, Exception):
+            log.error("a batch of %s could not be reworked: %s", self.topic_partition, out)
+            held.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the batch could not be reworked: {out}")
+        else:
+            if held.release is not None:
+                held.release()
+                held.release = None
+            held.records = out
+        held.ready = True
+        self._append_ready()
+
+    def _append_ready(self) -> None:
+        while self._held and self._held[0].ready:
+            held = self._held.popleft()
+            if held.error is None:
+                self._append(memoryview(held.records), held.acks, held.deadline, held.release, held.acknowledge)
+                continue
+            if held.release is not None:
+                held.release()
+            held.acknowledge(held.error)
+
+    # -- what the log directory reports ---------------------------------------------------------------------
+
+    def flush_due(self) -> bool:
+        """Kafka's ``flush.messages``, counted in offsets; ``flush.ms`` is :meth:`tick`'s."""
+        return self.log.unflushed_messages >= self.log.config.flush_messages
+
+    def on_written(self) -> None:
+        """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
+        written_offset = self.log.written_offset
+        written = self._written
+        while written and written[0].next_offset <= written_offset:
+            waiting = written.popleft()
+            waiting.acknowledge(waiting.info)
+        if self.log.config.flush_messages > 1:
+            self._advance(written_offset)
+
+    def on_flushed(self) -> None:
+        """With sync on ack the leader counts itself by its flushed offset."""
+        self._flushed_at = self._clock.monotonic()
+        if self.log.config.flush_messages <= 1:
+            self._advance(self.log.flushed_offset)
+
+    def _advance(self, leader_end_offset: int) -> None:
+        if not self.replica.leader_advanced(leader_end_offset):
+            return
+        high_watermark = self.replica.high_watermark
+        self.log.producer_state.on_high_watermark(high_watermark)
+        committed = self._committed
+        while committed and committed[0].next_offset <= high_watermark:
+            waiting = committed.popleft()
+            waiting.acknowledge(waiting.info)
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def on_disk_full(self, error: OSError) -> None:
+        """Refuse what was queued; what is in the file keeps waiting for its sync."""
+        written_offset = self.log.written_offset
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic_partition} is full: {error}")
+        lost = [
+            waiting
+            for queue in (self._written, self._committed)
+            for waiting in queue
+            if waiting.next_offset > written_offset
+        ]
+        self._written = deque(waiting for waiting in self._written if waiting.next_offset <= written_offset)
+        self._committed = deque(waiting for waiting in self._committed if waiting.next_offset <= written_offset)
+        for waiting in lost:
+            waiting.acknowledge(failure)
+
+    def on_storage_failed(self, error: OSError) -> None:
+        """Nothing that waits will be acknowledged as written."""
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} went offline: {error}")
+        self._fail_waiting(failure)
+
+    def close(self) -> None:
+        """The partition is no longer led here: whoever waits is told, the log is the caller's."""
+        self.directory.remove(self)
+        self._fail_waiting(
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is no longer led by this broker")
+        )
+
+    def _fail_waiting(self, failure: KafkaError) -> None:
+        for queue in (self._written, self._committed):
+            while queue:
+                queue.popleft().acknowledge(failure)
+        while self._held:
+            held = self._held.popleft()
+            if held.release is not None:
+                held.release()
+            held.acknowledge(failure)
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def tick(self, now: float) -> None:
+        """Time-outs of ``acks=-1``, and ``flush.ms``; called a few times a second."""
+        if any(waiting.deadline <= now for waiting in self._committed):
+            late = [waiting for waiting in self._committed if waiting.deadline <= now]
+            self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)
+            for waiting in late:
+                waiting.acknowledge(
+                    KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"{self.topic_partition} has offset {waiting.info.base_offset} in its log but not "
+                        "acknowledged by all in-sync replicas in time",
+                    )
+                )
+        unflushed = self.log.written_offset > self.log.flushed_offset
+        if unflushed and (now - self._flushed_at) * 1000 >= self.log.config.flush_ms:
+            self.directory.sync(self)
+
+
+def _demanded_codec(config: LogConfig) -> Codec | None:
+    if config.compression_type == "producer":
+        return None
+    return Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]

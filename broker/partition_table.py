@@ -1,0 +1,69 @@
+"""Which partitions this broker leads, found by name or by topic id without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["PartitionTable"]
+
+
+class PartitionTable:
+    """Leaders by (topic, partition) and by (topic id, partition)."""
+
+    __slots__ = ("_by_id", "_by_name", "_names")
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, int], UnifiedLog] = {}
+        self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
+        self._names: dict[Uuid, str] = {}
+
+    def add(self, unified: UnifiedLog) -> None:
+        """Serve a partition from now on."""
+        topic, partition = unified.topic_partition
+        self._by_name[topic, partition] = unified
+        self._by_id[unified.topic_id, partition] = unified
+        self._names[unified.topic_id] = topic
+
+    def remove(self, unified: UnifiedLog) -> None:
+        """Serve it no longer."""
+        topic, partition = unified.topic_partition
+        self._by_name.pop((topic, partition), None)
+        self._by_id.pop((unified.topic_id, partition), None)
+        if not any(topic_id == unified.topic_id for topic_id, _ in self._by_id):
+            self._names.pop(unified.topic_id, None)
+
+    def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The partition, or None if it is not led here."""
+        return self._by_name.get(topic_partition)
+
+    def by_name(self, topic: str, partition: int) -> UnifiedLog:
+        """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        unified = self._by_name.get((topic, partition))
+        if unified is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return unified
+
+    def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
+        """The partition. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516)."""
+        unified = self._by_id.get((topic_id, partition))
+        if unified is None:
+            if topic_id in self._names:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                )
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return unified
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        """The topic with this id."""
+        return self._names.get(topic_id)
+
+    def __iter__(self) -> Iterator[UnifiedLog]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)

@@ -1,0 +1,162 @@
+"""One offset space over two places: what is on the local disk, and what only the archive still holds.
+
+.. code-block:: text
+
+    log start ........ local log start ........ high watermark ... log end
+    |--- archive only ---|-- both, read locally --|--- local ---|
+
+Offsets held in both places are served locally. A reader that loses the race against eviction is answered from
+the archive on its next try, never with OFFSET_OUT_OF_RANGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stratalog.broker.metrics import TopicMetrics
+from stratalog.broker.partition import Partition
+from stratalog.hot.log import Log
+from stratalog.hot.log_time import TimestampOffset
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.parts import FileSlice
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["LogRead", "RemoteRead", "RemoteReader", "UnifiedLog"]
+
+
+class RemoteRead(Protocol):
+    """What the archive gives at once: slices of cached chunks."""
+
+    parts: Sequence[FileSlice]
+    size_bytes: int
+    next_offset: int
+    aborted: Sequence[tuple[int, int]]
+
+
+class RemoteReader(Protocol):
+    """The archive of one partition as its readers see it."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first archived offset."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """The remote end: behind the last archived offset."""
+        ...
+
+    def read(self, reader: object, offset: int, max_bytes: int) -> RemoteRead | None:
+        """Cached bytes from the batch of ``offset`` on, or None while they are being fetched.
+
+        ``reader`` tells streams apart for read-ahead. The partition's watchers are called when more is cached.
+        """
+        ...
+
+    def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
+        """Whether the manifest admits a record at or after this time below ``before_offset``."""
+        ...
+
+    async def find_timestamp(self, timestamp_ms: int, before_offset: int) -> TimestampOffset | None:
+        """The first archived record at or after a time below ``before_offset``. Raises `KafkaError`."""
+        ...
+
+    async def find_max_timestamp(self, before_offset: int) -> TimestampOffset | None:
+        """The first archived record with the largest timestamp below ``before_offset``. Raises `KafkaError`."""
+        ...
+
+
+@dataclass(slots=True)
+class LogRead:
+    """Part of an answer to a fetch. ``pending``: the archive is being asked; try again when woken."""
+
+    parts: Sequence[FileSlice] = ()
+    size_bytes: int = 0
+    next_offset: int = -1
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(producer id, first offset) of aborted transactions in the parts."""
+    pending: bool = False
+    remote: bool = False
+
+
+class UnifiedLog:
+    """The leader of a partition together with its archive."""
+
+    __slots__ = ("metrics", "partition", "remote", "topic_id", "topic_partition")
+
+    def __init__(self, partition: Partition, metrics: TopicMetrics, remote: RemoteReader | None = None) -> None:
+        self.partition = partition
+        self.metrics = metrics
+        self.remote = remote
+        self.topic_partition: TopicPartition = partition.topic_partition
+        self.topic_id: Uuid = partition.topic_id
+
+    @property
+    def log(self) -> Log:
+        """The local log."""
+        return self.partition.log
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset anyone may read, local or remote."""
+        return self.partition.log.log_start_offset
+
+    def read(self, reader: object, offset: int, *, max_bytes: int, committed: bool, min_one_batch: bool) -> LogRead:
+        """Whole batches from the one that holds ``offset``, as far as consumers may see.
+
+        ``committed``: only below the last stable offset, with the aborted transactions that overlap. Raises
+        OFFSET_OUT_OF_RANGE outside [log start, log end], KAFKA_STORAGE_ERROR while offline.
+        """
+        partition = self.partition
+        log = partition.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is outside [{log.log_start_offset}, {log.log_end_offset}]",
+            )
+        limit = partition.last_stable_offset if committed else partition.high_watermark
+        if offset >= limit:
+            return LogRead(next_offset=offset)
+        if offset < log.local_log_start_offset:
+            return self._read_remote(reader, offset, max_bytes, committed=committed)
+        local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
+        aborted = []
+        if committed and local.size_bytes:
+            aborted = [
+                (entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(offset, local.next_offset)
+            ]
+        return LogRead(local.parts, local.size_bytes, local.next_offset, aborted)
+
+    def _read_remote(self, reader: object, offset: int, max_bytes: int, *, committed: bool) -> LogRead:
+        remote = self.remote
+        if remote is None or not remote.start_offset <= offset < remote.end_offset:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"offset {offset} of {self.topic_partition} is neither on this disk (from "
+                f"{self.log.local_log_start_offset}) nor in the archive as this broker knows it; it may be read "
+                "again once the manifest has been read",
+            )
+        found = remote.read(reader, offset, max_bytes)
+        if found is None:
+            return LogRead(next_offset=offset, pending=True, remote=True)
+        aborted = list(found.aborted) if committed else []
+        return LogRead(found.parts, found.size_bytes, found.next_offset, aborted, remote=True)
+
+    def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
+        """``(epoch, end offset)``: the largest epoch not above ``epoch`` and where it ends (KIP-101, KIP-320)."""
+        end = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+        return end.epoch, end.end_offset
+
+    def archived_part(self, timestamp_ms: int) -> RemoteReader | None:
+        """The archive, if a look-up for this time must begin there."""
+        remote = self.remote
+        if remote is None or self.log_start_offset >= self.log.local_log_start_offset:
+            return None
+        return remote if remote.may_hold(timestamp_ms, self.log.local_log_start_offset) else None
+
+    def local_offset_for_timestamp(self, timestamp_ms: int, *, committed: bool) -> TimestampOffset | None:
+        """The first local record at or after a time that consumers may see."""
+        limit = self.partition.last_stable_offset if committed else self.partition.high_watermark
+        return self.log.offset_for_timestamp(timestamp_ms, max_offset=limit)
