@@ -36,6 +36,8 @@ def test_other_writers_are_seen_at_once(tmp_path):
     """No listing or size is cached: an archive grows while it is read."""
     writer = LocalStore(str(tmp_path), sync=False)
     reader = FsspecStore(f"file://{tmp_path}")
+    assert reader._fs is not FsspecStore(f"file://{tmp_path}")._fs
+    assert not reader._fs.dircache.use_listings_cache
     for number in range(3):
         writer.put(f"k{number}", b"x" * number)
         writer.put("grows", b"y" * number)
