@@ -130,8 +130,11 @@ def read_trailer(suffix: bytes | memoryview, total_bytes: int) -> Trailer:
     trailer = Trailer._make(_TRAILER.unpack_from(suffix, len(suffix) - TRAILER_BYTES))
     if trailer.magic != MAGIC:
         raise Corrupt(f"the last four bytes are {trailer.magic!r}, a segment object ends in {MAGIC!r}")
-    if trailer.version != FORMAT_VERSION:
-        raise Corrupt(f"the segment object has version {trailer.version}, this reader knows {FORMAT_VERSION}")
+    if trailer.version != FORMAT_VERSION or trailer.flags:
+        raise Corrupt(
+            f"the segment object has version {trailer.version} and flags {trailer.flags:#x}, this reader knows "
+            f"version {FORMAT_VERSION} without flags"
+        )
     footer_end = trailer.footer_position + trailer.footer_length
     if footer_end + TRAILER_BYTES != total_bytes or trailer.data_length > trailer.footer_position:
         raise Corrupt(
@@ -158,7 +161,7 @@ def read_footer(suffix: bytes | memoryview, total_bytes: int) -> Footer:
         raise Corrupt(f"the footer at position {trailer.footer_position} fails its CRC-32C")
     try:
         footer = _parse(json.loads(bytes(raw)), total_bytes)
-    except (ValueError, TypeError, KeyError, AttributeError, Invalid) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, Invalid) as error:
         raise Corrupt(f"the footer at position {trailer.footer_position} is damaged: {error}") from error
     if footer.entry.data_bytes != trailer.data_length:
         raise Corrupt(f"footer and trailer differ: {footer.entry.data_bytes} and {trailer.data_length} data bytes")

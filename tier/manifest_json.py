@@ -101,7 +101,7 @@ def from_bytes(data: bytes, key: str) -> Manifest:
         manifest = _parse(fields)
     except NewerManifest:
         raise
-    except (Corrupt, Invalid, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (Corrupt, Invalid, ValueError, TypeError, LookupError, AttributeError) as error:
         raise Corrupt(
             f"the manifest {key} is damaged: {error!r}. Restore it from a copy or from the objects"
         ) from error
@@ -138,7 +138,7 @@ def _parse(fields: Mapping[str, Any]) -> Manifest:
         commits=tuple(CommitNote(int(n[0]), str(n[1]), int(n[2]), int(n[3]), int(n[4])) for n in fields["commits"]),
         archive_clean_offset=integer(fields, "archive_clean_offset", 0),
         version=integer(fields, "version"),
-        unknown=keep_unknown(fields, _KNOWN),
+        unknown=keep_unknown(fields, _KNOWN | {name for name in _RESERVED if not fields.get(name)}),
         unknown_writer=keep_unknown(writer, _WRITER),
         unknown_totals=keep_unknown(totals, _TOTALS),
     )

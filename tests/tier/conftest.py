@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.memory_store import MemoryStore
@@ -180,3 +181,29 @@ class LogBytes:
 def log_bytes():
     """A maker of log bytes for one partition."""
     return LogBytes()
+
+
+@pytest.fixture
+def make_entry(log_bytes):
+    """Makes manifest entries that no object backs."""
+
+    def make(base, end, epoch=1, **fields):
+        uuid = fields.pop("uuid", None) or base.to_bytes(8, "big") + end.to_bytes(4, "big") + epoch.to_bytes(4, "big")
+        known = {
+            "size_bytes": 1000 + end - base,
+            "data_bytes": 900,
+            "crc32c": 1,
+            "data_crc32c": 2,
+            "chunks_position": 900,
+            "chunks_bytes": 32,
+            "min_timestamp_ms": base,
+            "max_timestamp_ms": end - 1,
+            "max_timestamp_offset": end - 1,
+            "batch_count": 1,
+            "record_count": end - base,
+            "epochs": (LeaderEpoch(epoch, base),),
+        }
+        key = fields.pop("key", log_bytes.partition.segment_key(base, end, epoch, uuid))
+        return Entry(uuid=uuid, base=base, end=end, epoch=epoch, key=key, **{**known, **fields})
+
+    return make

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stratalog.tier.segment_object import FileRange, SegmentRequest, build_segment
+from stratalog.tier.segment_upload import ObjectDiffers, put_segment, release_pages, verify_object
+from stratalog.tier.source import source_bytes
+
+
+@pytest.fixture
+def built(log_bytes, tmp_path):
+    """Builds an object from a file, from one buffer or in windows."""
+    path = tmp_path / "0.log"
+    path.write_bytes(log_bytes.segment(0, 20))
+
+    def make(**options):
+        source = (FileRange(str(path), 0, path.stat().st_size),)
+        return build_segment(SegmentRequest(log_bytes.partition, bytes(16), 0, 200, 5, source), **options)
+
+    return make
+
+
+@pytest.mark.parametrize("buffer_bytes_max", [0, 1 << 26])
+def test_what_is_stored_is_what_was_built(memory_store, built, buffer_bytes_max):
+    """By one PUT from a buffer, or in parts from the files."""
+    segment = built(buffer_bytes_max=buffer_bytes_max)
+    entry = put_segment(memory_store, segment, buffer_bytes_max=buffer_bytes_max)
+    assert memory_store.get(entry.key)[0] == source_bytes(segment.source)
+    assert memory_store.head(entry.key).crc32c == entry.crc32c
+
+
+def test_an_attempt_repeated_after_a_lost_reply_succeeds(memory_store, built):
+    """The object under our own key is compared, not overwritten."""
+    segment = built()
+    put_segment(memory_store, segment)
+    version = memory_store.head(segment.entry.key).version
+    assert put_segment(memory_store, segment) == segment.entry
+    assert memory_store.head(segment.entry.key).version == version
+
+
+@pytest.mark.parametrize("stored", [b"short", None])
+def test_something_else_under_our_key_is_never_committed(memory_store, built, stored):
+    """Another length or other bytes of the same length: the HEAD finds both (rule 4)."""
+    segment = built()
+    data = source_bytes(segment.source)
+    memory_store.put(segment.entry.key, stored or bytes(len(data)))
+    with pytest.raises(ObjectDiffers):
+        put_segment(memory_store, segment)
+
+
+class WithoutChecksums:
+    """A store that keeps no CRC-32C."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def head(self, key):
+        """As the store's, without the checksum."""
+        return replace(self._store.head(key), crc32c=None)
+
+
+def test_a_store_without_checksums_is_read_back(memory_store, built):
+    """Footer, chunk table and one chunk stand in for the CRC."""
+    weak = WithoutChecksums(memory_store)
+    entry = put_segment(weak, built())
+    data = bytearray(memory_store.get(entry.key)[0])
+    data[entry.data_bytes - 1] ^= 1
+    memory_store.put(entry.key, bytes(data))
+    with pytest.raises(Exception, match="CRC-32C"):
+        verify_object(weak, entry)
+    other = replace(entry, uuid=bytes([1] * 16))
+    with pytest.raises(ObjectDiffers, match="another object"):
+        verify_object(weak, other)
+
+
+def test_page_cache_is_given_back_for_files_only(built):
+    """Files are read again afterwards as if nothing had happened."""
+    segment = built(buffer_bytes_max=0)
+    before = source_bytes(segment.source)
+    release_pages(segment)
+    release_pages(built())
+    assert source_bytes(segment.source) == before
