@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ FORMAT_HELP: Final = (
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _SIZE_UNITS: Final = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOKEN: Final = re.compile(r"%(.)|\\(.)|([^%\\]+|[%\\]$)", re.DOTALL)
+_TOKEN: Final = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
 
 
 def parse_time_ms(text: str) -> int:
@@ -93,9 +92,9 @@ def parse_json_record(line: bytes, number: int) -> dict[str, Any]:
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict) or not fields.keys() <= _FIELDS.keys():
-            raise Invalid(f"line {number}: a JSON object with some of {', '.join(_READ)} is wanted")
+            raise Invalid(f"a JSON object with some of {', '.join(_READ)} is wanted")
         return {name: _FIELDS[name](fields[name]) for name in fields if name in _READ}
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (Invalid, ValueError, TypeError) as error:
         raise Invalid(f"line {number}: {error}") from error
 
 
@@ -150,15 +149,16 @@ def record_json(topic_partition: TopicPartition, record: Record) -> dict[str, An
 def record_format(text: str, null: bytes = b"") -> RecordText:
     """A function that prints records in a format of kcat's letters. Raises `Invalid` for an unknown letter."""
     pieces: list[RecordText] = []
-    for letter, escaped, plain in _TOKEN.findall(text):
-        if letter:
+    for token in _TOKEN.finditer(text):
+        letter, escaped, plain = token.groups()
+        if plain is not None:
+            pieces.append(_constant(plain.encode()))
+        elif letter is not None:
             pieces.append(_letter(letter, null))
-        elif escaped:
-            if escaped not in _ESCAPES:
-                raise Invalid(f"format {text!r}: \\{escaped} means nothing; use {FORMAT_HELP}")
+        elif escaped in _ESCAPES:
             pieces.append(_constant(_ESCAPES[escaped]))
         else:
-            pieces.append(_constant(plain.encode()))
+            raise Invalid(f"format {text!r}: \\{escaped} means nothing; use {FORMAT_HELP}")
     return lambda topic_partition, record: b"".join([piece(topic_partition, record) for piece in pieces])
 
 
