@@ -19,7 +19,7 @@ from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.recovery import load_log
 from stratalog.hot.segment import SegmentCache
 from stratalog.hot.transaction_index import AbortedTxn
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["AppendInfo", "AppendOrigin", "Log"]
@@ -89,8 +89,15 @@ class Log(LogTrim):
         return find_max_timestamp(self._segments)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`, `Corrupt`."""
-        return aborted_transactions(self._segments, from_offset, to_offset)
+        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`.
+
+        A transaction index that cannot be read is derived from the log again.
+        """
+        try:
+            return aborted_transactions(self._segments, from_offset, to_offset)
+        except Corrupt:
+            self._rebuild_aborted()
+            return aborted_transactions(self._segments, from_offset, to_offset)
 
     def producer_snapshot_at(self, offset: int) -> bytes:
         """The snapshot file of the producers as they stood at ``offset``, a batch border. Raises `OSError`."""

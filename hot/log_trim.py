@@ -9,9 +9,10 @@ from stratalog.hot.leader_epochs import EpochEntry
 from stratalog.hot.log_write import LogWrite
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
+from stratalog.hot.replay import replay_segment
 from stratalog.hot.segment import DELETED, SUFFIXES, Segment, SegmentIndexes, segment_path
 from stratalog.hot.snapshots import SNAPSHOT, restore_state
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 __all__ = ["LogTrim"]
 
@@ -199,6 +200,17 @@ class LogTrim(LogWrite):
             end_offset=offset,
             name=str(self.topic_partition),
         )
+
+    def _rebuild_aborted(self) -> None:
+        """Derive the unreadable transaction indexes from the log, and write them out."""
+        for segment in self._segments:
+            try:
+                segment.aborted  # noqa: B018 - reading it is the check
+            except Corrupt:
+                state = self._state_at(segment.base_offset)
+                segment.replace_aborted(replay_segment(state, segment, segment.next_offset))
+                for file in segment.store_indexes(final=segment.frozen):
+                    self._unsynced[file] = None
 
     # -- starting over ------------------------------------------------------------------------------------
 

@@ -213,6 +213,10 @@ def _trust_active(loading: _Loading) -> bool:
     if not loading.segments:
         return False
     active = loading.segments[-1]
+    try:
+        active.aborted  # noqa: B018 - reading it is the check
+    except Corrupt:
+        return False
     if active.size_bytes == 0:
         return active.base_offset >= loading.request.recovery_point
     start = _last_indexed_position(loading, active)
@@ -329,8 +333,6 @@ def _seal(loading: _Loading, segment: Segment) -> None:
 
 
 def _store(loading: _Loading, segment: Segment, *, final: bool) -> list[File]:
-    if not segment.aborted:
-        loading.files.unlink(segment.path(".txnindex"))
     loading.report.indexes_rebuilt.append(segment.base_offset)
     loading.changed = True
     return segment.store_indexes(final=final)

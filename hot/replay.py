@@ -12,7 +12,7 @@ from stratalog.hot.validation import read_end_marker
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["apply_stored_batch", "replay"]
+__all__ = ["apply_stored_batch", "replay", "replay_segment"]
 
 
 def apply_stored_batch(
@@ -63,13 +63,25 @@ def replay(state: ProducerStateManager, segments: Iterable[Segment], to_offset: 
             continue
         if segment.base_offset >= to_offset:
             break
-        start = segment.indexes.offsets.lookup(state.end_offset) if state.end_offset > segment.base_offset else 0
-        for position, header in scan_headers(segment.file, start, segment.written_bytes):
-            if header.base_offset >= to_offset:
-                break
-            if header.base_offset >= state.end_offset:
-                batch = None
-                if header.is_control and header.producer_id >= 0:
-                    batch = read_batch(segment.file, position, header)
-                apply_stored_batch(state, header, batch)
+        replay_segment(state, segment, to_offset)
     state.end_offset = max(state.end_offset, to_offset)
+
+
+def replay_segment(state: ProducerStateManager, segment: Segment, to_offset: int) -> list[AbortedTxn]:
+    """Apply one segment's stored batches in ``[state.end_offset, to_offset)``; returns what they abort.
+
+    Raises `OSError`.
+    """
+    aborted = []
+    start = segment.indexes.offsets.lookup(state.end_offset) if state.end_offset > segment.base_offset else 0
+    for position, header in scan_headers(segment.file, start, segment.written_bytes):
+        if header.base_offset >= to_offset:
+            break
+        if header.base_offset >= state.end_offset:
+            batch = None
+            if header.is_control and header.producer_id >= 0:
+                batch = read_batch(segment.file, position, header)
+            void = apply_stored_batch(state, header, batch)
+            if void is not None:
+                aborted.append(void)
+    return aborted

@@ -250,14 +250,22 @@ class Segment:
                 append_all(file, [index.to_bytes(index.stored_count)])
             index.stored_count = len(index)
             stored.append(file)
-        if self._transactions is not None and len(self._transactions) > self._stored_transactions:
-            file = self._files.open_append(self.path(".txnindex"))
-            if self._stored_transactions == 0:
-                file.truncate(0)
-            append_all(file, [aborted_to_bytes(self._transactions[self._stored_transactions :])])
-            self._stored_transactions = len(self._transactions)
-            stored.append(file)
+        if self._transactions is not None and len(self._transactions) != self._stored_transactions:
+            stored += self._store_aborted(self._transactions)
         return stored
+
+    def _store_aborted(self, transactions: list[AbortedTxn]) -> list[File]:
+        """Append what the file lacks; write it anew, or do without it, if its content is void."""
+        first = self._stored_transactions
+        self._stored_transactions = len(transactions)
+        if not transactions:
+            self._files.unlink(self.path(".txnindex"))
+            return []
+        file = self._files.open_append(self.path(".txnindex"))
+        if first <= 0:
+            file.truncate(0)
+        append_all(file, [aborted_to_bytes(transactions[max(first, 0) :])])
+        return [file]
 
     # -- aborted transactions -----------------------------------------------------------------------------
 
@@ -275,7 +283,7 @@ class Segment:
     def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Take these instead of what the file says; the next `store_indexes` rewrites it."""
         self._transactions = list(transactions)
-        self._stored_transactions = 0
+        self._stored_transactions = -1
 
     # -- appending ----------------------------------------------------------------------------------------
 

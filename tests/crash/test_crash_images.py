@@ -115,9 +115,7 @@ class Workload:
             )  # fmt: skip
             origin = AppendOrigin.COORDINATOR
             self.open_transaction = False
-        info = self.log.append_as_leader(
-            memoryview(batch), leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin
-        )
+        info = self.log.append_as_leader(memoryview(batch), leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin)
         self.files.mark(Appended(info.base_offset, info.last_offset + 1, bytes(batch)))
 
     def write(self) -> None:
@@ -263,9 +261,7 @@ def try_images(journaled, power_cut, count: int, seed: int, *, acknowledge_early
                     again = power_cut(image, frozen, rng.randrange(len(image.journal) + 1), rng)
                     _, log = recover(again)
                     check(log, known)
-                log.append_as_leader(
-                    memoryview(build_batch([Record(0, 1, None, b"after")])), leader_epoch=99, now_ms=1
-                )
+                log.append_as_leader(memoryview(build_batch([Record(0, 1, None, b"after")])), leader_epoch=99, now_ms=1)
                 log.sync()
             except Exception as error:
                 raise AssertionError(f"workload {workload}, event {index}: {error!r}") from error

@@ -1,0 +1,92 @@
+"""Builders for the tests of the hot log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import RealFilesystem
+from stratalog.hot.log import Log
+from stratalog.hot.segment import SegmentCache
+from stratalog.wire.batch import BatchHeader, Record, build_batch, build_control_batch, iter_headers
+from stratalog.wire.topic import TopicPartition
+
+NOW_MS = 1_700_000_000_000
+
+
+class LogBench:
+    """One partition directory, opened and closed as a test likes."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = f"{directory}/flights-0"
+        self.files = RealFilesystem()
+        self.partition = TopicPartition("flights", 0)
+        self.topic_id = bytes(range(16))
+        self.now_ms = NOW_MS
+        self.cache = SegmentCache()
+
+    def open(self, config: LogConfig | None = None, *, clean: bool = True, **options) -> Log:
+        return Log.open(
+            self.directory, self.partition, self.topic_id, config or LogConfig(),
+            files=self.files, now_ms=self.now_ms, clean=clean, cache=self.cache, **options,
+        )  # fmt: skip
+
+    def batch(self, count: int = 1, *, timestamp_ms: int | None = None, value: bytes = b"v" * 100, **options):
+        start = self.now_ms if timestamp_ms is None else timestamp_ms
+        return memoryview(build_batch([Record(i, start + i, b"k", value) for i in range(count)], **options))
+
+    def append(self, log: Log, count: int = 1, *, epoch: int = 1, **options):
+        return log.append_as_leader(self.batch(count, **options), leader_epoch=epoch, now_ms=self.now_ms)
+
+    def marker(self, *, commit: bool, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 1):
+        value = b"\0\0" + coordinator_epoch.to_bytes(4, "big")
+        return memoryview(
+            build_control_batch(
+                int(commit), value, offset=0, timestamp_ms=self.now_ms, leader_epoch=0,
+                producer_id=producer_id, producer_epoch=epoch, transactional=True,
+            )
+        )  # fmt: skip
+
+    def fill(self, log: Log, segments: int, *, per_segment: int = 5) -> None:
+        """Append until ``segments`` frozen segments stand before the active one."""
+        while len(log.segments()) <= segments:
+            for _ in range(per_segment):
+                self.append(log, 2)
+            log.roll(self.now_ms)
+
+    @staticmethod
+    def content(found) -> bytes:
+        return b"".join(part.file.pread(part.length, part.position) for part in found.parts)
+
+    def headers(self, log: Log, offset: int = 0, **options) -> list[BatchHeader]:
+        """Every batch from ``offset`` on, read as a consumer does."""
+        headers: list[BatchHeader] = []
+        offset = max(offset, log.local_log_start_offset)
+        while offset < log.written_offset:
+            found = log.read(offset, max_bytes=4096, max_offset=log.written_offset, **options)
+            headers += [header for _, header in iter_headers(self.content(found))]
+            assert found.next_offset > offset
+            offset = found.next_offset
+        return headers
+
+
+@pytest.fixture
+def bench(tmp_path) -> LogBench:
+    return LogBench(str(tmp_path))
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., bytearray]:
+    """Builds a batch at a given base offset."""
+
+    def make(base: int = 0, count: int = 1, timestamp_ms: int = NOW_MS, **options) -> bytearray:
+        return build_batch([Record(base + i, timestamp_ms + i, b"k", b"value") for i in range(count)], **options)
+
+    return make
+
+
+@pytest.fixture
+def files() -> Iterator[RealFilesystem]:
+    return RealFilesystem()

@@ -1,0 +1,94 @@
+"""hot/filesystem.py"""
+
+import os
+
+import pytest
+
+from stratalog.hot.filesystem import append_all
+
+
+class Grudging:
+    """A file that takes at most ``most`` bytes at a time."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.data = b""
+
+    def writev(self, buffers):
+        taken = b"".join(buffers)[: self.most]
+        self.data += taken
+        return len(taken)
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 1000])
+def test_short_writes_are_continued_where_they_stopped(most):
+    """Whatever a single write takes, all bytes arrive once and in order."""
+    file = Grudging(most)
+    assert append_all(file, [b"abc", bytearray(b""), memoryview(b"defghij")]) == 10
+    assert file.data == b"abcdefghij"
+
+
+def test_a_write_that_takes_nothing_is_an_error():
+    """Not an endless loop."""
+    with pytest.raises(OSError, match="took none"):
+        append_all(Grudging(0), [b"abc"])
+
+
+def test_more_buffers_than_one_call_may_carry_are_written(files, tmp_path):
+    """The system's limit of 1,024 is not the caller's concern."""
+    file = files.open_append(f"{tmp_path}/x")
+    assert append_all(file, [bytes([number % 256]) for number in range(3000)]) == 3000
+    assert file.pread(5000, 0) == bytes(number % 256 for number in range(3000))
+
+
+def test_appends_go_to_the_end_also_after_a_truncation(files, tmp_path):
+    """The position is the file's size, not the descriptor's."""
+    file = files.open_append(f"{tmp_path}/x")
+    file.writev([b"0123456789"])
+    file.truncate(4)
+    file.writev([b"ab"])
+    file.fdatasync()
+    file.drop_cache()
+    assert files.read_bytes(f"{tmp_path}/x") == b"0123ab"
+    assert file.size_bytes() == 6
+
+
+def test_an_unlinked_file_stays_readable_while_it_is_held(files, tmp_path):
+    """A slice in flight outlives the segment."""
+    file = files.open_append(f"{tmp_path}/x")
+    file.writev([b"data"])
+    files.unlink(f"{tmp_path}/x")
+    files.unlink(f"{tmp_path}/x")
+    assert os.pread(file.fileno(), 4, 0) == b"data"
+
+
+def test_a_file_closes_with_its_last_reference(files, tmp_path):
+    """Descriptors do not leak, and a closed file says so."""
+    file = files.open_append(f"{tmp_path}/x")
+    descriptor = file.fileno()
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    file = files.open_read(f"{tmp_path}/x")
+    file.close()
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.fileno()
+
+
+def test_names(files, tmp_path):
+    """Directories, renames over existing names, a sorted listing."""
+    root = f"{tmp_path}/a/b"
+    files.make_directory(root)
+    files.make_directory(root)
+    files.open_append(f"{root}/y").writev([b"new"])
+    files.open_append(f"{root}/x").writev([b"oldest"])
+    files.rename(f"{root}/y", f"{root}/x")
+    files.make_directory(f"{root}/c")
+    files.sync_directory(root)
+    assert [(entry.name, entry.is_directory) for entry in files.scan(root)] == [("c", True), ("x", False)]
+    assert files.scan(root)[1].size_bytes == 3
+    files.remove_directory(f"{root}/c")
+    files.remove_directory(f"{root}/c")
+    with pytest.raises(FileNotFoundError):
+        files.open_read(f"{root}/y")
