@@ -129,6 +129,8 @@ def _groups(
         if window.skips(header):
             continue
         _check(data, position, header, partition)
+        if not header.record_count:  # the cleaner keeps an emptied batch for its producer's sequence number
+            continue
         inside = window.contains(header)
         start, end = position + HEADER_BYTES, position + header.size_bytes
         compressed = header.codec is not Codec.NONE and (needs_records or not inside)

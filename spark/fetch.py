@@ -166,8 +166,8 @@ def _told(piece: SegmentSlice) -> Iterator[None]:
         yield
     except NotFound as error:
         raise DataLoss(
-            f"{where}: the object that the manifest names is not in the bucket. {error}. If retention removed it "
-            f"while the query ran, run the query again; set option 'failOnDataLoss' to 'false' to skip such offsets"
+            f"{where}: the object that the manifest names is not in {error.url}. If retention removed it while the "
+            f"query ran, run the query again; to read what there is, set option 'failOnDataLoss' to 'false'"
         ) from error
     except (Corrupt, InvalidRange) as error:
         raise Corrupt(f"{where}: {error}") from error

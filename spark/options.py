@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratalog.spark.schema import COLUMNS, HEADERS
@@ -107,7 +107,7 @@ class ReadOptions:
     strict_offsets: bool
     read_committed: bool
     columns: tuple[str, ...]
-    store_options: Mapping[str, str]
+    store_options: Mapping[str, str] = field(repr=False)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:

@@ -34,7 +34,7 @@ __all__ = [
 
 _SLICE_COST_BYTES: Final = 256 * 1024
 """What opening one more object costs a task, in bytes it could have read meanwhile."""
-_TASK_BYTES_MIN: Final = 16 << 20
+_TASK_BYTES_MIN: Final = 32 << 20
 """Tasks are not made smaller than this for the sake of more of them: each costs Spark tens of milliseconds."""
 _TASKS_PER_CORE: Final = 4
 

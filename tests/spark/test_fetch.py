@@ -6,16 +6,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stratalog.spark.fetch import ReadRequest, read_slices
+from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.planner import DataLoss, OffsetRange, PartitionArchive, SegmentSlice, cut_slices
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.store import NotFound
 from stratalog.wire.batch import Record, build_batch, build_control_batch
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition
 
 Batches = Callable[..., bytes]
@@ -46,6 +48,23 @@ def slices_of(entries: list[Entry], start: int = 0, end: int = 1 << 40) -> list[
 
 def read_offsets(store: Any, slices: list[SegmentSlice], request: ReadRequest = OFFSETS) -> list[int]:
     return [offset for batch in read_slices(store, slices, request) for offset in batch.column(0).to_pylist()]
+
+
+def test_an_archive_is_opened_by_path_or_url(tmp_path: Path) -> None:
+    """A plain path is a directory; the same archive is opened once."""
+    store = open_archive(str(tmp_path), {})
+    assert store.url == tmp_path.as_uri()
+    assert open_archive(str(tmp_path), {}) is store
+    assert open_archive("s3a://bucket/some/prefix", {"s3.region": "eu-west-1"}).url == "s3://bucket/some/prefix"
+
+
+def test_a_wrong_place_is_not_an_empty_archive(tmp_path: Path) -> None:
+    """Reading creates no directory; options of one kind of store are not ignored by another."""
+    with pytest.raises(NotFound, match="no such directory"):
+        open_archive(f"file://{tmp_path}/nowhere", {})
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(Invalid, match=r"option 's3\.region' has no meaning"):
+        open_archive(f"file://{tmp_path}", {"s3.region": "x"})
 
 
 def test_slices_are_read_in_order(memory_archive: Any, batches: Batches) -> None:

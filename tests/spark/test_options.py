@@ -104,8 +104,10 @@ def test_a_job_written_for_the_kafka_source_is_accepted() -> None:
 
 
 def test_store_options_are_kept_apart() -> None:
-    """What begins with s3. goes to the store."""
-    assert parse(**{"s3.endpoint": "http://x:1"}).store_options == {"s3.endpoint": "http://x:1"}
+    """What begins with s3. goes to the store, and into no message."""
+    options = parse(**{"s3.endpoint": "http://x:1", "s3.secret-key": "hush"})
+    assert options.store_options == {"s3.endpoint": "http://x:1", "s3.secret-key": "hush"}
+    assert "hush" not in repr(options)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,8 @@ def test_cores_are_not_left_idle() -> None:
     slices = slices_of(*(entry(base * 10, base * 10 + 10, 30 * MIB) for base in range(16)))
     options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
     assert 6 <= len(group_tasks(slices, task_limits(slices, options, core_count=2))) <= 16
-    assert len(group_tasks(slices[:1], task_limits(slices[:1], options, core_count=64))) == 2
+    alone = slices_of(entry(0, 10, 60 * MIB))
+    assert len(group_tasks(alone, task_limits(alone, options, core_count=64))) == 2
 
 
 @pytest.mark.parametrize(
