@@ -153,13 +153,14 @@ class Purgatory:
             if not watchers:
                 del self._by_key[key]
         # The slot and its timer stay: more requests with the same time-out will come until it is due.
-        self._due[due_ms].pop(waiter, None)
+        slot = self._due.get(due_ms)
+        if slot is not None:
+            slot.pop(waiter, None)
         self._waiting -= 1
 
     def _slot_due(self, due_ms: int) -> None:
         del self._timers[due_ms]
-        slot = self._due[due_ms]
+        slot = self._due.pop(due_ms)
         for waiter in list(slot):
             self.expired += waiter.waiting
             waiter.expired()
-        del self._due[due_ms]

@@ -69,7 +69,7 @@ class Sender:
         """Send ``parts`` after everything sent before; what the socket does not take now stays queued."""
         if self.closed:
             return
-        self._queue.extend(parts)
+        self._queue.extend(part for part in parts if len(part))
         self.queued_bytes += parts_length(parts)
         self.pump()
 
