@@ -1,0 +1,143 @@
+"""Brokers that start, leave and ask for producer ids."""
+
+import pytest
+
+from stratalog.metadata.controller import (
+    NewTopic,
+    allocate_producer_ids,
+    check_broker_epoch,
+    create_topics,
+    fence_broker,
+    register_broker,
+)
+from stratalog.metadata.image import EMPTY_IMAGE
+from stratalog.metadata.topics_image import NO_LEADER, LeaderRecovery
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import FeatureLevelRecord, PartitionChangeRecord, ProducerIdsRecord
+
+
+def _never(_topic):
+    return False
+
+
+@pytest.fixture
+def with_topic(cluster, rules, topic_ids):
+    """An image of three brokers and one topic on all of them, led by 1."""
+    image = cluster(1, 2, 3)
+    topic = NewTopic("t", assignments=[(0, [1, 2, 3])])
+    return image.apply(create_topics(image, [topic], rules, new_topic_id=topic_ids, next_int=lambda _: 0).records)
+
+
+def test_a_started_broker_is_registered_and_active(cluster):
+    """Its listeners, directories and features are in the image, and it may lead."""
+    broker = cluster(1).brokers.brokers[1]
+    assert broker.is_active
+    assert broker.listeners["PLAINTEXT"].port == 9093
+    assert len(broker.directories) == 1
+    assert broker.features["metadata.version"].maximum == 30
+
+
+def test_each_start_raises_the_broker_epoch(cluster, start_of):
+    """The epoch is the offset of the registration; one that is not higher is refused."""
+    image = cluster(1)
+    decision = register_broker(image, start_of(1), broker_epoch=50, unclean_allowed=_never)
+    assert decision.result == 50
+    assert image.apply(decision.records).brokers.brokers[1].epoch == 50
+    with pytest.raises(KafkaError) as caught:
+        register_broker(image, start_of(1), broker_epoch=10, unclean_allowed=_never)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_each_start_raises_the_leader_epoch_of_what_the_broker_leads(with_topic, start_of):
+    """Each leadership raises the epoch, restart included; what others lead stays as it is."""
+    after = with_topic.apply(register_broker(with_topic, start_of(1), broker_epoch=50, unclean_allowed=_never).records)
+    partition = after.topics.partition("t", 0)
+    assert (partition.leader, partition.leader_epoch, partition.in_sync_replicas) == (1, 1, (1, 2, 3))
+    decision = register_broker(after, start_of(2), broker_epoch=60, unclean_allowed=_never)
+    assert [record for record in decision.records if isinstance(record, PartitionChangeRecord)] == []
+
+
+def test_a_broker_that_returns_takes_what_nobody_leads(cluster, rules, topic_ids, start_of):
+    """A partition without leader is led again by the member of its in-sync set that comes back."""
+    image = cluster(1)
+    image = image.apply(
+        create_topics(image, [NewTopic("t")], rules, new_topic_id=topic_ids, next_int=lambda _: 0).records
+    )
+    image = image.apply(fence_broker(image, 1, unclean_allowed=_never).records)
+    assert image.topics.partition("t", 0).leader == NO_LEADER
+    image = image.apply(register_broker(image, start_of(1), broker_epoch=90, unclean_allowed=_never).records)
+    partition = image.topics.partition("t", 0)
+    assert (partition.leader, partition.leader_epoch) == (1, 2)
+
+
+def test_a_broker_too_old_for_the_cluster_is_refused(start_of):
+    """A finalized level beyond what it can run, or an unknown feature."""
+    for record in (
+        FeatureLevelRecord(name="metadata.version", feature_level=31),
+        FeatureLevelRecord(name="share.version", feature_level=1),
+    ):
+        image = EMPTY_IMAGE.apply([record])
+        with pytest.raises(KafkaError, match=record.name) as caught:
+            register_broker(image, start_of(1), broker_epoch=1, unclean_allowed=_never)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_leader_is_the_first_in_assigned_order_that_is_alive_and_in_sync(with_topic):
+    """AR [1,2,3], 1 dies → 2, and 1 leaves the in-sync set."""
+    after = with_topic.apply(fence_broker(with_topic, 1, unclean_allowed=_never).records)
+    partition = after.topics.partition("t", 0)
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+    assert not after.brokers.is_active(1)
+
+
+def test_the_last_in_sync_replica_is_never_given_up(with_topic):
+    """ISR {3} dies with unclean election off: no leader, and 3 stays in the set."""
+    image = with_topic
+    for broker in (1, 2, 3):
+        image = image.apply(fence_broker(image, broker, unclean_allowed=_never).records)
+    partition = image.topics.partition("t", 0)
+    assert (partition.leader, partition.in_sync_replicas) == (NO_LEADER, (3,))
+
+
+def test_unclean_election_marks_the_leader_as_recovering(with_topic):
+    """Unclean on: another replica leads alone, and the loss is marked until the check is done."""
+    image = with_topic
+    topic_id = image.topics.by_name["t"].topic_id
+    image = image.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[1])])
+    image = image.apply(fence_broker(image, 1, unclean_allowed=lambda _: True).records)
+    partition = image.topics.partition("t", 0)
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.leader_recovery is LeaderRecovery.RECOVERING
+
+
+def test_an_unknown_broker_cannot_be_fenced(cluster):
+    """BROKER_ID_NOT_REGISTERED."""
+    with pytest.raises(KafkaError) as caught:
+        fence_broker(cluster(1), 2, unclean_allowed=_never)
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_blocks_of_producer_ids_never_overlap(cluster):
+    """A thousand each, one behind the other."""
+    image = cluster(1)
+    blocks = []
+    for _ in range(3):
+        decision = allocate_producer_ids(image, 1, 10)
+        image = image.apply(decision.records)
+        blocks.append(decision.result)
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_producer_ids_end_somewhere(cluster):
+    """Beyond int64 there are none."""
+    image = cluster(1).apply([ProducerIdsRecord(broker_id=1, next_producer_id=(1 << 63) - 500)])
+    with pytest.raises(KafkaError, match="Exhausted all producerIds"):
+        allocate_producer_ids(image, 1, 10)
+
+
+@pytest.mark.parametrize(("broker_id", "epoch"), [(2, 10), (1, 9), (1, 11)])
+def test_a_request_of_another_registration_is_stale(cluster, broker_id, epoch):
+    """STALE_BROKER_EPOCH unless id and epoch are the present ones."""
+    with pytest.raises(KafkaError) as caught:
+        check_broker_epoch(cluster(1), broker_id, epoch)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
