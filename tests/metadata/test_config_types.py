@@ -85,7 +85,7 @@ def test_a_password_is_never_printed():
     assert "s3cret" not in f"{password} {password!r} {format_value(password)}"
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.floats(allow_nan=False))
 def test_every_double_survives_its_text(value):
     """What is printed parses to the same number."""
@@ -94,7 +94,7 @@ def test_every_double_survives_its_text(value):
     assert parse_value("d", ConfigType.DOUBLE, text) == value
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_every_long_survives_its_text(value):
     """What is printed parses to the same number."""

@@ -39,7 +39,7 @@ def test_the_file_is_kafkas_json_of_version_1():
     }
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(-1, 9), st.integers(-1, 9), st.lists(st.integers(0, 9)), st.booleans())
 def test_a_state_survives_its_file(epoch, leader, voted, voters, newer):
     """Both versions."""
