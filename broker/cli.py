@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import click
@@ -48,10 +47,12 @@ cli = LazyGroup("stratalog", lazy=COMMANDS, help=HELP, examples=EXAMPLES, no_arg
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 25 ms that other commands save
+
     try:
         found = version("stratalog")
     except PackageNotFoundError:
-        found = "not installed"
+        found = "(not installed)"
     click.echo(f"stratalog {found}")
     context.exit()
 

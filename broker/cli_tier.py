@@ -160,7 +160,10 @@ def _parsed(parse: Any, parameter: click.Parameter, text: str) -> int:
 @click.argument("name", metavar="TOPIC")
 @click.option("--enable/--disable", "enable", default=None, help="Archive the topic (remote.storage.enable).")
 @click.option(
-    "--stop-copy/--resume-copy", "stop", default=None, help="Upload nothing more, or go on (remote.log.copy.disable)."
+    "--stop-copy/--resume-copy",
+    "stop",
+    default=None,
+    help="Upload nothing more, or go on (remote.log.copy.disable); stopping wants local retention equal to retention.",
 )
 @click.option(
     "--local-retention-bytes",

@@ -273,3 +273,56 @@ def scripted():
     broker = ScriptedBroker()
     yield broker
     broker.close()
+
+
+@pytest.fixture(scope="session")
+def live_broker(tmp_path_factory):
+    """A broker of its own process, started once for all tests that only need one that runs."""
+    import subprocess
+    import sys
+    from types import SimpleNamespace
+
+    home = tmp_path_factory.mktemp("live")
+    command = [sys.executable, "-m", "stratalog.broker.cli", "serve", "--data", str(home / "data")]
+    command += ["--bucket", f"file://{home}/bucket", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with (home / "stderr").open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    words = dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
+    assert words, (home / "stderr").read_text()
+    yield SimpleNamespace(kafka=words["kafka"], http=words["http"], data=home / "data", home=home)
+    process.terminate()
+    process.wait(30)
+    process.stdout.close()
+
+
+@pytest.fixture
+def stratalog(live_broker):
+    """Run a command line in this process against the live broker: an object with ``code``, ``out``, ``err``, ``rows``."""
+    import json
+    from types import SimpleNamespace
+
+    from click.testing import CliRunner
+
+    from stratalog.broker.cli import cli
+
+    def run(*arguments: str, stdin: str | bytes = "", code: int = 0):
+        environment = {"STRATALOG_BOOTSTRAP": live_broker.kafka, "STRATALOG_HTTP": live_broker.http}
+        found = CliRunner().invoke(cli, list(arguments), input=stdin, env=environment)
+        if found.exception is not None and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        assert found.exit_code == code, found.output
+        out = found.stdout
+        rows = [json.loads(line) for line in out.splitlines()] if "--json" in arguments else []
+        return SimpleNamespace(out=out, err=found.stderr, rows=rows)
+
+    return run
+
+
+@pytest.fixture
+def topic(stratalog, request):
+    """A fresh topic with three partitions, named after the test; its name."""
+    import re
+
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:200]
+    stratalog("topic", "create", name, "--partitions", "3")
+    return name

@@ -1,0 +1,132 @@
+"""Running a broker: what it prints, how it is told, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stratalog.broker.cli import cli
+from stratalog.broker.cli_serve import banner
+from stratalog.broker.config import Flags, load_config
+
+READY = re.compile(r"ready kafka=127\.0\.0\.1:[1-9]\d* http=127\.0\.0\.1:[1-9]\d* bucket=file:///\S+\n")
+
+
+def run(*arguments: str, **environment: str):
+    """Invoke the command line in this process."""
+    return CliRunner().invoke(cli, list(arguments), env=environment)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a command line in a process of its own; all are gone after the test."""
+    processes = []
+
+    def started(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "stratalog.broker.cli", *arguments]
+        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        )
+        return processes[-1]
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_dev_is_one_line_on_stdout_and_leaves_nothing_behind(start) -> None:
+    """The line, the banner on stderr, a clean end on SIGINT, and the folder gone."""
+    process = start("dev")
+    ready = process.stdout.readline()
+    assert READY.fullmatch(ready)
+    bucket = Path(ready.split("bucket=file://")[1].strip())
+    assert bucket.parent.is_dir()
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == ""
+    assert f"kcat -C -b {ready.split()[1].removeprefix('kafka=')} -t demo -e" in errors
+    assert f'.load("file://{bucket}")' in errors
+    assert not bucket.parent.exists()
+
+
+def test_serve_keeps_its_data_and_marks_a_clean_stop(start, tmp_path) -> None:
+    """A file, one setting on the command line, SIGTERM; settings without effect are logged."""
+    (tmp_path / "server.properties").write_text("node.id=7\nnum.io.threads=8\n")
+    process = start("serve", "--config", "server.properties", "--data", "data", "--set", "num.partitions=3")
+    assert f"bucket=file://{tmp_path}/data-bucket" in process.stdout.readline()
+    process.terminate()
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    assert "server.properties:2: num.io.threads has no effect: " in errors
+    assert "node.id=7" in (tmp_path / "data" / "meta.properties").read_text()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_taken_port_ends_the_start_with_words(live_broker, tmp_path) -> None:
+    """Exit code 1, no trace."""
+    command = [
+        sys.executable,
+        "-m",
+        "stratalog.broker.cli",
+        "serve",
+        "--data",
+        str(tmp_path / "data"),
+        "--http",
+        "127.0.0.1:0",
+    ]
+    found = subprocess.run(
+        [*command, "--listen", live_broker.kafka], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert found.returncode == 1
+    assert "Error: " in found.stderr
+    assert "Traceback" not in found.stderr
+    assert found.stdout == ""
+
+
+def test_print_config_shows_values_and_origins(tmp_path) -> None:
+    """And starts nothing."""
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=2\nssl.key.password=hunter2\n")
+    result = run("serve", "--config", str(path), "--print-config", "--json", STRATALOG_LOG_SEGMENT_BYTES="1048576")
+    rows = {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
+    assert rows["num.partitions"] == {"name": "num.partitions", "value": "2", "origin": f"{path}:1"}
+    assert rows["log.segment.bytes"]["origin"] == "environment STRATALOG_LOG_SEGMENT_BYTES"
+    assert rows["ssl.key.password"]["value"] == "[hidden]"
+    text = run("serve", "--config", str(path), "--print-config").stdout
+    assert f"num.partitions=2  # {path}:1\n" in text
+    assert "hunter2" not in text
+
+
+def test_wrong_settings_are_all_named_with_exit_code_2(tmp_path) -> None:
+    """File, variable and flag in one message."""
+    path = tmp_path / "server.properties"
+    path.write_text("zookeeper.connect=x\nlog.segment.byte=5\n")
+    result = run("serve", "--config", str(path), "--set", "num.partitions=x", STRATALOG_NONSENSE="1")
+    assert result.exit_code == 2
+    for part in ("ZooKeeper", "did you mean log.segment.bytes", "STRATALOG_NONSENSE"):
+        assert part in result.stderr
+
+
+def test_a_missing_file_is_a_usage_error() -> None:
+    """Named by click."""
+    assert run("serve", "--config", "/nowhere/server.properties").exit_code == 2
+
+
+def test_the_banner_says_what_happens_to_the_data() -> None:
+    """Kept with --data, gone without."""
+    config = load_config(flags=Flags(data="/keep", bucket="s3://archive/x"))
+    assert "is in /keep and it is kept" in banner(("::1", 9092), config, "/keep")
+    text = banner(("::1", 9092), config, "/tmp/x")
+    assert "it goes when this ends" in text
+    assert "-b [::1]:9092" in text
+    assert '.load("s3://archive/x")' in text
