@@ -1,0 +1,141 @@
+"""Carries out the commands that write the archive: claim, upload, commit, read back, log start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stratalog.tier.commands import (
+    Claim,
+    Commit,
+    ManifestRead,
+    ManifestUnchanged,
+    ReadBack,
+    ReadManifest,
+    SetLogStart,
+    Upload,
+    UploadDone,
+    VerifiedUpTo,
+)
+from stratalog.tier.manifest import Manifest, ManifestFenced, Uploaded, check_claim, claim, commit, set_log_start
+from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest
+from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.segment_object import build_segment
+from stratalog.tier.segment_upload import put_segment, release_pages, verify_object
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt, Invalid
+
+__all__ = ["claim_archive", "commit_uploads", "move_log_start", "read_back", "read_view", "upload"]
+
+
+def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
+    """Raise the claim; the manifest is created with it if the partition has none.
+
+    Raises `Corrupt` if there is no manifest although there are objects: it was lost, and starting a new archive
+    would hide the old one.
+    """
+    if not read_manifest(store, command.partition).version:
+        _refuse_lost_manifest(store, command)
+
+    def transition(manifest: Manifest) -> Manifest:
+        claimed = claim(manifest, command.claimant, now_ms=command.now_ms, start_offset=command.start_offset)
+        if claimed is manifest or claimed.cluster_id:
+            return claimed
+        return replace(claimed, cluster_id=command.cluster_id)
+
+    return _report(change_manifest(store, command.partition, transition), command.known_end)
+
+
+def _refuse_lost_manifest(store: ObjectStore, command: Claim) -> None:
+    first = next(store.list(command.partition.segments_prefix), None)
+    if first is not None and not read_manifest(store, command.partition).version:
+        raise Corrupt(
+            f"{command.partition}: {command.partition.manifest_key} is missing although {first.key} exists: the "
+            "manifest was lost. Restore it; nothing is archived until then"
+        )
+
+
+def upload(store: ObjectStore, command: Upload) -> UploadDone:
+    """Build, verify, PUT and HEAD one object; its files' pages are given back when asked (rules 2, 3, 7)."""
+    if command.request.epoch != command.claimant.leader_epoch:
+        raise Invalid(
+            f"{command.request.partition}: an upload under leader epoch {command.claimant.leader_epoch} cannot carry "
+            f"epoch {command.request.epoch} in its key"
+        )
+    built = build_segment(command.request)
+    entry = put_segment(store, built, part_bytes=command.part_bytes)
+    if command.request.drop_cache:
+        release_pages(built)
+    return UploadDone(Uploaded(entry, command.claimant))
+
+
+def commit_uploads(store: ObjectStore, command: Commit) -> ManifestRead:
+    """One compare-and-swap for all uploads of the command."""
+
+    def transition(manifest: Manifest) -> Manifest:
+        return commit(
+            manifest,
+            command.claimant,
+            command.uploads,
+            now_ms=command.now_ms,
+            high_watermark=command.high_watermark,
+            last_stable_offset=command.last_stable_offset,
+        )
+
+    return _report(change_manifest(store, command.partition, transition), command.known_end)
+
+
+def move_log_start(store: ObjectStore, command: SetLogStart) -> ManifestRead:
+    """Move the archive's log start."""
+
+    def transition(manifest: Manifest) -> Manifest:
+        return set_log_start(
+            manifest,
+            command.claimant,
+            command.offset,
+            now_ms=command.now_ms,
+            resume_at=command.resume_at,
+            reason=command.reason,
+        )
+
+    return _report(change_manifest(store, command.partition, transition), command.known_end)
+
+
+def read_back(store: ObjectStore, command: ReadBack) -> VerifiedUpTo:
+    """Rule 4: the manifest must carry my claim (a follower: my cluster's incarnation), and each HEAD must agree.
+
+    Raises `ManifestFenced` otherwise, `ObjectDiffers` or `NotFound` for an object that is not as committed.
+    """
+    manifest = read_manifest(store, command.partition).manifest
+    if command.claimant is not None:
+        check_claim(manifest, command.claimant)
+    elif manifest.claimant.incarnation != command.incarnation:
+        raise ManifestFenced(
+            f"{command.partition}: the archive is of incarnation {manifest.claimant.incarnation}, this cluster is "
+            f"incarnation {command.incarnation}: nothing is evicted on its account"
+        )
+    verified = max(command.start, manifest.log_start_offset)  # below the log start nothing is owed to anyone
+    heads = 0
+    for entry in manifest.entries:
+        if entry.end <= verified:
+            continue
+        if entry.base > verified or verified >= command.end or heads == command.heads_max:
+            break
+        verify_object(store, entry)
+        heads += 1
+        verified = entry.end
+    return VerifiedUpTo(min(verified, command.end))
+
+
+def read_view(store: ObjectStore, command: ReadManifest) -> ManifestRead | ManifestUnchanged:
+    """The manifest, unless a HEAD shows the version that is known."""
+    if command.known_version:
+        try:
+            if store.head(command.partition.manifest_key).version == command.known_version:
+                return ManifestUnchanged(command.known_version)
+        except NotFound:
+            pass  # read_manifest answers with the empty manifest
+    return _report(read_manifest(store, command.partition), command.known_end)
+
+
+def _report(stored: StoredManifest, known_end: int) -> ManifestRead:
+    return ManifestRead(ManifestView.of(stored.manifest, stored.version, known_end))

@@ -1,0 +1,367 @@
+"""What the broker asks of the archive's workers, and what they answer. All of it can be pickled.
+
+A command names everything it needs: workers keep no state between two of them and may die at any time. Paths and
+uuids are chosen by the broker, times are the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from stratalog.tier.chunk_table import Chunk
+from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant, Uploaded
+from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.segment_object import SegmentRequest
+from stratalog.tier.segment_upload import PART_BYTES
+from stratalog.tier.store import Version
+
+__all__ = [
+    "AbortedRead",
+    "ChunkFill",
+    "ChunksFilled",
+    "Claim",
+    "Command",
+    "Commit",
+    "CorruptReport",
+    "FailedReport",
+    "FencedReport",
+    "FillChunks",
+    "FilledChunk",
+    "FindTimestamp",
+    "FooterRead",
+    "ManifestRead",
+    "ManifestUnchanged",
+    "MissingReport",
+    "MovedReport",
+    "ReadAborted",
+    "ReadBack",
+    "ReadFooter",
+    "ReadManifest",
+    "ReadRestartState",
+    "Report",
+    "RestartStateRead",
+    "SetLogStart",
+    "TimestampFound",
+    "Upload",
+    "UploadDone",
+    "VerifiedUpTo",
+    "WriteProjection",
+    "Written",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Raise the manifest's claim (rule 1); answered by `ManifestRead`, `FencedReport`, failures.
+
+    ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
+    """
+
+    partition: PartitionId
+    claimant: Claimant
+    now_ms: int
+    start_offset: int
+    cluster_id: str = ""
+    known_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Build, verify, PUT and HEAD one object; answered by `UploadDone`, `CorruptReport`, failures."""
+
+    request: SegmentRequest
+    claimant: Claimant
+    part_bytes: int = PART_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Add uploaded ranges by compare-and-swap; answered by `ManifestRead`, `FencedReport`, `MovedReport`, failures."""
+
+    partition: PartitionId
+    claimant: Claimant
+    uploads: tuple[Uploaded, ...]
+    now_ms: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    known_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Read the manifest and HEAD each object of ``[start, end)`` (rule 4); answered by `VerifiedUpTo`, `FencedReport`.
+
+    A leader gives its ``claimant``, which the manifest must carry; a follower gives ``None``, and the manifest must
+    be of its own cluster's ``incarnation``.
+    """
+
+    partition: PartitionId
+    start: int
+    end: int
+    incarnation: int
+    claimant: Claimant | None = None
+    heads_max: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """Read the manifest unless it still has ``known_version``; answered by `ManifestRead` or `ManifestUnchanged`."""
+
+    partition: PartitionId
+    known_version: Version = ""
+    known_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogStart:
+    """Move the archive's log start; answered like `Commit`. See `tier.manifest.set_log_start`."""
+
+    partition: PartitionId
+    claimant: Claimant
+    offset: int
+    now_ms: int
+    reason: str
+    resume_at: int | None = None
+    known_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFill:
+    """One chunk to fetch, and the file it goes to."""
+
+    chunk: Chunk
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FillChunks:
+    """Fetch neighbouring chunks of one object by one GET into cache files; answered by `ChunksFilled`.
+
+    ``chunks`` are one or a few, in order, without a gap. ``index_interval_bytes`` is the distance of the
+    entries of the sparse index that comes back.
+    """
+
+    partition: PartitionId
+    key: str
+    chunks: tuple[ChunkFill, ...]
+    index_interval_bytes: int = 4096
+    sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FindTimestamp:
+    """Find the first record of one object with at least this timestamp and offset; answered by `TimestampFound`."""
+
+    partition: PartitionId
+    key: str
+    timestamp_ms: int
+    start_offset: int = 0
+    end_offset: int = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFooter:
+    """Read footer and chunk table; answered by `FooterRead`."""
+
+    partition: PartitionId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAborted:
+    """Read the aborted transactions of one object; answered by `AbortedRead`."""
+
+    partition: PartitionId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRestartState:
+    """Read what a log restarting behind this object needs (rule 8); answered by `RestartStateRead`."""
+
+    partition: PartitionId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProjection:
+    """Write a small JSON document (``topic.json``, ``cluster.json``, ``format.json``) until it is equal; `Written`."""
+
+    key: str
+    fields: Mapping[str, object]
+
+
+Command: TypeAlias = (
+    Claim
+    | Upload
+    | Commit
+    | ReadBack
+    | ReadManifest
+    | SetLogStart
+    | FillChunks
+    | FindTimestamp
+    | ReadFooter
+    | ReadAborted
+    | ReadRestartState
+    | WriteProjection
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRead:
+    """The manifest after the command."""
+
+    view: ManifestView
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestUnchanged:
+    """The manifest still has this version."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class UploadDone:
+    """The object is complete and was checked; nothing names it yet."""
+
+    uploaded: Uploaded
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedUpTo:
+    """Everything of the asked range below ``offset`` is in the manifest, and HEAD agreed with it."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilledChunk:
+    """One chunk is in its cache file, checked.
+
+    ``offsets`` (little-endian int64) and ``positions`` (little-endian int32, from the chunk's start) are the sparse
+    index: base offset and position of about one batch in 4 KiB, the first batch always. ``next_offset`` follows the
+    last batch.
+    """
+
+    path: str
+    length: int
+    offsets: bytes
+    positions: bytes
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunksFilled:
+    """All chunks asked for, in order."""
+
+    key: str
+    chunks: tuple[FilledChunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampFound:
+    """The record; ``offset`` is -1 if the object has none."""
+
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FooterRead:
+    """``chunks`` are the rows of the chunk table, as `ChunkTable.from_bytes` takes them."""
+
+    key: str
+    chunks: bytes
+    blobs: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedRead:
+    """All aborted transactions that overlap the object."""
+
+    key: str
+    aborted: tuple[AbortedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartStateRead:
+    """Leader epochs and Kafka producer snapshot as of the object's end."""
+
+    key: str
+    leader_epochs: tuple[LeaderEpoch, ...]
+    producer_snapshot: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The store holds the document as asked."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class FencedReport:
+    """A higher claim exists: stand down."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovedReport:
+    """The archive ends at ``remote_end``, not where the command assumed."""
+
+    remote_end: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingReport:
+    """The object is gone: read the manifest again, it may have been replaced or removed by retention."""
+
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptReport:
+    """Bytes fail their check. ``place`` is a local path or an object's key; ``offset`` -1 means unknown."""
+
+    partition: PartitionId | None
+    place: str
+    position: int
+    offset: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedReport:
+    """The command failed. When ``retriable``, it may have been carried out all the same: send it again."""
+
+    message: str
+    retriable: bool
+
+
+Report: TypeAlias = (
+    ManifestRead
+    | ManifestUnchanged
+    | UploadDone
+    | VerifiedUpTo
+    | ChunksFilled
+    | TimestampFound
+    | FooterRead
+    | AbortedRead
+    | RestartStateRead
+    | Written
+    | FencedReport
+    | MovedReport
+    | MissingReport
+    | CorruptReport
+    | FailedReport
+)

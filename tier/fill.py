@@ -1,0 +1,147 @@
+"""Carries out the commands that read the archive: chunks into cache files, look-ups by time, footers, aborted lists."""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+from stratalog.tier.chunk_table import Chunk
+from stratalog.tier.commands import (
+    AbortedRead,
+    ChunkFill,
+    ChunksFilled,
+    FillChunks,
+    FilledChunk,
+    FindTimestamp,
+    FooterRead,
+    ReadAborted,
+    ReadFooter,
+    ReadRestartState,
+    RestartStateRead,
+    TimestampFound,
+)
+from stratalog.tier.segment_blobs import aborted_from_bytes, epochs_from_bytes
+from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunk, read_chunks, read_object_footer
+from stratalog.tier.store import ObjectStore
+from stratalog.wire.batch import BatchHeader, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state", "sparse_index"]
+
+
+def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
+    """One GET, a CRC-32C check of each chunk, then a temporary file renamed to each path.
+
+    Nothing is written unless every chunk is right. Raises `CorruptObject`, `OSError` for the cache's disk, and what
+    the store raises.
+    """
+    pieces = read_chunks(store, command.key, [fill.chunk for fill in command.chunks])
+    indexed = []
+    for fill, piece in zip(command.chunks, pieces, strict=True):
+        indexed.append(sparse_index(command.key, fill.chunk, piece, command.index_interval_bytes))
+    filled = []
+    for fill, piece, (offsets, positions, next_offset) in zip(command.chunks, pieces, indexed, strict=True):
+        _write_file(fill, piece, sync=command.sync)
+        filled.append(FilledChunk(fill.path, len(piece), offsets, positions, next_offset))
+    return ChunksFilled(command.key, tuple(filled))
+
+
+def sparse_index(key: str, chunk: Chunk, data: memoryview, interval_bytes: int) -> tuple[bytes, bytes, int]:
+    """``(offsets, positions, next offset)`` of a chunk: see `FilledChunk`. Raises `CorruptObject`."""
+    offsets, positions = array("q"), array("i")
+    next_offset, end, due = chunk.first_offset, 0, 0
+    for position, header in _headers(key, chunk, data):
+        if position >= due:
+            offsets.append(header.base_offset)
+            positions.append(position)
+            due = position + interval_bytes
+        next_offset, end = header.next_offset, position + header.size_bytes
+    if end != len(data):
+        raise CorruptObject(key, chunk.position + end, next_offset, "the chunk does not end on a batch border")
+    return _little_endian(offsets), _little_endian(positions), next_offset
+
+
+def _headers(key: str, chunk: Chunk, data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    try:
+        yield from iter_headers(data)
+    except Corrupt as error:
+        raise CorruptObject(key, chunk.position, chunk.first_offset, str(error)) from error
+
+
+def _little_endian(values: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def _write_file(fill: ChunkFill, piece: memoryview, *, sync: bool) -> None:
+    """A reader of the cache sees a whole chunk or none."""
+    temporary = f"{fill.path}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            done = 0
+            while done < len(piece):
+                done += os.write(descriptor, piece[done:])
+            if sync:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        Path(temporary).replace(fill.path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def find_timestamp(store: ObjectStore, command: FindTimestamp) -> TimestampFound:
+    """The first record, in offset order, with at least this timestamp and offset; exact, as Kafka's ListOffsets.
+
+    Reads the chunk table and then only chunks that may hold it, usually one.
+    """
+    chunks = read_object_footer(store, command.key).chunks
+    assert chunks is not None, "read_object_footer always reads the chunk table"
+    index = chunks.find_timestamp(command.timestamp_ms, chunks.find_offset(command.start_offset))
+    while index is not None and chunks[index].first_offset < command.end_offset:
+        data = memoryview(read_chunk(store, command.key, chunks[index]))
+        found = _find_in_chunk(command, chunks[index], data)
+        if found is not None:
+            return found
+        index = chunks.find_timestamp(command.timestamp_ms, index + 1)
+    return TimestampFound()
+
+
+def _find_in_chunk(command: FindTimestamp, chunk: Chunk, data: memoryview) -> TimestampFound | None:
+    for position, header in _headers(command.key, chunk, data):
+        if header.max_timestamp < command.timestamp_ms or header.next_offset <= command.start_offset:
+            continue
+        for record in iter_records(data, position):
+            if record.offset >= command.end_offset:
+                return TimestampFound()
+            if record.timestamp_ms >= command.timestamp_ms and record.offset >= command.start_offset:
+                return TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def read_footer_of(store: ObjectStore, command: ReadFooter) -> FooterRead:
+    """The chunk table and where the other parts are."""
+    footer = read_object_footer(store, command.key)
+    assert footer.chunks is not None, "read_object_footer always reads the chunk table"
+    blobs = {name: (blob.position, blob.length, blob.crc32c) for name, blob in footer.blobs.items()}
+    return FooterRead(command.key, footer.chunks.to_bytes(), blobs)
+
+
+def read_aborted(store: ObjectStore, command: ReadAborted) -> AbortedRead:
+    """The aborted transactions that overlap the object."""
+    footer = read_object_footer(store, command.key)
+    return AbortedRead(command.key, aborted_from_bytes(read_blob(store, command.key, footer, "aborted")))
+
+
+def read_restart_state(store: ObjectStore, command: ReadRestartState) -> RestartStateRead:
+    """Leader epochs and producer snapshot as of the object's end."""
+    footer = read_object_footer(store, command.key)
+    epochs = epochs_from_bytes(read_blob(store, command.key, footer, "leader_epochs"))
+    snapshot = read_blob(store, command.key, footer, "producer_snapshot")
+    return RestartStateRead(command.key, epochs, snapshot)

@@ -1,0 +1,62 @@
+"""How far to fetch ahead of a reader of the archive. Pure.
+
+A reader who goes on where he stopped gets twice as much ahead each time, up to the cache's size divided by the active
+readers; a jump begins again with one chunk. What is ahead may cross from one object into the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.tier.cache import Reader
+from stratalog.tier.chunk_table import CHUNK_BYTES
+
+__all__ = ["ReadAhead"]
+
+_IDLE_MS: Final = 30_000
+
+
+@dataclass(slots=True)
+class _Stream:
+    next_offset: int
+    window_bytes: int
+    read_ms: int
+
+
+class ReadAhead:
+    """The streams through one cache of ``cache_bytes``."""
+
+    def __init__(self, cache_bytes: int, *, first_bytes: int = CHUNK_BYTES, idle_ms: int = _IDLE_MS) -> None:
+        self._cache_bytes = cache_bytes
+        self._first_bytes = first_bytes
+        self._idle_ms = idle_ms
+        self._streams: dict[Reader, _Stream] = {}
+
+    def on_read(self, reader: Reader, offset: int, next_offset: int, now_ms: int) -> int:
+        """``reader`` read ``[offset, next_offset)``; returns how many bytes behind that to have in the cache.
+
+        0 for a first read or a jump: the chunk itself is enough until somebody proves to read on.
+        """
+        stream = self._streams.get(reader)
+        if stream is None or stream.next_offset != offset:
+            self._forget_idle(now_ms)
+            self._streams[reader] = _Stream(next_offset, 0, now_ms)
+            return 0
+        wanted = max(self._first_bytes, 2 * stream.window_bytes)
+        stream.window_bytes = min(wanted, self._share(now_ms))
+        stream.next_offset, stream.read_ms = next_offset, now_ms
+        return stream.window_bytes
+
+    def leave(self, reader: Reader) -> None:
+        """The reader is gone."""
+        self._streams.pop(reader, None)
+
+    def _share(self, now_ms: int) -> int:
+        active = sum(now_ms - stream.read_ms < self._idle_ms for stream in self._streams.values())
+        return self._cache_bytes // max(1, active)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        idle = [reader for reader, stream in self._streams.items() if now_ms - stream.read_ms >= self._idle_ms]
+        for reader in idle:
+            del self._streams[reader]

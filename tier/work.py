@@ -1,0 +1,96 @@
+"""Carries out commands against a store: the part of the archive that runs in a worker process.
+
+Nothing is kept between two commands, and nothing depends on being another process: a ``memory:`` store is served by a
+`Worker` on a thread of the broker itself. Every expected failure becomes a report; only a defect of ours raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
+from stratalog.tier.commands import (
+    Claim,
+    Command,
+    Commit,
+    CorruptReport,
+    FailedReport,
+    FencedReport,
+    FillChunks,
+    FindTimestamp,
+    MissingReport,
+    MovedReport,
+    ReadAborted,
+    ReadBack,
+    ReadFooter,
+    ReadManifest,
+    ReadRestartState,
+    Report,
+    SetLogStart,
+    Upload,
+    WriteProjection,
+)
+from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
+from stratalog.tier.manifest import NotAtRemoteEnd
+from stratalog.tier.projection import write_projection
+from stratalog.tier.segment_object import CorruptSource
+from stratalog.tier.segment_reader import CorruptObject
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt, Fenced, Retriable, StratalogError
+
+__all__ = ["Worker"]
+
+_EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
+    Claim: claim_archive,
+    Upload: upload,
+    Commit: commit_uploads,
+    ReadBack: read_back,
+    ReadManifest: read_view,
+    SetLogStart: move_log_start,
+    FillChunks: fill_chunks,
+    FindTimestamp: find_timestamp,
+    ReadFooter: read_footer_of,
+    ReadAborted: read_aborted,
+    ReadRestartState: read_restart_state,
+    WriteProjection: write_projection,
+}
+
+
+class Worker:
+    """Executes commands; thread-safe, because it holds nothing but stores.
+
+    ``uploads`` is the store that `Upload` writes through, when that is to obey a byte rate (rule 7); everything else
+    goes through ``store``, so that a full budget never delays a claim, a commit or a read.
+    """
+
+    def __init__(self, store: ObjectStore, *, uploads: ObjectStore | None = None) -> None:
+        self._store = store
+        self._uploads = store if uploads is None else uploads
+
+    def execute(self, command: Command) -> Report:
+        """Carry ``command`` out and report."""
+        store = self._uploads if isinstance(command, Upload) else self._store
+        try:
+            return _EXECUTORS[type(command)](store, command)
+        except (StratalogError, OSError) as error:
+            return _report(command, error)
+
+
+def _report(command: Command, error: StratalogError | OSError) -> Report:
+    match error:
+        case Fenced():
+            return FencedReport(str(error))
+        case NotAtRemoteEnd():
+            return MovedReport(error.remote_end, str(error))
+        case CorruptSource():
+            return CorruptReport(error.partition, error.path, error.position, error.offset, str(error))
+        case CorruptObject():
+            partition = getattr(command, "partition", None)
+            return CorruptReport(partition, error.key, error.position, error.offset, f"{partition}: {error}")
+        case Corrupt():
+            return CorruptReport(getattr(command, "partition", None), getattr(error, "key", ""), -1, -1, str(error))
+        case NotFound():
+            return MissingReport(error.key, str(error))
+        case _:
+            return FailedReport(str(error), retriable=isinstance(error, Retriable | OSError))
