@@ -7,6 +7,7 @@ already names most settings, and a container's variable is meant to change them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ __all__ = ["BrokerConfig", "ConfigRefused", "ConfigRow", "Flags", "load_config",
 
 DEFAULT_ORIGIN: Final = "default"
 LISTENER_PREFIX: Final = "listener.name."
+_BUCKET_URL: Final = re.compile(r"memory:[^/]*|file://(localhost)?/.*|(?!file:)[a-z][a-z0-9+.-]*://[^/].*", re.DOTALL)
 
 
 class ConfigRefused(Invalid):
@@ -252,7 +254,7 @@ class _Loader:
             http_host=http_host,
             http_port=http_port,
             tiering_enabled=bool(self.values["remote.log.storage.system.enable"]),
-            bucket_url=self._text("stratalog.bucket.url") or f"file://{quote(beside)}-bucket",
+            bucket_url=self._bucket_url(beside),
             bucket_options={key: text for key, name in options.items() if (text := self._text(name))},
             cache_dir=_absolute(cache_dir) if cache_dir else f"{beside}-cache",
             cache_bytes_max=_whole(self.values["stratalog.cache.bytes.max"]),
@@ -261,6 +263,17 @@ class _Loader:
             origins=MappingProxyType({name: setting.origin for name, setting in self.chosen.items()}),
             notices=tuple(self.notices),
         )
+
+    def _bucket_url(self, beside: str) -> str:
+        name = "stratalog.bucket.url"
+        url = self._text(name)
+        if url is None:
+            return f"file://{quote(beside)}-bucket"
+        if not _BUCKET_URL.fullmatch(url):
+            self.problems.append(
+                f"{self._origin(name)}: {name} {url!r} is no URL of a store; write file:///path, s3://bucket/prefix or memory:"
+            )
+        return url
 
     def _text(self, name: str) -> str | None:
         value = self.values[name]

@@ -185,6 +185,18 @@ def echo(context, request):
 
 
 @pytest.fixture
+def until():
+    """Waits for something that other callbacks bring about."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - any condition, brought about by anybody
+                await asyncio.sleep(0.001)
+
+    return wait
+
+
+@pytest.fixture
 def wire():
     """The toy messages and row makers, for tests that cannot import this file."""
     from types import SimpleNamespace
@@ -326,3 +338,17 @@ def topic(stratalog, request):
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:200]
     stratalog("topic", "create", name, "--partitions", "3")
     return name
+
+
+@pytest.fixture
+def three_batches():
+    """Three batches of three records each from offset 100, the second compressed; times up to 1002, 2002, 1502."""
+    from stratalog.wire.batch import Header, Record, build_batch
+    from stratalog.wire.compression import Codec
+
+    def batch(offset: int, time_ms: int, codec: Codec = Codec.NONE) -> bytes:
+        headers = (Header("h", b"x"),)
+        records = [Record(offset + n, time_ms + n, b"k%d" % n, b"v%d" % n, headers) for n in range(3)]
+        return bytes(build_batch(records, codec=codec, leader_epoch=4))
+
+    return [batch(100, 1000), batch(103, 2000, Codec.ZSTD), batch(106, 1500)]

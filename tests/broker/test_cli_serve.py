@@ -130,3 +130,42 @@ def test_the_banner_says_what_happens_to_the_data() -> None:
     assert "it goes when this ends" in text
     assert "-b [::1]:9092" in text
     assert '.load("s3://archive/x")' in text
+
+
+async def test_the_second_signal_ends_at_once(monkeypatch, capsys) -> None:
+    """The first only asks."""
+    import asyncio
+    import os
+
+    from stratalog.broker.cli_serve import _handle_signals
+
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stop = asyncio.Event()
+    _handle_signals(stop)
+    loop = asyncio.get_running_loop()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.wait(), 5)
+        assert ended == []
+        os.kill(os.getpid(), signal.SIGINT)
+        while not ended:
+            await asyncio.sleep(0)
+        assert ended == [1]
+        assert "Second SIGINT: stopping at once" in capsys.readouterr().err
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def test_dev_takes_another_port_when_its_own_is_taken(capsys) -> None:
+    """And says so."""
+    import socket
+
+    from stratalog.broker.cli_serve import _free_or_any
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        assert _free_or_any(address) == "127.0.0.1:0"
+        assert "is taken" in capsys.readouterr().err
+    assert _free_or_any(address) == address

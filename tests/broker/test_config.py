@@ -141,6 +141,14 @@ def test_a_variable_may_leave_out_our_own_prefix(load) -> None:
     assert config.bucket_options == {"region": "eu-west-1"}
 
 
+@pytest.mark.parametrize(
+    "url", ["memory:", "memory:x", "file:///a b", "file://localhost/a", "s3://bucket", "gs://b/p/q", "abfs://c@a/p"]
+)
+def test_urls_of_stores_are_taken(load, url) -> None:
+    """Whether anybody can open them is seen when they are opened."""
+    assert load(flags=Flags(bucket=url)).bucket_url == url
+
+
 def test_unknown_names_are_refused_all_at_once_with_the_nearest_name(load, tmp_path) -> None:
     """Misspelt, ZooKeeper's and removed names each get their sentence, with file and line or variable."""
     found = problems(
@@ -215,6 +223,9 @@ def test_the_other_flags_are_settings_too(load) -> None:
         ("log.dirs=/a,/b,/a/\n", "names the directory /a twice"),
         ("stratalog.http.listener=8080\n", "'8080' is not HOST:PORT"),
         ("listener.security.protocol.map=A\n", "'A' is not NAME:PROTOCOL"),
+        ("stratalog.bucket.url=./bucket\n", "'./bucket' is no URL of a store"),
+        ("stratalog.bucket.url=file://bucket\n", "is no URL of a store"),
+        ("stratalog.bucket.url=s3:///prefix\n", "is no URL of a store"),
         ("log.roll.ms=0\n", "log.roll.ms must be greater than or equal to 1"),
         ("name=\\u12\n", "malformed unicode escape"),
     ],
