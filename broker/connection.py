@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 UNAUTHENTICATED_FRAME_BYTES_MAX = 64 << 10
 """The largest frame before authentication (CVE-2022-34917)."""
 
+JOINED_ANSWER_BYTES = 8 << 10
+"""Answers up to this size wait for the other answers of the same read, to leave with them in one write."""
+
 FRAMES_PER_TURN = 128
 """After this many requests of one connection the others get their turn."""
 
@@ -218,6 +221,9 @@ class Connection(asyncio.BufferedProtocol):
             self._out += parts
             if not self._handling:
                 self._schedule_flush()
+            elif len(parts) != 1 or len(parts[0]) > JOINED_ANSWER_BYTES:
+                # Not worth joining; and the queue must be known before the next request adds to it.
+                self._flush()
 
     def park(self, slot: ResponseSlot) -> None:
         """Give a request its place in the order; call :meth:`deliver` when ``slot.parts`` has become known."""

@@ -39,10 +39,10 @@ class HttpServer:
         application.router.add_get("/metrics", self._metrics_text)
         for path, route in self._more.items():
             application.router.add_get(path, route)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port, shutdown_timeout=1.0).start()
+            await web.TCPSite(runner, host, port).start()
         except BaseException:
             await runner.cleanup()
             raise

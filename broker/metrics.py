@@ -263,13 +263,20 @@ class Metrics(Collector):
         times = HistogramMetricFamily(
             "kafka_network_requestmetrics_totaltimems",
             "kafka.network:type=RequestMetrics,name=TotalTimeMs: milliseconds from receipt to answer.",
-            labels=["request", "version"],
+            labels=["request"],
         )
+        by_name: dict[str, list[ApiMetrics]] = {}
         for (name, version), metrics in list(self.apis.items()):
-            labels = [name, str(version)]
-            requests.add_metric(labels, metrics.requests)
-            errors.add_metric(labels, metrics.errors)
-            times.add_metric(labels, buckets=_cumulative(metrics.time_buckets), sum_value=metrics.time_us / 1000)
+            # What was never asked is left out: there are hundreds of versions.
+            if any(metrics.time_buckets):
+                by_name.setdefault(name, []).append(metrics)
+                requests.add_metric([name, str(version)], metrics.requests)
+            if metrics.errors:
+                errors.add_metric([name, str(version)], metrics.errors)
+        for name, versions in by_name.items():
+            counts = [sum(column) for column in zip(*(metrics.time_buckets for metrics in versions), strict=True)]
+            total_ms = sum(metrics.time_us for metrics in versions) / 1000
+            times.add_metric([name], buckets=_cumulative(counts), sum_value=total_ms)
         yield requests
         yield errors
         yield times

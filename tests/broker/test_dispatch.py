@@ -32,7 +32,7 @@ async def test_five_pipelined_answers_leave_in_send_order_also_when_the_second_f
     assert answers[1][1].error_message == "too few"
 
 
-async def test_an_immediate_answer_waits_for_a_parked_one(serve, wire):
+async def test_an_immediate_answer_waits_for_a_parked_one(serve, wire, until):
     """A request that is answered at once does not overtake an earlier one that waits."""
     parked = []
 
@@ -45,8 +45,7 @@ async def test_an_immediate_answer_waits_for_a_parked_one(serve, wire):
     edge = await serve(wire.echo_api(handle))
     client = await edge.client()
     await client.send(client.frame(wire.EchoRequest(text="slow", action=1)), client.frame(wire.EchoRequest(text="b")))
-    while not parked:
-        await asyncio.sleep(0)
+    await until(lambda: parked)
     parked[0].respond(wire.EchoResponse(error_code=0, text="a"))
     assert [(await client.answer(wire.EchoResponse))[1].text for _ in range(2)] == ["a", "b"]
 
@@ -273,7 +272,7 @@ async def test_client_id_belongs_to_each_request(serve, wire):
     assert seen == ["'one'", "'zwölf'", "None", "''", "'one'"]
 
 
-async def test_answering_twice_is_an_error_and_after_the_end_nothing(serve, wire):
+async def test_answering_twice_is_an_error_and_after_the_end_nothing(serve, wire, until):
     """The second answer to a request raises; an answer to a client that has gone is dropped."""
     contexts = []
 
@@ -284,15 +283,13 @@ async def test_answering_twice_is_an_error_and_after_the_end_nothing(serve, wire
     edge = await serve(wire.echo_api(handle))
     client = await edge.client()
     await client.send(*(client.frame(wire.EchoRequest(text="")) for _ in range(2)))
-    while len(contexts) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(contexts) == 2)
     contexts[0].respond(wire.EchoResponse(error_code=0))
     with pytest.raises(RuntimeError, match="answered twice"):
         contexts[0].respond(wire.EchoResponse(error_code=0))
     abandoned = []
     contexts[1].on_abandon = lambda: abandoned.append(1)
     client.close()
-    while not abandoned:
-        await asyncio.sleep(0.001)
+    await until(lambda: abandoned)
     contexts[1].respond(wire.EchoResponse(error_code=0))
     assert contexts[1].parts == []

@@ -1,7 +1,7 @@
 import asyncio
-import os
 import random
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -165,17 +165,14 @@ async def test_a_cache_that_never_holds_anything_does_not_stop_the_sender(data):
     harness.close()
 
 
-async def test_a_file_that_became_shorter_ends_the_connection(harness, tmp_path):
+async def test_a_file_that_became_shorter_ends_the_connection(harness, tmp_path, until):
     """A short sendfile cannot be repaired: the client was promised more bytes."""
     path = tmp_path / "short"
     path.write_bytes(bytes(5000))
     with path.open("rb") as file:
         harness.sender.send([b"head", FileSlice(file, 0, 9000)])
         await harness.receive(5004)
-        for _ in range(100):
-            if harness.owner.failures:
-                break
-            await asyncio.sleep(0.001)
+        await until(lambda: harness.owner.failures)
     assert isinstance(harness.owner.failures[0], Corrupt)
     assert "shortened" in str(harness.owner.failures[0])
     assert harness.sender.closed
@@ -190,7 +187,7 @@ async def test_a_small_slice_of_a_shorter_file_ends_the_connection_too(harness, 
     assert isinstance(harness.owner.failures[0], Corrupt)
 
 
-async def test_a_failed_read_ahead_ends_the_connection(tmp_path):
+async def test_a_failed_read_ahead_ends_the_connection(tmp_path, until):
     """A disk error while reading ahead is told to the connection."""
 
     class Broken:
@@ -199,8 +196,7 @@ async def test_a_failed_read_ahead_ends_the_connection(tmp_path):
 
     harness = Harness(lambda *_: False)
     harness.sender.send([FileSlice(Broken(), 0, 9000)])
-    while not harness.owner.failures:
-        await asyncio.sleep(0.001)
+    await until(lambda: harness.owner.failures)
     assert isinstance(harness.owner.failures[0], OSError)
     harness.close()
 
@@ -217,11 +213,12 @@ async def test_a_reset_is_reported_once_and_closing_is_repeatable(harness):
 
 async def test_closing_in_the_middle_releases_the_duplicate(harness, data):
     """A sender that is closed while it waits for the socket leaves no watcher and no descriptor behind."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
     file, _ = data
     harness.sender.send([FileSlice(file, 0, 4 << 20)])
     harness.sender.close()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
+    after = sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
+    assert len(after) == len(before) - 1
     assert harness.sender.queued_bytes == 0
     await asyncio.sleep(0)
 

@@ -1,4 +1,5 @@
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +50,7 @@ def test_responses_round_trip(correlation_id, flexible, bodies):
 
 def test_a_response_may_begin_with_a_file_slice():
     """The head is a part of its own then, and the slice's length counts."""
-    with open("/dev/null") as file:
+    with Path("/dev/null").open() as file:
         piece = FileSlice(file, 5, 1000)
         assert encode_response(7, [piece], flexible=False) == [struct.pack(">ii", 1004, 7), piece]
 

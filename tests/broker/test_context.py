@@ -1,0 +1,86 @@
+import asyncio
+
+from stratalog.broker.dispatch import PENDING
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+
+async def test_a_context_tells_the_handler_who_asks_and_how(serve, wire):
+    """Version, correlation id, client id, connection and the broker are at hand."""
+    seen = []
+
+    def handle(context, request):
+        seen.append(
+            (context.broker, context.api_version, context.correlation_id, context.client_id, context.connection.host)
+        )
+        return wire.EchoResponse(error_code=0)
+
+    edge = await serve(wire.echo_api(handle), broker="the node")
+    client = await edge.client()
+    await client.ask(wire.EchoRequest(text=""), wire.EchoResponse, 1)
+    assert seen == [("the node", 1, 1, "tester", "127.0.0.1")]
+
+
+async def test_a_parked_request_keeps_its_own_client_id(serve, wire, until):
+    """A later request with another client id on the same connection does not change an earlier context."""
+    contexts = []
+
+    def handle(context, request):
+        contexts.append(context)
+        return PENDING
+
+    edge = await serve(wire.echo_api(handle))
+    client = await edge.client()
+    frames = []
+    for client.client_id in ("first", "second"):
+        frames.append(client.frame(wire.EchoRequest(text="")))
+    await client.send(*frames)
+    await until(lambda: len(contexts) == 2)
+    assert [context.client_id for context in contexts] == ["first", "second"]
+
+
+async def test_failing_later_maps_errors_like_raising(serve, wire, until, caplog):
+    """``fail`` on a parked context answers Kafka errors with their code and anything else with -1 and a log entry."""
+    contexts = []
+
+    def handle(context, request):
+        contexts.append(context)
+        return PENDING
+
+    edge = await serve(wire.echo_api(handle))
+    client = await edge.client()
+    await client.send(*(client.frame(wire.EchoRequest(text="")) for _ in range(2)))
+    await until(lambda: len(contexts) == 2)
+    contexts[0].fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    contexts[1].fail(ZeroDivisionError("a bug"))
+    assert [(await client.answer(wire.EchoResponse))[1].error_code for _ in range(2)] == [6, -1]
+    assert "a bug" in caplog.text
+
+
+async def test_a_client_that_goes_away_cancels_its_coroutine(serve, wire, until):
+    """Slow work for a connection that has ended is stopped."""
+    ended = []
+
+    async def slow():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append(1)
+            raise
+
+    edge = await serve(wire.echo_api(lambda context, request: context.run(slow())))
+    client = await edge.client()
+    await client.send(client.frame(wire.EchoRequest(text="")))
+    await until(lambda: any(connection.parked for connection in edge.server.connections))
+    await asyncio.sleep(0)
+    client.close()
+    await until(lambda: ended)
+
+
+async def test_a_cancelled_coroutine_closes_the_connection(serve, wire, until):
+    """A request whose work is cancelled has no answer; the client is not left waiting."""
+    edge = await serve(wire.echo_api(lambda context, request: context.run(asyncio.sleep(60))))
+    client = await edge.client()
+    await client.send(client.frame(wire.EchoRequest(text="")))
+    await until(lambda: any(connection.parked for connection in edge.server.connections))
+    await edge.dispatcher.close()
+    assert await client.closed_by_server()

@@ -1,0 +1,67 @@
+import aiohttp
+import pytest
+
+from stratalog.broker.http import HttpServer
+from stratalog.broker.metrics import Metrics
+
+
+@pytest.fixture
+async def site():
+    """A running HTTP server, the reasons it gives, and a function that gets a path."""
+    reasons = []
+    metrics = Metrics()
+    server = HttpServer(metrics, lambda: reasons)
+    host, port = await server.start()
+    session = aiohttp.ClientSession(f"http://{host}:{port}")
+
+    async def get(path):
+        async with session.get(path) as response:
+            return response.status, await response.text(), response.headers["Content-Type"]
+
+    yield get, reasons, metrics, host
+    await session.close()
+    await server.close()
+
+
+async def test_a_live_broker_says_so(site):
+    """/livez answers 200 whether or not the broker is ready."""
+    get, reasons, _, _ = site
+    reasons.append("recovering")
+    assert (await get("/livez"))[:2] == (200, "ok\n")
+
+
+async def test_readiness_names_what_is_missing(site):
+    """/readyz is 503 with one line per reason until there is none."""
+    get, reasons, _, _ = site
+    reasons += ["recovering 3 of 10 partitions", "no bucket"]
+    assert (await get("/readyz"))[:2] == (503, "recovering 3 of 10 partitions\nno bucket\n")
+    reasons.clear()
+    assert (await get("/readyz"))[:2] == (200, "ok\n")
+
+
+async def test_metrics_are_prometheus_text(site):
+    """/metrics has the figures of the moment in the exposition format."""
+    get, _, metrics, _ = site
+    metrics.topic("orders").bytes_in = 42
+    status, text, content_type = await get("/metrics")
+    assert status == 200
+    assert 'kafka_server_brokertopicmetrics_bytesin_total{topic="orders"} 42.0' in text
+    assert content_type.startswith("text/plain; version=0.0.4")
+
+
+async def test_it_listens_on_loopback_and_serves_nothing_else(site):
+    """Without authentication the default address is local; unknown paths are 404."""
+    get, _, _, host = site
+    assert host == "127.0.0.1"
+    assert (await get("/admin"))[0] == 404
+
+
+async def test_a_port_in_use_is_an_error_and_closing_is_repeatable():
+    """Start raises OSError; a server that never started closes without complaint."""
+    first, second = HttpServer(Metrics(), list), HttpServer(Metrics(), list)
+    _, port = await first.start()
+    with pytest.raises(OSError, match="in use"):
+        await second.start("127.0.0.1", port)
+    await second.close()
+    await first.close()
+    await first.close()
