@@ -267,7 +267,7 @@ class _Rows:
         self, payload: np.ndarray, at: Positions, ends: Positions, wanted: frozenset[str], made: dict[str, pa.Array]
     ) -> None:
         key_lengths, keys = varints(payload, at)
-        if (key_lengths > ends - keys).any():
+        if (key_lengths > ends - keys - 2).any():  # the value's length and the number of headers follow
             raise Corrupt("a key reaches beyond its record")
         at = keys + np.maximum(key_lengths, 0)
         if "key" in wanted:
@@ -275,7 +275,7 @@ class _Rows:
         if wanted.isdisjoint({"value", HEADERS}):
             return
         value_lengths, values = varints(payload, at)
-        if (value_lengths > ends - values).any():
+        if (value_lengths > ends - values - 1).any():
             raise Corrupt("a value reaches beyond its record")
         at = values + np.maximum(value_lengths, 0)
         if "value" in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -123,6 +124,8 @@ def memory_archive() -> ArchiveBuilder:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small, quickly started Spark for all tests of this room."""
     place = tmp_path_factory.mktemp("spark")
+    names = ("PYTHONPATH", "JAVA_HOME", "PYSPARK_PYTHON")
+    before = {name: os.environ[name] for name in names if name in os.environ}
     started = start_session(
         "local[2]",
         app_name="stratalog-tests",
@@ -135,6 +138,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         },
     )
     started.sparkContext.setLogLevel("OFF")
+    for name in names:  # the JVM has inherited them; tests of other rooms must not
+        os.environ.pop(name, None)
+    os.environ.update(before)
     yield started
     started.stop()
 

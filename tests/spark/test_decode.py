@@ -222,6 +222,28 @@ def test_a_wrong_record_count_is_corrupt_even_under_a_right_crc(count: int) -> N
         decoded_rows(set_count(bytearray(build_batch(records(0, 3))), count))
 
 
+HUGE = b"\xfe" * 8 + b"\x7f"  # a varint of some 2 ** 62
+
+
+@pytest.mark.parametrize(
+    ("payload", "count", "column"),
+    [
+        (b"\x01" + b"\x18" + bytes(12), 2, "offset"),  # a length of -1
+        (b"\x0a" + bytes(5) + b"\x0e" + bytes(7), 2, "offset"),  # a length of 5, one too few
+        (b"\x20" + bytes(3) + HUGE + bytes(4), 1, "key"),  # a key beyond its record
+        (b"\x20" + bytes(3) + b"\x16" + bytes(12), 1, "key"),  # a key that leaves no room for the rest
+        (b"\x20" + bytes(4) + HUGE + bytes(3), 1, "value"),
+        (b"\x20" + bytes(4) + b"\x16" + bytes(11), 1, "value"),
+        (b"\x20" + bytes(5) + HUGE + bytes(2), 1, "headers"),
+    ],
+)
+def test_records_that_contradict_themselves_are_corrupt(payload: bytes, count: int, column: str) -> None:
+    """Lengths inside a record are checked, whichever column is asked for; nothing reads beyond it."""
+    batch = bytearray(build_batch(records(0, 1))[:61]) + payload
+    with pytest.raises(Corrupt, match="orders-3"):
+        decoded_rows(set_count(batch, count), columns=(column,))
+
+
 @settings(max_examples=150, deadline=None)
 @given(logs(), st.integers(0, 1 << 20), st.binary(min_size=1, max_size=6))
 def test_no_payload_crashes_the_decoder(data: bytes, position: int, rubbish: bytes) -> None:

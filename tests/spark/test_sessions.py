@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,25 +17,31 @@ from stratalog.spark.sessions import DEFAULTS
 
 
 @pytest.mark.spark
-def test_the_session_has_the_defaults_and_what_was_asked_for(spark: SparkSession) -> None:
+def test_the_session_has_the_defaults_and_what_was_asked_for(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unix sockets, UTC, no UI, loopback only; other configuration is taken over; a second call gives the same."""
     conf = spark.sparkContext.getConf()
     assert {name: conf.get(name) for name in DEFAULTS} == DEFAULTS
     assert conf.get("spark.driver.bindAddress") == conf.get("spark.driver.host") == "127.0.0.1"
     assert conf.get("spark.driver.memory") == "1g"
+    for name in ("PYTHONPATH", "JAVA_HOME", "PYSPARK_PYTHON"):  # put back behind the test
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     assert stratalog_spark.session("local[2]").sparkContext is spark.sparkContext
 
 
 @pytest.mark.spark
 def test_workers_run_this_python_and_find_our_modules(spark: SparkSession) -> None:
     """Without it they would start the system's Python, or not find a checkout."""
-    del spark
-    assert Path(os.environ["PYSPARK_PYTHON"]).samefile(sys.executable)
-    command = "import stratalog.spark.decode, pyspark_stratalog; print(stratalog.spark.decode.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", command], cwd="/", env=dict(os.environ), capture_output=True, text=True, check=True
-    )
-    assert Path(found.stdout.strip()).samefile(stratalog_spark.__path__[0] + "/decode.py")
+
+    def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from stratalog.spark import decode
+
+        yield pa.RecordBatch.from_pydict({"python": [sys.executable], "module": [decode.__file__]})
+
+    (row,) = spark.range(1).coalesce(1).mapInArrow(where, "python string, module string").collect()
+    assert Path(row.python).samefile(sys.executable)
+    assert Path(row.module).samefile(Path(stratalog_spark.__path__[0]) / "decode.py")
 
 
 @pytest.mark.slow
