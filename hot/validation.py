@@ -31,6 +31,8 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 """A batch header as the struct yields it; the fields of `BatchHeader`, without its cost."""
 
 _MAGIC: Final = 2
+_CODEC: Final = 0x07
+_CODEC_LAST: Final = 4
 _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -50,8 +52,8 @@ def check_leader_batch(
 ) -> HeaderFields:
     """Verify that ``records`` is exactly one good batch. Raises `KafkaError`.
 
-    INVALID_RECORD: not one batch of format v2, counts that disagree, a control batch or a non-zero base offset
-    from a client. MESSAGE_TOO_LARGE. CORRUPT_MESSAGE: lengths or CRC. INVALID_TIMESTAMP. RECORD_LIST_TOO_LARGE:
+    INVALID_RECORD: not one batch of format v2, counts that disagree, an unknown codec, a control batch or a
+    non-zero base offset from a client. MESSAGE_TOO_LARGE. CORRUPT_MESSAGE: lengths or CRC. INVALID_TIMESTAMP. RECORD_LIST_TOO_LARGE:
     larger than a segment.
     """
     size_bytes = len(records)
@@ -85,6 +87,11 @@ def _check_client_header(fields: HeaderFields, config: LogConfig, now_ms: int, t
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"a batch sent to {topic_partition} counts {count} records over {delta + 1} offsets",
+        )
+    if attributes & _CODEC > _CODEC_LAST:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"a batch sent to {topic_partition} is compressed by codec {attributes & _CODEC}, which nobody knows",
         )
     if attributes & _CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"clients may not write control records to {topic_partition}")

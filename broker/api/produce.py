@@ -10,6 +10,7 @@ from __future__ import annotations
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
 from stratalog.broker.metrics import TopicMetrics
+from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.produce import (
@@ -25,6 +26,9 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 _TOPIC_IDS_SINCE = 13
+_ZSTD_SINCE = 7
+_ZSTD = 4
+_CODEC = 0x07
 _TRANSACTIONAL = 0x10
 _ATTRIBUTES_LOW_BYTE = 22
 
@@ -145,10 +149,8 @@ def _append(
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
-        if len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"a transactional batch for {unified.topic_partition} names no transaction"
-            )
+        if len(records) > _ATTRIBUTES_LOW_BYTE:
+            _check_attributes(records[_ATTRIBUTES_LOW_BYTE], context.api_version, unified)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         return
@@ -163,6 +165,19 @@ def _append(
         release=context.lease(),
         acknowledge=_Batch(whole, answer, metrics, len(records)),
     )
+
+
+def _check_attributes(attributes: int, version: int, unified: UnifiedLog) -> None:
+    """What the request must allow before the log looks at the batch."""
+    if attributes & _TRANSACTIONAL:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"a transactional batch for {unified.topic_partition} names no transaction"
+        )
+    if attributes & _CODEC == _ZSTD and version < _ZSTD_SINCE:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{_ZSTD_SINCE}, a batch for {unified.topic_partition} came in v{version}",
+        )
 
 
 API = Api(

@@ -1,0 +1,241 @@
+"""Produce: what is answered is in the log, what is refused is not."""
+
+import pytest
+
+from stratalog.broker.client import BrokerUnavailable
+from stratalog.wire.batch import BATCH_HEADER, CRC_START, build_control_batch, read_header
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.metadata import MetadataRequest
+from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+YEAR_MS = 365 * 86_400_000
+
+
+def request(topic_id, *batches, acks=-1, name="t", transactional_id=None, partitions=None):
+    """A produce request with one batch for each of the partitions."""
+    numbers = range(len(batches)) if partitions is None else partitions
+    data = [PartitionProduceData(index=number, records=batch) for number, batch in zip(numbers, batches, strict=True)]
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=name, topic_id=topic_id, partition_data=data)],
+    )
+
+
+def with_crc(batch: bytearray, **fields: int) -> bytearray:
+    """The batch with other header fields and the CRC that fits them."""
+    from crc32c import crc32c
+
+    header = read_header(batch)._replace(**fields)
+    BATCH_HEADER.pack_into(batch, 0, *header)
+    header = header._replace(crc=crc32c(memoryview(batch)[CRC_START:]))
+    BATCH_HEADER.pack_into(batch, 0, *header)
+    return batch
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_batch_is_appended_and_readable_in_every_version(broker, new_batch, version):
+    """The answer carries the base offset, and the records are read back from there."""
+    topic_id = broker.create("t", 2).topic_id
+    link = broker.link()
+    for base in (0, 2):
+        answer = link.call(request(topic_id, new_batch(b"a", b"b"), partitions=[1]), version)
+        (partition,) = answer.responses[0].partition_responses
+        assert (partition.index, partition.error_code, partition.base_offset) == (1, 0, base)
+        assert partition.log_start_offset == (0 if version >= 5 else -1)
+        assert partition.log_append_time_ms == -1
+    assert broker.values("t", 1) == [b"a", b"b"] * 2
+    assert broker.values("t", 0) == []
+
+
+def test_one_request_may_hold_good_and_bad_partitions(broker, new_batch):
+    """Each partition succeeds or fails for itself, and the answer keeps the order of the request."""
+    topic_id = broker.create("t", 2).topic_id
+    damaged = new_batch(b"bad")
+    damaged[-1] ^= 1
+    batches = [new_batch(b"good"), damaged, new_batch(b"nowhere"), None]
+    answer = broker.link().call(request(topic_id, *batches, partitions=[0, 1, 7, 1]), 13)
+    codes = [one.error_code for one in answer.responses[0].partition_responses]
+    assert codes == [
+        ErrorCode.NONE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_RECORD,
+    ]
+    assert (broker.values("t", 0), broker.end("t", 1)) == ([b"good"], 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+def test_an_unknown_topic_is_refused_by_name_and_by_id(broker, new_batch, version, code):
+    """Names end in UNKNOWN_TOPIC_OR_PARTITION, ids in UNKNOWN_TOPIC_ID."""
+    answer = broker.link().call(request(b"x" * 16, new_batch(b"a"), name="absent"), version)
+    assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_acks_zero_is_appended_without_an_answer(broker, new_batch):
+    """The next answer on the connection belongs to the next request."""
+    topic_id = broker.create("t").topic_id
+    link = broker.link()
+    link.send(request(topic_id, new_batch(b"silent"), acks=0), 13)
+    link.forget()
+    assert link.call(MetadataRequest(topics=None), 12).topics[0].name == "t"
+    broker.wait_until(lambda: broker.partition("t").partition.high_watermark == 1)
+    assert broker.values("t") == [b"silent"]
+
+
+def test_an_error_under_acks_zero_closes_the_connection(broker):
+    """There is no answer that could carry it."""
+    topic_id = broker.create("t").topic_id
+    link = broker.link()
+    link.send(request(topic_id, b"not a batch at all", acks=0), 13)
+    with pytest.raises(BrokerUnavailable):
+        link.receive_frame()
+
+
+def test_unknown_acks_are_refused(broker, new_batch):
+    """INVALID_REQUIRED_ACKS for every partition, and nothing is appended."""
+    topic_id = broker.create("t").topic_id
+    answer = broker.link().call(request(topic_id, new_batch(b"a"), acks=2), 13)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert broker.end("t") == 0
+
+
+def test_transactional_writes_are_refused_while_there_is_no_coordinator(broker, new_batch):
+    """INVALID_TXN_STATE by the request's id and by the batch's attribute."""
+    topic_id = broker.create("t").topic_id
+    for batch, transactional_id in (
+        (new_batch(b"a"), "tx"),
+        (new_batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True), None),
+    ):
+        answer = broker.link().call(request(topic_id, batch, transactional_id=transactional_id), 12)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    assert broker.end("t") == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_announced_but_refused_versions_close_the_connection(broker, version):
+    """Produce 0 to 2 are listed for old librdkafka and not served."""
+    link = broker.link()
+    assert link.api_ranges()[0] == (0, 13)
+    link.send_raw(b"\x00\x00\x00\x0a\x00\x00" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff")
+    with pytest.raises(BrokerUnavailable):
+        link.receive_frame()
+
+
+@pytest.mark.parametrize(
+    ("version", "codec", "code"),
+    [
+        (6, Codec.ZSTD, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (7, Codec.ZSTD, ErrorCode.NONE),
+        (6, Codec.LZ4, ErrorCode.NONE),
+    ],
+)
+def test_zstd_needs_version_seven(broker, new_batch, version, codec, code):
+    """As in Kafka, older producers cannot have meant it."""
+    topic_id = broker.create("t").topic_id
+    answer = broker.link().call(request(topic_id, new_batch(b"a" * 99, codec=codec)), version)
+    assert answer.responses[0].partition_responses[0].error_code == code
+    assert broker.end("t") == (0 if code else 1)
+
+
+BAD = {
+    "a flipped bit": (lambda new: flipped(new(b"x" * 50)), ErrorCode.CORRUPT_MESSAGE),
+    "no header": (lambda new: bytearray(20), ErrorCode.CORRUPT_MESSAGE),
+    "cut short": (lambda new: new(b"x" * 50)[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "nothing": (lambda new: bytearray(), ErrorCode.CORRUPT_MESSAGE),
+    "too large": (lambda new: new(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE),
+    "magic 1": (lambda new: with_crc(new(b"x"), magic=1), ErrorCode.INVALID_RECORD),
+    "magic 3": (lambda new: with_crc(new(b"x"), magic=3), ErrorCode.CORRUPT_MESSAGE),
+    "two batches": (lambda new: new(b"x") + new(b"y"), ErrorCode.INVALID_RECORD),
+    "base offset": (lambda new: with_crc(new(b"x"), base_offset=5), ErrorCode.INVALID_RECORD),
+    "counts differ": (lambda new: with_crc(new(b"x"), record_count=2), ErrorCode.INVALID_RECORD),
+    "no records": (lambda new: with_crc(new(b"x"), record_count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD),
+    "a marker": (
+        lambda new: build_control_batch(1, b"\0" * 6, offset=0, timestamp_ms=1, leader_epoch=0, producer_id=1),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "no sequence": (lambda new: new(b"x", producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
+    "unknown codec": (lambda new: with_crc(new(b"x"), attributes=7), ErrorCode.INVALID_RECORD),
+    "tomorrow": (lambda new: new(b"x", timestamp_ms=4 * 10**12), ErrorCode.INVALID_TIMESTAMP),
+    "broker's time": (lambda new: new(b"x", log_append_time_ms=5), ErrorCode.INVALID_TIMESTAMP),
+}
+
+
+def flipped(batch: bytearray) -> bytearray:
+    batch[-3] ^= 0x10
+    return batch
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_bad_batch_gets_kafkas_code_and_appends_nothing(broker, new_batch, bad, acks):
+    """The log goes on behind the refusal as if nothing had been sent."""
+    make, code = BAD[bad]
+    topic_id = broker.create("t", max_message_bytes=1000, message_timestamp_after_max_ms=3_600_000).topic_id
+    answer = broker.link().call(request(topic_id, make(new_batch), acks=acks), 13)
+    (partition,) = answer.responses[0].partition_responses
+    assert ErrorCode(partition.error_code) is code
+    assert partition.base_offset == -1
+    assert partition.error_message
+    assert broker.end("t") == 0
+    assert broker.produce("t", b"next") == [0]
+    assert broker.values("t") == [b"next"]
+
+
+def test_old_timestamps_are_refused_where_the_topic_says_so(broker, new_batch):
+    """message.timestamp.before.max.ms bounds CreateTime."""
+    broker.create("t", message_timestamp_before_max_ms=60_000)
+    answer = broker.append("t", new_batch(b"x", timestamp_ms=1_385_856_000_000))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert broker.end("t") == 0
+
+
+def test_log_append_time_is_the_brokers(broker, new_batch):
+    """A topic with LogAppendTime answers and stores the broker's clock, whatever the producer wrote."""
+    broker.create("t", message_timestamp_type="LogAppendTime")
+    before_ms = broker.node.clock.wall_ms()
+    answer = broker.append("t", new_batch(b"x", b"y", timestamp_ms=5))
+    assert answer.log_append_time_ms >= before_ms
+    assert {record.timestamp_ms for record in broker.read("t")} == {answer.log_append_time_ms}
+
+
+def test_a_retried_batch_is_answered_with_its_first_offset(broker, new_batch):
+    """Each of the last five batches may come again; none is appended twice."""
+    broker.create("t")
+
+    def send(sequence, epoch=0):
+        return broker.append("t", new_batch(b"v", producer_id=9, producer_epoch=epoch, base_sequence=sequence))
+
+    assert [send(number).base_offset for number in range(6)] == list(range(6))
+    assert [send(number).base_offset for number in (5, 1, 3)] == [5, 1, 3]
+    forgotten = send(0)
+    assert (forgotten.error_code, forgotten.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(9).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(0, epoch=1).base_offset == 6
+    assert send(6).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert broker.end("t") == 7
+
+
+def test_duplicates_are_known_after_a_restart(broker, new_batch):
+    """The producer's state comes back from the snapshot or the log."""
+    broker.create("t")
+    batch = new_batch(b"once", producer_id=3, producer_epoch=0, base_sequence=0)
+    assert broker.append("t", bytes(batch)).base_offset == 0
+    broker.restart()
+    assert broker.append("t", bytes(batch)).base_offset == 0
+    assert broker.values("t") == [b"once"]
+
+
+def test_produce_is_counted(broker, new_batch):
+    """Bytes and messages appear under the topic, refusals apart."""
+    broker.create("t")
+    batch = new_batch(b"a", b"b")
+    broker.append("t", batch)
+    broker.append("t", flipped(new_batch(b"c")))
+    figures = broker.node.metrics.topics["t"]
+    assert (figures.messages_in, figures.bytes_in) == (2, len(batch))
+    assert (figures.total_produce_requests, figures.failed_produce_requests) == (2, 1)

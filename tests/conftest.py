@@ -1,0 +1,212 @@
+"""A whole broker in a thread of its own, on free ports and a temporary directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from stratalog.broker.broker_link import BrokerLink
+from stratalog.broker.client import Client
+from stratalog.broker.client_admin import CreatedTopic, create_topic
+from stratalog.broker.client_records import NewRecord, Producer, fetch, produce_batches, visible_records
+from stratalog.broker.config import Flags, load_config
+from stratalog.broker.node import Node
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.topic import TopicPartition
+
+WAIT_SECONDS = 30
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+
+
+class RunningNode:
+    """A node whose loop runs in a thread, so that blocking clients can talk to it. `stop` and `start` restart it."""
+
+    def __init__(self, directory: str, settings: dict[str, str], **ports: Any) -> None:
+        self.directory = directory
+        self.settings = {**SETTINGS, **settings}
+        self.ports = ports
+        self.node: Node = None  # type: ignore[assignment]
+        self._opened: list[Any] = []
+        self._thread: threading.Thread | None = None
+
+    def config(self):
+        """What the node is told."""
+        return load_config(
+            assignments=[f"{name}={value}" for name, value in self.settings.items()],
+            environment={},
+            flags=Flags(
+                data=f"{self.directory}/data" if "log.dirs" not in self.settings else None,
+                bucket=f"file://{self.directory}/bucket",
+                listen="127.0.0.1:0" if "listeners" not in self.settings else None,
+                http="127.0.0.1:0",
+            ),
+            host_name="localhost",
+        )
+
+    def start(self) -> RunningNode:
+        """Start, or start again on the same files. Raises what `Node.start` raises."""
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), name="broker")
+        self._thread.start()
+        started.result(WAIT_SECONDS)
+        return self
+
+    async def _main(self, started: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        try:
+            self.node = Node(self.config(), **self.ports)
+            await self.node.start()
+        except BaseException as error:  # noqa: BLE001 - told to the thread that waits
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        await self._end.wait()
+        await self.node.stop()
+
+    def stop(self) -> None:
+        """Stop in order; a second call does nothing."""
+        for one in self._opened:
+            one.close()
+        self._opened.clear()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._end.set)
+            thread.join(WAIT_SECONDS)
+            assert not thread.is_alive(), "the broker does not stop"
+
+    def restart(self) -> RunningNode:
+        """Stop and start."""
+        self.stop()
+        return self.start()
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on the broker's loop and wait for it; a coroutine function is awaited."""
+
+        async def call() -> Any:
+            result = function(*args)
+            return await result if asyncio.iscoroutine(result) else result
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(WAIT_SECONDS)
+
+    def wait_until(self, condition: Callable[[], Any]) -> Any:
+        """Look on the loop until ``condition`` holds; what it returned."""
+        end = time.monotonic() + WAIT_SECONDS
+        while not (found := self.run(condition)):
+            assert time.monotonic() < end, "what was waited for did not happen"
+            time.sleep(0.005)
+        return found
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return self.node.kafka_address[1]
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT`` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def client(self, **options: Any) -> Client:
+        """A new client; closed with the node."""
+        client = Client(self.address, **options)
+        self._opened.append(client)
+        return client
+
+    def link(self, **options: Any) -> BrokerLink:
+        """A new connection; closed with the node."""
+        link = BrokerLink("127.0.0.1", self.port, **options)
+        self._opened.append(link)
+        return link
+
+    def partition(self, topic: str, number: int = 0):
+        """The broker's own object for a partition, to look at."""
+        return self.node.partitions.by_name(topic, number)
+
+    # -- a client's work in one line ----------------------------------------------------------------------
+
+    def create(self, topic: str, partition_count: int = 1, **configs: object) -> CreatedTopic:
+        """Create a topic; ``segment_bytes=1`` stands for ``segment.bytes=1``."""
+        named = {name.replace("_", "."): str(value) for name, value in configs.items()}
+        return create_topic(self.client(), topic, partition_count=partition_count, configs=named)
+
+    def produce(
+        self, topic: str, *values: bytes | NewRecord, partition: int = 0, acks: int = -1, **options
+    ) -> list[int]:
+        """Append one batch of these values; their offsets."""
+        now_ms = self.node.clock.wall_ms()
+        records = [
+            value if isinstance(value, NewRecord) else NewRecord(value, now_ms, partition=partition) for value in values
+        ]
+        sent = Producer(self.client(), topic, acks=acks, **options).send(records)
+        return [one.offset for one in sent]
+
+    def append(self, topic: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1):
+        """Send bytes as one batch; the broker's answer for the partition."""
+        name = TopicPartition(topic, partition)
+        return produce_batches(self.client(), {name: batch}, acks=acks)[name]
+
+    def read(self, topic: str, partition: int = 0, offset: int = 0, **options) -> list[Record]:
+        """Every record from ``offset`` to the high watermark, as a consumer sees them."""
+        client, name, found = self.client(), TopicPartition(topic, partition), []
+        while True:
+            (fetched,) = fetch(client, {name: offset}, max_wait_ms=0, **options)
+            for next_offset, records in visible_records(fetched, offset):
+                found += records
+                offset = next_offset
+            if offset >= fetched.high_watermark:
+                return found
+
+    def values(self, topic: str, partition: int = 0, offset: int = 0) -> list[bytes | None]:
+        """The values of :meth:`read`."""
+        return [record.value for record in self.read(topic, partition, offset)]
+
+    def end(self, topic: str, partition: int = 0, timestamp: int = -1) -> int:
+        """The high watermark, or what ListOffsets says for another timestamp."""
+        name = TopicPartition(topic, partition)
+        return self.client().list_offsets({name: timestamp})[name].offset
+
+
+StartNode = Callable[..., RunningNode]
+
+
+@pytest.fixture
+def start_node(tmp_path) -> Iterator[StartNode]:
+    """Start nodes with settings of the test's own; all are stopped after it."""
+    nodes: list[RunningNode] = []
+
+    def start(*, directory: str = "", start: bool = True, files=None, clock=None, **settings: str) -> RunningNode:
+        named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        ports = {name: port for name, port in (("files", files), ("clock", clock)) if port is not None}
+        node = RunningNode(str(tmp_path / directory), named, **ports)
+        nodes.append(node)
+        return node.start() if start else node
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+@pytest.fixture
+def broker(start_node) -> RunningNode:
+    """A running broker with the default settings."""
+    return start_node()
+
+
+@pytest.fixture
+def new_batch() -> Callable[..., bytearray]:
+    """Builds a batch of values as a client would; options are `build_batch`'s, and the time of the first record."""
+
+    def build(*values: bytes | None, timestamp_ms: int | None = None, key: bytes | None = None, **options) -> bytearray:
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        return build_batch([Record(at, now_ms + at, key, value) for at, value in enumerate(values)], **options)
+
+    return build
