@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from crc32c import crc32c
 
 from stratalog.tier.chunk_table import Chunk
-from stratalog.tier.footer import SUFFIX_BYTES, TRAILER_BYTES, Footer, read_footer, read_trailer
+from stratalog.tier.footer import SUFFIX_BYTES, TRAILER_BYTES, Blob, Footer, read_footer, read_trailer
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["CorruptObject", "read_blob", "read_chunk", "read_chunks", "read_object_footer"]
 
+T = TypeVar("T")
 _SUFFIX_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -31,11 +33,23 @@ class CorruptObject(Corrupt):
         return f"{self.key} is damaged at position {self.position} ({where}): {self.reason}. It is not served."
 
 
+def _twice(read: Callable[[], T]) -> T:
+    """What is damaged on the way, and not in the store, is right the second time."""
+    try:
+        return read()
+    except CorruptObject:
+        return read()
+
+
 def read_object_footer(store: ObjectStore, key: str) -> Footer:
     """Footer and chunk table, by one suffix GET for all but objects with unusually many chunks.
 
     Raises `CorruptObject`, and what the store raises.
     """
+    return _twice(lambda: _read_object_footer(store, key))
+
+
+def _read_object_footer(store: ObjectStore, key: str) -> Footer:
     suffix, total_bytes = store.get_suffix(key, SUFFIX_BYTES)
     try:
         trailer = read_trailer(suffix, total_bytes)
@@ -65,6 +79,10 @@ def read_blob(store: ObjectStore, key: str, footer: Footer, name: str) -> bytes:
         raise CorruptObject(key, 0, -1, f"the footer names no part {name!r}")
     if not blob.length:
         return b""
+    return _twice(lambda: _read_blob(store, key, blob, name))
+
+
+def _read_blob(store: ObjectStore, key: str, blob: Blob, name: str) -> bytes:
     data = store.get_range(key, blob.position, blob.length)
     try:
         blob.check(name, data)
@@ -80,6 +98,10 @@ def read_chunk(store: ObjectStore, key: str, chunk: Chunk) -> bytes:
 
 def read_chunks(store: ObjectStore, key: str, chunks: list[Chunk]) -> list[memoryview]:
     """Neighbouring chunks by one ranged GET, each checked. Raises `CorruptObject`, and what the store raises."""
+    return _twice(lambda: _read_chunks(store, key, chunks))
+
+
+def _read_chunks(store: ObjectStore, key: str, chunks: list[Chunk]) -> list[memoryview]:
     position = chunks[0].position
     length = chunks[-1].position + chunks[-1].length - position
     view = memoryview(store.get_range(key, position, length))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.segment_blobs import epochs_from_bytes
 from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunk, read_chunks, read_object_footer
 from stratalog.tier.store import NotFound
@@ -75,3 +76,16 @@ def test_a_damaged_tail_is_corrupt_and_a_missing_object_is_missing(archived):
         read_object_footer(store, key)
     with pytest.raises(NotFound):
         read_object_footer(store, key + "x")
+
+
+@pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.TRUNCATE])
+def test_damage_on_the_way_is_not_taken_for_damage_in_the_store(archived, fault):
+    """A second read decides; only what is wrong twice is reported as corrupt."""
+    store, key, data = archived
+    faulty = FaultyStore(store, [FaultRule(fault, "get_suffix"), FaultRule(fault, "get_range")])
+    footer = read_object_footer(faulty, key)
+    assert read_chunk(faulty, key, footer.chunks[0]) == data[: footer.chunks[0].length]
+    assert read_blob(faulty, key, footer, "leader_epochs")
+    faulty.set_rules([FaultRule(fault, "get_range", count=2)])
+    with pytest.raises(CorruptObject):
+        read_chunk(faulty, key, footer.chunks[0])

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.chunk_table import ChunkTable
+from stratalog.tier.commands import (
+    ChunkFill,
+    FillChunks,
+    FindTimestamp,
+    ReadAborted,
+    ReadFooter,
+    ReadRestartState,
+    TimestampFound,
+)
+from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.segment_reader import CorruptObject, read_object_footer
+from stratalog.tier.wrappers import CountingStore
+from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.compression import Codec
+
+
+@pytest.fixture
+def archived(memory_store, log_bytes):
+    """One object of many small chunks: store, key, chunk table, log bytes."""
+    data = log_bytes.segment(0, 40)
+    manifest = archive_log(memory_store, log_bytes.partition, [data], now_ms=1, chunk_bytes=2000)
+    key = manifest.entries[0].key
+    return memory_store, key, read_object_footer(memory_store, key).chunks, data
+
+
+def filling(log_bytes, key, chunks, directory, **options):
+    """A command that fills ``chunks`` into files of ``directory``."""
+    fills = tuple(ChunkFill(chunk, str(directory / f"{chunk.first_offset}")) for chunk in chunks)
+    return FillChunks(log_bytes.partition, key, fills, **options)
+
+
+def test_neighbours_are_filled_by_one_request(archived, log_bytes, tmp_path):
+    """Each into its own file, exactly the bytes of the log, and no temporary file is left."""
+    store, key, chunks, data = archived
+    counting = CountingStore(store)
+    report = fill_chunks(counting, filling(log_bytes, key, [chunks[1], chunks[2]], tmp_path, sync=True))
+    assert [request.operation for request in counting.requests] == ["get_range"]
+    for chunk, filled in zip((chunks[1], chunks[2]), report.chunks, strict=True):
+        content = (tmp_path / str(chunk.first_offset)).read_bytes()
+        assert content == data[chunk.position : chunk.position + chunk.length]
+        assert filled.length == chunk.length
+    assert report.chunks[0].next_offset == chunks[2].first_offset
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 700, 10**6])
+def test_the_sparse_index_points_at_batches(archived, log_bytes, tmp_path, interval_bytes):
+    """The first batch always, then one as soon as the interval has passed; both columns little-endian."""
+    store, key, chunks, _ = archived
+    command = filling(log_bytes, key, [chunks[1]], tmp_path, index_interval_bytes=interval_bytes)
+    filled = fill_chunks(store, command).chunks[0]
+    offsets, positions = array("q", filled.offsets), array("i", filled.positions)
+    borders = {p: h.base_offset for p, h in iter_headers((tmp_path / str(chunks[1].first_offset)).read_bytes())}
+    assert positions[0] == 0
+    assert [borders[position] for position in positions] == list(offsets)
+    assert len(positions) == {0: len(borders), 10**6: 1}.get(interval_bytes, len(positions))
+
+
+def test_a_damaged_chunk_is_refused_and_nothing_is_written(archived, log_bytes, tmp_path):
+    """Not even its healthy neighbour, and the report says which object, where and which offset."""
+    store, key, chunks, _ = archived
+    damaged = bytearray(store.get(key)[0])
+    damaged[chunks[2].position + 100] ^= 1
+    store.put(key, bytes(damaged))
+    with pytest.raises(CorruptObject) as caught:
+        fill_chunks(store, filling(log_bytes, key, [chunks[1], chunks[2]], tmp_path))
+    assert (caught.value.position, caught.value.offset) == (chunks[2].position, chunks[2].first_offset)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chunk_off_its_borders_is_refused(archived, log_bytes, tmp_path):
+    """A table that is consistent in itself but cuts through a batch is found by the walk."""
+    from crc32c import crc32c
+
+    store, key, chunks, data = archived
+    wrong = chunks[0]._replace(length=chunks[0].length - 1, crc32c=crc32c(data[: chunks[0].length - 1]))
+    with pytest.raises(CorruptObject, match="batch border"):
+        fill_chunks(store, filling(log_bytes, key, [wrong], tmp_path))
+
+
+def test_a_full_disk_leaves_no_temporary_file(archived, log_bytes, tmp_path):
+    """An error of the cache's disk is passed on."""
+    store, key, chunks, _ = archived
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "x").touch()
+    with pytest.raises(OSError, match="directory"):
+        fill_chunks(store, filling(log_bytes, key, [chunks[0]], tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+
+
+@given(st.integers(-10, 450), st.integers(0, 410), st.integers(0, 410))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_time_is_found_exactly(time_log, timestamp_ms, start, end):
+    """The same record as a walk over all records: first in offset order with at least the time, inside the bounds."""
+    store, partition, key, records = time_log
+    found = find_timestamp(store, FindTimestamp(partition, key, timestamp_ms, start, end))
+    walk = [r for r in records if r.timestamp_ms >= timestamp_ms and start <= r.offset < end]
+    assert found == (TimestampFound(walk[0].timestamp_ms, walk[0].offset, 1) if walk else TimestampFound())
+
+
+@pytest.fixture
+def time_log(memory_store, log_bytes):
+    """An object whose timestamps go back and forth between batches, in many chunks."""
+    shifts = [0, 200, -50, 100, 0, -100, 40, 0]
+    data = b"".join(
+        log_bytes.batch(50 * i, 50, timestamp_ms=shift, codec=Codec.GZIP if i % 2 else Codec.NONE)
+        for i, shift in enumerate(shifts)
+    )
+    manifest = archive_log(memory_store, log_bytes.partition, [data], now_ms=1, chunk_bytes=2000)
+    records = [record for position, _ in iter_headers(data) for record in iter_records(data, position)]
+    return memory_store, log_bytes.partition, manifest.entries[0].key, records
+
+
+def test_only_chunks_that_may_hold_the_time_are_read(time_log):
+    """A time beyond all reads the footer alone."""
+    store, partition, key, _ = time_log
+    counting = CountingStore(store)
+    assert find_timestamp(counting, FindTimestamp(partition, key, 10**6)).offset == -1
+    assert [request.operation for request in counting.requests] == ["get_suffix"]
+
+
+def test_footers_aborted_lists_and_restart_states_are_read(memory_store, log_bytes):
+    """Each by the footer and one part."""
+    aborted = [AbortedTransaction(1, 10, 90, 50)]
+    data = log_bytes.segment(0, 10)
+    manifest = archive_log(memory_store, log_bytes.partition, [data], now_ms=1, aborted=aborted)
+    key = manifest.entries[0].key
+    footer = read_footer_of(memory_store, ReadFooter(log_bytes.partition, key))
+    assert ChunkTable.from_bytes(footer.chunks).data_bytes == len(data)
+    assert set(footer.blobs) >= {"offset_index", "time_index", "chunks"}
+    assert read_aborted(memory_store, ReadAborted(log_bytes.partition, key)).aborted == tuple(aborted)
+    state = read_restart_state(memory_store, ReadRestartState(log_bytes.partition, key))
+    assert (state.leader_epochs, state.producer_snapshot) == (((1, 0),), b"")
