@@ -80,7 +80,6 @@ class Housekeeping:
             if rolled:
                 partition.directory.sync(partition)
             node.tiering.look(unified)
-        node.tiering.tick()
 
     def _retain(self) -> None:
         for unified in self._node.partitions:

@@ -46,8 +46,8 @@ class LedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
-    on_led: Callable[[UnifiedLog], None]
-    """A partition is led from now on: coordinators load, the archive is attached."""
+    on_led: Callable[[UnifiedLog, bool], None]
+    """A partition is led from now on, or under new settings; the flag says that it was created just now."""
     on_released: Callable[[UnifiedLog], None]
     """It is led no longer; called before its log goes."""
 
@@ -61,6 +61,11 @@ class LedPartitions:
         self._resolver = resolver
         self._cache = SegmentCache()
         self._counts: Counter[str] = Counter()
+        self._started = False
+
+    def started(self) -> None:
+        """What the last run left has been opened: partitions without files are new from now on."""
+        self._started = True
 
     def settings(self, image: ClusterImage, topic: str) -> LogConfig:
         """The log settings of a topic."""
@@ -96,7 +101,7 @@ class LedPartitions:
         for unified in self.table:
             if unified.topic_partition.topic == topic:
                 unified.partition.update_config(config)
-                self._services.on_led(unified)
+                self._services.on_led(unified, False)
 
     def delete(self, topic: str) -> None:
         """Forget the partitions of a deleted topic and let their files go."""
@@ -114,8 +119,9 @@ class LedPartitions:
             directories.set_aside(name, topic.topic_id)
             directory = directories.holding(name) or directories.emptiest(self._counts)
         except OSError as error:
-            log.error("%s cannot be opened: %s", name, error)  # noqa: TRY400 - said once, without a traceback
+            log.error("%s cannot be opened: %s", name, error)
             return
+        fresh = self._started and directories.holding(name) is None
         try:
             log_ = directory.files.open_log(
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
@@ -130,7 +136,7 @@ class LedPartitions:
         _report_recovery(log_)
         unified.partition.watchers.add(lambda: services.purgatory.check(unified))
         self.table.add(unified)
-        services.on_led(unified)
+        services.on_led(unified, fresh)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:
         services = self._services
@@ -180,7 +186,8 @@ class LedPartitions:
     def delete_records(self, unified: UnifiedLog, offset: int) -> int:
         """Move the log start to ``offset``, or to the high watermark for -1; the new log start.
 
-        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no policy.
+        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no policy,
+        KAFKA_STORAGE_ERROR if the disk fails, which takes the directory offline.
         """
         config = unified.log.config
         if not config.deletes:
@@ -194,8 +201,12 @@ class LedPartitions:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
             )
-        unified.log.advance_log_start(target)
-        unified.log.delete_local_before(target)
+        try:
+            unified.log.advance_log_start(target)
+            unified.log.delete_local_before(target)
+        except OSError as error:
+            unified.partition.directory.fail(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._services.directories.checkpoint([each.partition for each in self.table])
         return unified.log_start_offset
 

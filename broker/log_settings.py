@@ -42,6 +42,9 @@ def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogCo
     assert isinstance(jitter_ms, int)
     segment_ms = values["segment_ms"]
     assert isinstance(segment_ms, int)
+    internal_bytes = entries["internal.segment.bytes"].value if "internal.segment.bytes" in entries else None
+    if internal_bytes is not None:
+        values["segment_bytes"] = internal_bytes  # Kafka's own way round the lower bound of segment.bytes, for tests
     limit_ms = min(jitter_ms, segment_ms)
     return LogConfig(
         cleanup_policy=frozenset(policy),

@@ -17,8 +17,8 @@ from stratalog.broker.control_plane import ControlPlane, ProducerIds
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
-from stratalog.broker.http import HttpServer
 from stratalog.broker.housekeeping import Housekeeping
+from stratalog.broker.http import HttpServer
 from stratalog.broker.led_partitions import LedPartitions, LedServices
 from stratalog.broker.metadata_log import (
     METADATA_LOG_CONFIG,
@@ -46,6 +46,8 @@ from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.controller import BrokerStart, ConfigRules, TopicRules, register_broker
 from stratalog.metadata.features import bootstrap_records
 from stratalog.metadata.image import ClusterImage, ImageDelta
+from stratalog.tier.commands import WriteProjection
+from stratalog.tier.projection import topic_projection
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["Node"]
@@ -111,10 +113,19 @@ class Node:
             tick=self.tick,
         )
         await self.server.bind()
-        self.tiering = Tiering(self.config, self.clock, self.metrics, self._dice, self.cluster_id)
+        self.tiering = Tiering(
+            self.config,
+            clock=self.clock,
+            metrics=self.metrics,
+            dice=self._dice,
+            directories=self.directories,
+            incarnation=lambda: self.image.incarnation,
+            topic_written=self._topic_projection,
+        )
         await self._open_metadata()
         self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
         await self._register()
+        self.led.started()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.housekeeping = Housekeeping(self)
@@ -218,8 +229,20 @@ class Node:
             image.configs.of(CLUSTER_DEFAULT),
         )
 
-    def _on_led(self, unified: UnifiedLog) -> None:
-        self.tiering.attach(unified)
+    def _on_led(self, unified: UnifiedLog, fresh: bool) -> None:
+        self.tiering.attach(unified, fresh=fresh)
+        self.tiering.topic_changed(unified.topic_partition.topic)
+
+    def _topic_projection(self, unified: UnifiedLog) -> WriteProjection:
+        name = unified.topic_partition.topic
+        topic = self.image.topics.by_name[name]
+        return topic_projection(
+            name,
+            unified.topic_id,
+            partitions=len(topic.partitions),
+            configs=self.image.topic_configs(name),
+            cluster_id=self.cluster_id,
+        )
 
     def _on_released(self, unified: UnifiedLog) -> None:
         self.tiering.detach(unified)

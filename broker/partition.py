@@ -79,6 +79,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.watchers: set[Callable[[], object]] = set()
         """Called when readers may see more: the high watermark or the last stable offset has moved."""
+        self.held_back: str | None = None
+        """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
         self._clock = clock
         self._rework = rework
         self._codec = _demanded_codec(log_.config)
@@ -132,7 +134,11 @@ class Partition:
         )
 
     def check_online(self) -> None:
-        """Raises KAFKA_STORAGE_ERROR while the partition's log directory is offline."""
+        """Raises KAFKA_STORAGE_ERROR while the log directory is offline, NOT_LEADER_OR_FOLLOWER while held back."""
+        if self.held_back is not None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not served yet: {self.held_back}"
+            )
         if self.directory.offline is not None:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -294,6 +300,20 @@ class Partition:
             waiting.acknowledge(waiting.info)
         for watcher in tuple(self.watchers):
             watcher()
+
+    def restarted(self) -> None:
+        """The log was begun anew elsewhere: the high watermark is its end."""
+        replica, end = self.replica, self.log.log_end_offset
+        self.replica = ReplicaState(
+            replica.local_id,
+            replicas=replica.replicas,
+            in_sync=replica.in_sync,
+            leader_epoch=self.leader_epoch,
+            epoch_start_offset=end,
+            leader_end_offset=end,
+            high_watermark=end,
+            partition_epoch=replica.partition_epoch,
+        )
 
     def on_disk_full(self, error: OSError) -> None:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""

@@ -1,19 +1,52 @@
-"""Drives the archive: plans in, worker commands out."""
+"""The archive side of a broker: one `Archive` per tiered partition it leads, one ``io`` worker, one chunk cache."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random
+from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from stratalog.broker.archive import Archive
+from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
-from stratalog.broker.metrics import Metrics
+from stratalog.broker.cpu_worker import Rework
+from stratalog.broker.directories import Directories
+from stratalog.broker.io_worker import Executed, io_worker
+from stratalog.broker.metrics import Metrics, TopicMetrics
+from stratalog.broker.reconciling import Reconciling
+from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.worker_main import Start
+from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, Workers
+from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
+from stratalog.tier import commands
+from stratalog.tier.backoff import BackoffSettings
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant
+from stratalog.tier.plan import PlanSettings
+from stratalog.tier.projection import cluster_projection, format_projection
+from stratalog.tier.remote_retention import RetainedRange, log_start_after_retention
 from stratalog.wire.compression import Codec
+from stratalog.wire.errors import Retriable
 
 __all__ = ["ArchiveFigures", "Tiering"]
+
+_UUID_BYTES: Final = 16
+_IO_THREADS: Final = 6
+_READS: Final = (
+    commands.FillChunks,
+    commands.FindTimestamp,
+    commands.ReadFooter,
+    commands.ReadAborted,
+    commands.ReadManifest,
+)
+
+log = logging.getLogger(__name__)
 
 
 class ArchiveFigures(NamedTuple):
@@ -26,38 +59,295 @@ class ArchiveFigures(NamedTuple):
 
 
 class Tiering:
-    """The archive side of a broker."""
+    """Attached to partitions as they are led; detached before their logs go."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, metrics: Metrics, dice: random.Random, cluster_id: str
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        dice: random.Random,
+        directories: Directories,
+        incarnation: Callable[[], int],
+        topic_written: Callable[[UnifiedLog], commands.WriteProjection],
     ) -> None:
-        pass
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._dice = dice
+        self._directories = directories
+        self._incarnation = incarnation
+        self._topic_written = topic_written
+        loop = asyncio.get_running_loop()
+        self._io = self._io_workers(loop)
+        self._cpu: Workers = ProcessWorkers(loop, "cpu", Start("stratalog.broker.cpu_worker:cpu_worker", niceness=5))
+        self.chunks = ChunkFiles(config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms)
+        self._archives: dict[UnifiedLog, Archive] = {}
+        self._remotes: dict[UnifiedLog, RemotePartition] = {}
+        self._reconciling: dict[UnifiedLog, Reconciling] = {}
+        self._projected: set[str] = set()
+        self._requests: Counter[str] = Counter()
+        self._border_reads = 0
+        self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
+        self._add_metrics()
+
+    def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
+        url, options = self._config.bucket_url, dict(self._config.bucket_options)
+        limit = self._config.integer("remote.log.manager.copy.max.bytes.per.second")
+        if url.startswith("memory:"):
+            return ThreadWorkers(loop, io_worker(url, options, limit), threads=_IO_THREADS)
+        target = Start(
+            "stratalog.broker.io_worker:io_worker",
+            {"url": url, "options": options, "copy_bytes_per_second": limit},
+            threads=_IO_THREADS,
+            niceness=5,
+        )
+        return ProcessWorkers(loop, "io", target)
+
+    def _add_metrics(self) -> None:
+        self._metrics.add_counter(
+            "stratalog_tier_requests",
+            "Requests to the bucket, by operation.",
+            lambda: [({"operation": name}, count) for name, count in sorted(self._requests.items())],
+        )
+        self._metrics.add_counter(
+            "stratalog_tier_gets",
+            "GET requests to the bucket: whole objects, ranges and suffixes.",
+            lambda: [({}, sum(count for name, count in self._requests.items() if name.startswith("get")))],
+        )
+        self._metrics.add_counter(
+            "stratalog_tier_border_reads",
+            "Readers that went on from the archive to the local disk.",
+            lambda: [({}, self._border_reads + sum(one.border_reads for one in self._remotes.values()))],
+        )
+        self._metrics.add_gauge(
+            "stratalog_tier_cache_bytes",
+            "Bytes of archived chunks on the local disk.",
+            lambda: [({}, self.chunks.books.used_bytes)],
+        )
+
+    # -- workers --------------------------------------------------------------------------------------------------
+
+    def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        """Have the ``io`` worker carry out a command."""
+        topic = self._topic_metrics(command)
+
+        def done(executed: Executed | None, error: Exception | None) -> None:
+            if executed is None:
+                answered(commands.FailedReport(str(error), retriable=isinstance(error, Retriable)))
+                return
+            self._requests.update(executed.requests)
+            if topic is not None and isinstance(command, _READS):
+                topic.remote_fetch_requests += 1
+                topic.remote_fetch_bytes += executed.received_bytes
+            answered(executed.report)
+
+        try:
+            self._io.submit(command, done)
+        except Retriable as error:
+            # The broker is closing: the answer must still come later, never inside the call.
+            report = commands.FailedReport(str(error), retriable=True)
+            asyncio.get_running_loop().call_soon(answered, report)
+
+    def _topic_metrics(self, command: commands.Command) -> TopicMetrics | None:
+        partition = getattr(command, "partition", None)
+        return None if partition is None else self._metrics.topics.get(partition.topic)
 
     def rework(
         self, batch: bytes, codec: Codec | None, keys_required: bool, done: Callable[[bytearray | Exception], None]
     ) -> None:
-        raise NotImplementedError
+        """Have the ``cpu`` worker bring a batch to a topic's settings."""
+        self._cpu.submit(
+            Rework(batch, codec, keys_required),
+            lambda report, error: done(report if error is None else error),
+        )
 
-    def attach(self, unified: UnifiedLog) -> None:
-        pass
+    # -- partitions -----------------------------------------------------------------------------------------------
+
+    def attach(self, unified: UnifiedLog, *, fresh: bool) -> None:
+        """A partition is led, or its settings have changed. ``fresh``: it was created just now and has no past."""
+        archive = self._archives.get(unified)
+        if archive is not None:
+            archive.configured()
+            return
+        config = unified.log.config
+        state = self._state_of(unified)
+        if not self._config.tiering_enabled or not (config.remote_storage_enable or state):
+            return
+        remote = RemotePartition(
+            _partition_id(unified),
+            submit=self.submit,
+            chunks=self.chunks,
+            metrics=unified.metrics,
+            wake=lambda: _wake(unified),
+            now_ms=self._clock.wall_ms,
+            checkpoint=state,
+        )
+        self._remotes[unified] = unified.remote = remote
+        archive = self._archives[unified] = self._new_archive(unified, remote)
+        reconciling = Reconciling(
+            unified,
+            remote,
+            claimant=archive.claimant,
+            cluster_id=self._directories.cluster_id,
+            submit=self.submit,
+            now_ms=self._clock.wall_ms,
+            checkpoint=state,
+            later=asyncio.get_running_loop().call_later,
+        )
+        if not fresh and reconciling.needed():
+            self._reconciling[unified] = reconciling
+            reconciling.start(lambda: self._reconciling.pop(unified, None))
+
+    def _new_archive(self, unified: UnifiedLog, remote: RemotePartition) -> Archive:
+        claimant = Claimant(
+            self._incarnation(), unified.partition.leader_epoch, os.urandom(_UUID_BYTES), self._directories.node_id
+        )
+        return Archive(
+            unified,
+            remote,
+            claimant=claimant,
+            cluster_id=self._directories.cluster_id,
+            submit=self.submit,
+            now_ms=self._clock.wall_ms,
+            dice=self._dice,
+            settings=PlanSettings(
+                backoff=BackoffSettings(
+                    self._config.integer("remote.log.manager.task.retry.backoff.ms"),
+                    self._config.integer("remote.log.manager.task.retry.backoff.max.ms"),
+                )
+            ),
+        )
+
+    def _state_of(self, unified: UnifiedLog) -> RemoteLogState | None:
+        directory = self._directories.of(unified.partition.directory)
+        return directory.files.remote_logs.get(unified.topic_partition)
 
     def detach(self, unified: UnifiedLog) -> None:
-        pass
+        """The partition is led no longer."""
+        archive = self._archives.pop(unified, None)
+        if archive is not None:
+            archive.close()
+        remote = self._remotes.pop(unified, None)
+        if remote is not None:
+            self._border_reads += remote.border_reads
+        reconciling = self._reconciling.pop(unified, None)
+        if reconciling is not None:
+            reconciling.close()
+        unified.remote = None
 
     def look(self, unified: UnifiedLog) -> None:
-        pass
+        """See what is new in a partition; called a few times a second."""
+        archive = self._archives.get(unified)
+        if archive is None or unified in self._reconciling:
+            return
+        archive.look()
+        if archive.state == "held" and unified.topic_partition.topic not in self._projected:
+            self._project(unified)
 
-    def tick(self) -> None:
-        pass
+    def _project(self, unified: UnifiedLog) -> None:
+        """Write what the bucket says of itself, of the cluster and of the topic, once a run and when it changes."""
+        if not self._projected:
+            self._write(format_projection())
+            self._write(cluster_projection(self._directories.cluster_id, self._incarnation()))
+        self._projected.add(unified.topic_partition.topic)
+        self._write(self._topic_written(unified))
+
+    def topic_changed(self, topic: str) -> None:
+        """The settings of a topic have changed: its description in the bucket is written again."""
+        self._projected.discard(topic)
+
+    def _write(self, projection: commands.WriteProjection) -> None:
+        def answered(report: commands.Report) -> None:
+            if not isinstance(report, commands.Written):
+                log.warning("%s was not written: %s", projection.key, getattr(report, "message", report))
+                self._projected.clear()
+
+        self.submit(projection, answered)
+
+    # -- retention and checkpoints ----------------------------------------------------------------------------------
 
     def retain(self, unified: UnifiedLog, now_ms: int) -> None:
-        pass
+        """Move the log start of a tiered topic by its retention, then let local copies go by local retention.
+
+        Raises `OSError`, `Corrupt`.
+        """
+        archive, remote = self._archives.get(unified), self._remotes.get(unified)
+        if archive is None or remote is None or unified in self._reconciling:
+            return
+        log_, config = unified.log, unified.log.config
+        entries = remote.entries
+        if config.deletes and (config.retention_ms >= 0 or config.retention_bytes >= 0):
+            if entries is None and remote.end_offset > remote.start_offset:
+                remote.refresh()
+                return
+            archived = [] if entries is None else [entries.segment(index) for index in range(len(entries))]
+            ranges = [RetainedRange(one.base, one.end, one.data_bytes, one.max_timestamp_ms) for one in archived]
+            end = ranges[-1].end if ranges else log_.local_log_start_offset
+            local = [one for one in log_.segments() if one.base_offset >= end]
+            ranges += [
+                RetainedRange(one.base_offset, one.end_offset, one.size_bytes, one.max_timestamp_ms)
+                for one in local
+                if not one.active
+            ]
+            start = log_start_after_retention(
+                ranges,
+                log_start_offset=log_.log_start_offset,
+                high_watermark=unified.partition.high_watermark,
+                active_bytes=sum(one.size_bytes for one in local if one.active),
+                retention_ms=config.retention_ms,
+                retention_bytes=config.retention_bytes,
+                now_ms=now_ms,
+            )
+            if log_.advance_log_start(start):
+                log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
+                log_.delete_local_before(min(start, max(remote.end_offset, start)))
+        archive.evict()
 
     def checkpoint(self) -> None:
-        pass
+        """Write what is known of each archive beside the logs, where it has changed."""
+        by_path: dict[str, dict[Any, RemoteLogState]] = {}
+        for unified, remote in self._remotes.items():
+            if remote.entries is not None:
+                state = RemoteLogState(remote.log_start_offset or 0, remote.end_offset, remote.size_bytes)
+                by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = state
+        for directory in self._directories.online:
+            states = directory.files.remote_logs | by_path.get(directory.path, {})
+            if states == self._checkpointed.get(directory.path, directory.files.remote_logs):
+                continue
+            try:
+                write_remote_log(directory.files.files, directory.path, states)
+            except OSError as error:
+                directory.writer.fail(error)
+                continue
+            directory.files.remote_logs = dict(states)
+            self._checkpointed[directory.path] = dict(states)
 
     def describe(self, unified: UnifiedLog) -> ArchiveFigures:
-        return ArchiveFigures()
+        """What ``tier status`` says."""
+        archive, remote = self._archives.get(unified), self._remotes.get(unified)
+        if archive is None or remote is None:
+            return ArchiveFigures()
+        if remote.entries is None and remote.end_offset:
+            remote.refresh()
+        state = "checking" if unified in self._reconciling else archive.state
+        return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
 
     async def close(self) -> None:
-        pass
+        """Stop; what a worker still does is recognised or collected later."""
+        self.checkpoint()
+        for unified in list(self._archives):
+            self.detach(unified)
+        await self._io.close()
+        await self._cpu.close()
+
+
+def _partition_id(unified: UnifiedLog) -> PartitionId:
+    topic, partition = unified.topic_partition
+    return PartitionId(topic, unified.topic_id, partition)
+
+
+def _wake(unified: UnifiedLog) -> None:
+    for watcher in tuple(unified.partition.watchers):
+        watcher()

@@ -29,10 +29,25 @@ __all__ = ["LogRead", "RemoteRead", "RemoteReader", "UnifiedLog"]
 class RemoteRead(Protocol):
     """What the archive gives at once: slices of cached chunks."""
 
-    parts: Sequence[FileSlice]
-    size_bytes: int
-    next_offset: int
-    aborted: Sequence[tuple[int, int]]
+    @property
+    def parts(self) -> Sequence[FileSlice]:
+        """Slices of cache files, in order."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Their bytes."""
+        ...
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next read goes on."""
+        ...
+
+    @property
+    def aborted(self) -> Sequence[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that overlap."""
+        ...
 
 
 class RemoteReader(Protocol):
@@ -53,6 +68,10 @@ class RemoteReader(Protocol):
 
         ``reader`` tells streams apart for read-ahead. The partition's watchers are called when more is cached.
         """
+        ...
+
+    def crossed(self, reader: object, offset: int) -> None:
+        """``reader`` reads ``offset`` from the local disk; it may have come from the archive."""
         ...
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
@@ -121,6 +140,8 @@ class UnifiedLog:
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
             return self._read_remote(reader, offset, max_bytes, committed=committed)
+        if self.remote is not None:
+            self.remote.crossed(reader, offset)
         local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
         aborted = []
         if committed and local.size_bytes:
@@ -131,12 +152,11 @@ class UnifiedLog:
 
     def _read_remote(self, reader: object, offset: int, max_bytes: int, *, committed: bool) -> LogRead:
         remote = self.remote
-        if remote is None or not remote.start_offset <= offset < remote.end_offset:
+        if remote is None:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"offset {offset} of {self.topic_partition} is neither on this disk (from "
-                f"{self.log.local_log_start_offset}) nor in the archive as this broker knows it; it may be read "
-                "again once the manifest has been read",
+                f"offset {offset} of {self.topic_partition} is not on this disk, which begins at "
+                f"{self.log.local_log_start_offset}, and the topic has no archive here",
             )
         found = remote.read(reader, offset, max_bytes)
         if found is None:

@@ -89,6 +89,11 @@ class LogState:
         return max(self.log_start_offset, self._segments[0].base_offset)
 
     @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins: everything local below it is frozen."""
+        return self._segments.active.base_offset
+
+    @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of an undecided transaction, None when there is none."""
         offset = self.producer_state.first_unstable_offset

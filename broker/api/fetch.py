@@ -37,13 +37,14 @@ _NO_SESSION = 0
 class _Fetch:
     """A fetch that may have to wait."""
 
-    __slots__ = ("border", "committed", "context", "keys", "request", "waiter")
+    __slots__ = ("committed", "context", "keys", "pending_remote", "request", "waiter")
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self.context = context
         self.request = request
         self.committed = request.isolation_level == _READ_COMMITTED
         self.keys: list[UnifiedLog] = []
+        self.pending_remote = False
         self.waiter: Waiter | None = None
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
@@ -118,6 +119,7 @@ class _Fetch:
         except OSError as error:
             partition.directory.fail(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self.pending_remote = self.pending_remote or read.pending
         if read.size_bytes:
             answer.records = list(read.parts)
         if self.committed:
@@ -150,9 +152,11 @@ class _Fetch:
 
     def park(self) -> Pending:
         """Wait for appends, for chunks, or for the time to be over."""
-        self.waiter = self.context.broker.purgatory.wait(
-            self.keys, self.request.max_wait_ms, self.try_complete, self.expire
-        )
+        broker = self.context.broker
+        wait_ms = self.request.max_wait_ms
+        if self.pending_remote:
+            wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
+        self.waiter = broker.purgatory.wait(self.keys, wait_ms, self.try_complete, self.expire)
         self.context.on_abandon = self.waiter.cancel
         return PENDING
 

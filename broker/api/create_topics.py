@@ -1,0 +1,92 @@
+"""CreateTopics (key 19): new topics, with counts or explicit assignments, and their settings.
+
+Behaviour: the answer leaves when the topics are on disk in the metadata log and every partition can be written.
+Each topic succeeds or fails for itself. Version 4 takes -1 for the broker's defaults; version 5 answers with the
+settings that hold, version 7 with the topic id.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.authorizer import CLUSTER_NAME
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.configs import ConfigEntry
+from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, create_topics
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, tuple(each.broker_ids)) for each in topic.assignments],
+        configs={each.name: each.value for each in topic.configs},
+    )
+
+
+def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name,
+        value=entry.text,
+        read_only=False,
+        config_source=entry.source,
+        is_sensitive=entry.definition.is_sensitive,
+    )
+
+
+def _result(name: str, outcome: CreatedTopic | Failure) -> CreatableTopicResult:
+    if isinstance(outcome, Failure):
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
+    return CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        num_partitions=outcome.partition_count,
+        replication_factor=outcome.replication_factor,
+        configs=[_config(entry) for _, entry in sorted(outcome.configs.items())],
+    )
+
+
+async def _create(context: RequestContext, request: CreateTopicsRequest) -> Message:
+    broker = context.broker
+    on_cluster = context.allows(CLUSTER_NAME, Operation.CREATE, ResourceType.CLUSTER)
+    refused = [topic.name for topic in request.topics if not (on_cluster or context.allows(topic.name))]
+    outcomes = await broker.control.execute(
+        lambda image: create_topics(
+            image,
+            [_wanted(topic) for topic in request.topics if topic.name not in refused],
+            broker.topic_rules(),
+            new_topic_id=broker.new_topic_id,
+            next_int=broker.random_int,
+            validate_only=request.validate_only,
+        )
+    )
+    results = [_result(name, outcome) for name, outcome in outcomes]
+    results += [CreatableTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
+    return CreateTopicsResponse(topics=results)
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_create(context, request))
+
+
+API = Api(
+    key=19,
+    versions=(2, 7),
+    request=CreateTopicsRequest,
+    response=CreateTopicsResponse,
+    handle=handle,
+    operation=Operation.CREATE,
+    resource=ResourceType.TOPIC,
+)

@@ -1,0 +1,72 @@
+"""DeleteTopics (key 20): topics by name or, from version 6 on, by id.
+
+Behaviour: the answer leaves when the deletion is on disk in the metadata log; the files follow a little later. What
+a tiered topic has in the bucket stays there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller import delete_topics
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import ZERO_UUID, Uuid
+
+__all__ = ["API"]
+
+_BY_STATE_SINCE: Final = 6
+
+
+def _named(context: RequestContext, request: DeleteTopicsRequest) -> list[tuple[str | None, Uuid]]:
+    if context.api_version >= _BY_STATE_SINCE:
+        return [(state.name, state.topic_id) for state in request.topics]
+    return [(name, ZERO_UUID) for name in request.topic_names]
+
+
+async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Message:
+    broker = context.broker
+    targets = _named(context, request)
+    allowed = [target for target in targets if _may(context, *target)]
+    enabled = broker.config.boolean("delete.topic.enable")
+    results = []
+    try:
+        outcomes = await broker.control.execute(lambda image: delete_topics(image, allowed, enabled=enabled))
+    except KafkaError as error:
+        outcomes = tuple((name, topic_id, error) for name, topic_id in allowed)
+    for name, topic_id, failure in outcomes:
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        if failure is not None:
+            result.error_code, result.error_message = failure.code, failure.message
+        results.append(result)
+    results += [
+        DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for name, topic_id in targets
+        if (name, topic_id) not in allowed
+    ]
+    return DeleteTopicsResponse(responses=results)
+
+
+def _may(context: RequestContext, name: str | None, topic_id: Uuid) -> bool:
+    topic = None if name is not None else context.broker.image.topics.by_id.get(topic_id)
+    known = name if topic is None else topic.name
+    return known is None or context.allows(known)
+
+
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_delete(context, request))
+
+
+API = Api(
+    key=20,
+    versions=(1, 6),
+    request=DeleteTopicsRequest,
+    response=DeleteTopicsResponse,
+    handle=handle,
+    operation=Operation.DELETE,
+    resource=ResourceType.TOPIC,
+)

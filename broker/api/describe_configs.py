@@ -1,0 +1,129 @@
+"""DescribeConfigs (key 32): the settings that hold, where they come from, and what they would be otherwise.
+
+Behaviour: topics, this broker, and the cluster-wide default of all brokers (a broker resource without a name).
+Secrets are null. Version 3 adds types and documentation (KIP-569).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api
+from stratalog.metadata import configs_image
+from stratalog.metadata.configs import ConfigEntry, ConfigSource, definitions, resolve_broker_config
+from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.topic_names import check_topic_name
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _topic(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+    broker = context.broker
+    if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    check_topic_name(name)
+    if name not in broker.image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    entries: Mapping[str, ConfigEntry] = broker.topic_rules().resolver.resolve(broker.image.topic_configs(name))
+    return entries
+
+
+def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+    broker = context.broker
+    if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    image = broker.image
+    defaults = image.configs.of(CLUSTER_DEFAULT)
+    if not name:
+        entries = resolve_broker_config({}, {}, defaults)
+        return {
+            key: entry for key, entry in entries.items() if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        }
+    if name != str(broker.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
+        )
+    mine = image.configs.of(ConfigResource.broker(broker.node_id))
+    return resolve_broker_config(broker.config.static, mine, defaults)
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    row = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.text,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.definition.is_sensitive,
+        synonyms=[],
+        config_type=entry.definition.type,
+    )
+    if request.include_synonyms:
+        row.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+    if request.include_documentation:
+        row.documentation = entry.definition.doc
+    return row
+
+
+_BY_TYPE: Mapping[int, Any] = {
+    configs_image.ResourceType.TOPIC: _topic,
+    configs_image.ResourceType.BROKER: _broker,
+}
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+    )
+    resolve = _BY_TYPE.get(resource.resource_type)
+    try:
+        if resolve is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings on this broker"
+            )
+        entries = resolve(context, resource.resource_name)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    internal = {name for name, row in definitions().items() if row.internal}
+    result.configs = [
+        _row(entry, request)
+        for name, entry in sorted(entries.items())
+        if name not in internal and (not keys or name in keys)
+    ]
+    return result
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Message:
+    """Resource by resource."""
+    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+
+
+API = Api(
+    key=32,
+    versions=(1, 4),
+    request=DescribeConfigsRequest,
+    response=DescribeConfigsResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE_CONFIGS,
+    resource=ResourceType.TOPIC,
+)

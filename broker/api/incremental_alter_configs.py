@@ -1,0 +1,76 @@
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings (KIP-339).
+
+Behaviour: each resource succeeds or fails for itself; the answer leaves when the change is on disk in the metadata
+log and in force on this broker.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Pending
+from stratalog.metadata import configs_image
+from stratalog.metadata.configs_image import ConfigResource
+from stratalog.metadata.controller import ConfigChange, incremental_alter_configs
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _refusal(context: RequestContext, resource: AlterConfigsResource) -> ErrorCode | None:
+    if resource.resource_type == configs_image.ResourceType.TOPIC:
+        allowed = context.allows(resource.resource_name, Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+        return None if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    allowed = context.allows(CLUSTER_NAME, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+    return None if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def _alter(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Message:
+    broker = context.broker
+    answers = []
+    wanted = []
+    for resource in request.resources:
+        refusal = _refusal(context, resource)
+        if refusal is not None:
+            answers.append(
+                AlterConfigsResourceResponse(
+                    error_code=refusal, resource_type=resource.resource_type, resource_name=resource.resource_name
+                )
+            )
+            continue
+        changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+        wanted.append((ConfigResource(resource.resource_type, resource.resource_name), changes))
+    results = await broker.control.execute(
+        lambda image: incremental_alter_configs(
+            image, wanted, broker.config_rules(), validate_only=request.validate_only
+        )
+    )
+    for resource, failure in results:
+        answer = AlterConfigsResourceResponse(resource_type=resource.type, resource_name=resource.name)
+        if failure is not None:
+            answer.error_code, answer.error_message = failure.code, failure.message
+        answers.append(answer)
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_alter(context, request))
+
+
+API = Api(
+    key=44,
+    versions=(0, 1),
+    request=IncrementalAlterConfigsRequest,
+    response=IncrementalAlterConfigsResponse,
+    handle=handle,
+    operation=Operation.ALTER_CONFIGS,
+    resource=ResourceType.TOPIC,
+)

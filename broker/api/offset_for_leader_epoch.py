@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends (KIP-101, KIP-320).
+
+Behaviour: the end of an epoch is the start of the next larger one, or the log end for the current one; an epoch
+that never was answers with the largest below it. -1 and -1 where nothing is known.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _look_up(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    try:
+        if not context.allows(topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        unified = context.broker.partitions.by_name(topic, wanted.partition)
+        unified.partition.check_leader_epoch(wanted.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = unified.offset_for_leader_epoch(wanted.leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Message:
+    """Partition by partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_look_up(context, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=23,
+    versions=(2, 4),
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.TOPIC,
+)

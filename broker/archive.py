@@ -1,0 +1,323 @@
+"""The archive of one led partition: its plan driven, its uploads remembered, its local copies let go.
+
+The plan (`stratalog.tier.plan`) decides; this turns its actions into commands for the ``io`` worker and the reports
+into its events. Nothing here waits for the bucket: appends and hot reads go on whatever the bucket does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from stratalog.broker.io_worker import Submit
+from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.retention import local_segments_to_evict
+from stratalog.tier import commands, plan_events
+from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant, Uploaded
+from stratalog.tier.plan import ArchivePlan, Phase, PlanSettings
+from stratalog.tier.plan_events import RangeRef
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.segment_object import SegmentRequest
+from stratalog.tier.store import FileRange
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["Archive"]
+
+_UUID_BYTES: Final = 16
+_EVERYTHING: Final = (1 << 62) - 1
+
+log = logging.getLogger(__name__)
+
+
+class Archive:
+    """One leadership's archive. A new leadership makes a new one."""
+
+    def __init__(
+        self,
+        unified: UnifiedLog,
+        remote: RemotePartition,
+        *,
+        claimant: Claimant,
+        cluster_id: str,
+        submit: Submit,
+        now_ms: Callable[[], int],
+        dice: random.Random,
+        settings: PlanSettings,
+    ) -> None:
+        self.unified = unified
+        self.remote = remote
+        self.claimant = claimant
+        self.evictable_offset = 0
+        self.corrupt: str | None = None
+        self._partition = PartitionId(
+            unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
+        )
+        self._cluster_id = cluster_id
+        self._submit = submit
+        self._now_ms = now_ms
+        self._dice = dice
+        config = unified.log.config
+        self._plan = ArchivePlan(
+            settings,
+            local_start=unified.log.local_log_start_offset,
+            copy_enabled=config.remote_storage_enable and not config.remote_copy_disable,
+        )
+        self._uploads: dict[RangeRef, Uploaded] = {}
+        self._sealed_end = unified.log.local_log_start_offset
+        self._progress = (-1, -1, -1)
+        self._moving_log_start = False
+        self._closed = False
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """Where this leadership stands, in a word."""
+        return "quarantined" if self.corrupt else self._plan.phase.value
+
+    @property
+    def lag(self) -> tuple[int, int]:
+        """Offsets: first not archived, end of what could be."""
+        return self._plan.lag
+
+    def look(self) -> None:
+        """Tell the plan what has been frozen and how far the log has got; cheap when nothing has changed."""
+        log_ = self.unified.log
+        active_base = log_.active_base_offset
+        if active_base > self._sealed_end:
+            for segment in log_.segments():
+                if not segment.active and segment.end_offset > self._sealed_end:
+                    self._sealed_end = segment.end_offset
+                    self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
+        partition = self.unified.partition
+        progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset)
+        if progress != self._progress:
+            self._progress = progress
+            self._step(plan_events.Progress(*progress))
+        deadline = self._plan.deadline()
+        if deadline is not None and deadline <= self._now_ms():
+            self._step(plan_events.Tick())
+        self._move_log_start()
+
+    def configured(self) -> None:
+        """The topic's settings have changed."""
+        config = self.unified.log.config
+        self._step(plan_events.Configured(config.remote_storage_enable and not config.remote_copy_disable))
+        self.evict()
+
+    def close(self) -> None:
+        """Late answers change nothing any more."""
+        self._closed = True
+
+    def _step(self, event: plan_events.Event) -> None:
+        for action in self._plan.step(event, self._now_ms()):
+            self._ACTIONS[type(action)](self, action)
+
+    def _send(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        def receive(report: commands.Report) -> None:
+            if not self._closed:
+                answered(report)
+
+        self._submit(command, receive)
+
+    # -- actions --------------------------------------------------------------------------------------------------
+
+    def _claim(self, _: plan_events.SendClaim) -> None:
+        log_ = self.unified.log
+        command = commands.Claim(
+            self._partition,
+            self.claimant,
+            self._now_ms(),
+            start_offset=log_.local_log_start_offset,
+            cluster_id=self._cluster_id,
+            known_end=self.remote.known_end,
+        )
+        self._send(command, self._claimed)
+
+    def _claimed(self, report: commands.Report) -> None:
+        if isinstance(report, commands.ManifestRead):
+            self.remote.apply(report.view)
+            self._step(plan_events.Claimed(report.view.remote_end))
+        elif not self._fenced(report):
+            self._warn("claim", report)
+            self._step(plan_events.ClaimFailed(self._dice.random()))
+
+    def _upload(self, action: plan_events.SendUpload) -> None:
+        ref = action.ref
+        try:
+            command = commands.Upload(self._request(ref), self.claimant)
+        except (OSError, Corrupt) as error:
+            log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
+            self._step(plan_events.UploadFailed(ref, self._dice.random()))
+            return
+        self._send(command, lambda report: self._uploaded(ref, report))
+
+    def _request(self, ref: RangeRef) -> SegmentRequest:
+        log_ = self.unified.log
+        read = log_.read(ref.base, max_bytes=_EVERYTHING, max_offset=ref.end)
+        return SegmentRequest(
+            partition=self._partition,
+            uuid=os.urandom(_UUID_BYTES),
+            base=ref.base,
+            end=ref.end,
+            epoch=self.claimant.leader_epoch,
+            source=[FileRange(_path(part.file), part.position, part.length) for part in read.parts],
+            leader_epochs=tuple(LeaderEpoch(*entry) for entry in log_.leader_epochs.until(ref.end)),
+            producer_snapshot=log_.producer_snapshot_at(ref.end),
+            aborted=tuple(AbortedTransaction(*entry) for entry in log_.aborted_transactions(ref.base, ref.end)),
+            compacted=log_.config.compacted,
+            cluster_id=self._cluster_id,
+            broker_id=self.claimant.broker_id,
+            uploaded_ms=self._now_ms(),
+        )
+
+    def _uploaded(self, ref: RangeRef, report: commands.Report) -> None:
+        metrics = self.unified.metrics
+        metrics.remote_copy_requests += 1
+        if isinstance(report, commands.UploadDone):
+            metrics.remote_copy_bytes += report.uploaded.entry.size_bytes
+            self._uploads[ref] = report.uploaded
+            self._step(plan_events.UploadDone(ref))
+            return
+        metrics.remote_copy_errors += 1
+        if isinstance(report, commands.CorruptReport):
+            self._step(plan_events.UploadCorrupt(ref, report.message))
+        elif not self._fenced(report):
+            self._warn("upload", report)
+            self._step(plan_events.UploadFailed(ref, self._dice.random()))
+
+    def _commit(self, action: plan_events.SendCommit) -> None:
+        partition = self.unified.partition
+        command = commands.Commit(
+            self._partition,
+            self.claimant,
+            tuple(self._uploads[ref] for ref in action.refs),
+            self._now_ms(),
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            known_end=self.remote.known_end,
+        )
+        self._send(command, self._committed)
+
+    def _committed(self, report: commands.Report) -> None:
+        if isinstance(report, commands.ManifestRead):
+            self.remote.apply(report.view)
+            self._uploads = {ref: up for ref, up in self._uploads.items() if ref.end > report.view.remote_end}
+            self._step(plan_events.CommitDone(report.view.remote_end))
+        elif isinstance(report, commands.MovedReport):
+            self.remote.refresh()
+            self._step(plan_events.RemoteEndMoved(report.remote_end))
+        elif not self._fenced(report):
+            self._warn("commit", report)
+            self._step(plan_events.CommitFailed(self._dice.random()))
+
+    def _read_back(self, action: plan_events.SendReadBack) -> None:
+        command = commands.ReadBack(self._partition, action.start, action.end, self.claimant.incarnation, self.claimant)
+        self._send(command, self._verified)
+
+    def _verified(self, report: commands.Report) -> None:
+        if isinstance(report, commands.VerifiedUpTo):
+            self._step(plan_events.ReadBackDone(report.offset))
+        elif not self._fenced(report):
+            self._warn("read-back", report)
+            self._step(plan_events.ReadBackFailed(self._dice.random()))
+
+    def _evict_below(self, action: plan_events.EvictBelow) -> None:
+        self.evictable_offset = action.offset
+        self.evict()
+
+    def evict(self) -> None:
+        """Apply local retention to what is safely archived; a disk that fails goes offline."""
+        log_ = self.unified.log
+        if self._closed or self.evictable_offset <= log_.local_log_start_offset:
+            return
+        try:
+            deletion = local_segments_to_evict(
+                log_.segments(),
+                log_.config,
+                now_ms=self._now_ms(),
+                log_start_offset=log_.log_start_offset,
+                evictable_offset=self.evictable_offset,
+            )
+            if deletion is None or not log_.delete_local_before(deletion.offset):
+                return
+        except OSError as error:
+            self.unified.partition.directory.fail(error)
+            return
+        self._step(plan_events.Evicted(log_.local_log_start_offset))
+
+    def _stand_down(self, action: plan_events.StandDown) -> None:
+        log.warning("%s: archiving stops here: %s", self._partition, action.reason)
+
+    def _gap(self, action: plan_events.ReportGap) -> None:
+        log.error(
+            "%s: the archive ends at offset %d, the local log begins at %d: nothing can be archived until the gap is "
+            "settled",
+            self._partition,
+            action.remote_end,
+            action.local_start,
+        )
+
+    def _quarantine(self, action: plan_events.ReportQuarantine) -> None:
+        self.corrupt = action.reason
+        log.error("%s: offsets [%d, %d) stay local: %s", self._partition, action.base, action.end, action.reason)
+
+    # -- log start ------------------------------------------------------------------------------------------------
+
+    def _move_log_start(self) -> None:
+        """Repeat in the manifest what retention or DeleteRecords did to the log start."""
+        offset = self.unified.log.log_start_offset
+        known = self.remote.log_start_offset
+        if self._moving_log_start or self._plan.phase is not Phase.HELD or known is None or offset <= known:
+            return
+        self._moving_log_start = True
+        command = commands.SetLogStart(
+            self._partition,
+            self.claimant,
+            offset,
+            self._now_ms(),
+            "log start moved",
+            known_end=self.remote.known_end,
+        )
+        self._send(command, self._log_start_moved)
+
+    def _log_start_moved(self, report: commands.Report) -> None:
+        self._moving_log_start = False
+        if isinstance(report, commands.ManifestRead):
+            self.remote.apply(report.view)
+        elif not self._fenced(report):
+            self._warn("moving the log start", report)
+
+    # -- reports --------------------------------------------------------------------------------------------------
+
+    def _fenced(self, report: commands.Report) -> bool:
+        if isinstance(report, commands.FencedReport):
+            self._step(plan_events.FencedOut(report.message))
+            return True
+        return False
+
+    def _warn(self, what: str, report: commands.Report) -> None:
+        message = getattr(report, "message", str(report))
+        log.warning("%s: %s did not succeed and is tried again: %s", self._partition, what, message)
+
+    _ACTIONS: ClassVar[dict[type, Callable[[Archive, Any], None]]] = {
+        plan_events.SendClaim: _claim,
+        plan_events.SendUpload: _upload,
+        plan_events.SendCommit: _commit,
+        plan_events.SendReadBack: _read_back,
+        plan_events.EvictBelow: _evict_below,
+        plan_events.StandDown: _stand_down,
+        plan_events.ReportGap: _gap,
+        plan_events.ReportQuarantine: _quarantine,
+    }
+
+
+def _path(file: Any) -> str:
+    path: str = file.path
+    return path

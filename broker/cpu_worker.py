@@ -1,0 +1,35 @@
+"""What runs in the ``cpu`` worker: whatever touches every record of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import Invalid
+from stratalog.wire.rework import rework
+
+__all__ = ["CpuWorker", "Rework", "cpu_worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rework:
+    """Bring a batch to a topic's codec and check its records (`stratalog.wire.rework`); answered by the new batch."""
+
+    batch: bytes
+    codec: Codec | None
+    keys_required: bool
+
+
+class CpuWorker:
+    """Executes commands; keeps nothing."""
+
+    def execute(self, command: object) -> bytearray:
+        """Do it. Raises what is wrong with the batch."""
+        if isinstance(command, Rework):
+            return rework(command.batch, command.codec, keys_required=command.keys_required)
+        raise Invalid(f"the cpu worker does not know {type(command).__name__}")
+
+
+def cpu_worker() -> CpuWorker:
+    """The factory that the worker process calls."""
+    return CpuWorker()

@@ -1,0 +1,97 @@
+"""What runs in the ``io`` worker: the archive's commands against the bucket, counted, throttled and probed first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stratalog.tier import open_store
+from stratalog.tier.commands import Claim, Command, Commit, FailedReport, Report, SetLogStart, Upload, WriteProjection
+from stratalog.tier.probe import probe
+from stratalog.tier.store import StoreUnavailable
+from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
+from stratalog.tier.work import Worker
+from stratalog.tier.wrappers import CountedRequest, CountingStore
+from stratalog.wire.errors import StratalogError
+
+__all__ = ["Executed", "IoWorker", "Submit", "io_worker"]
+
+Submit = Callable[[Command, Callable[[Report], None]], None]
+"""Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
+
+_WRITES: Final = (Claim, Upload, Commit, SetLogStart, WriteProjection)
+_UNLIMITED: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Executed:
+    """A report, and what it cost: requests by operation, bytes in both directions."""
+
+    report: Report
+    requests: dict[str, int] = field(default_factory=dict)
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
+class _Costs(threading.local):
+    """What the command that this thread executes has cost so far."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.received_bytes = 0
+        self.sent_bytes = 0
+
+
+class IoWorker:
+    """Executes commands for one bucket.
+
+    Before the first write it tries the store out: several look-alikes of S3 ignore conditions silently, and on them
+    two leaders would both believe to have committed.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any], copy_bytes_per_second: int) -> None:
+        self._costs = _Costs()
+        self._store = CountingStore(open_store(url, **options), log_count=1, on_request=self._count)
+        uploads = self._store
+        if copy_bytes_per_second < _UNLIMITED:
+            throttled = ThrottledStore(self._store, writes=TokenBucket(copy_bytes_per_second))
+            self._worker = Worker(self._store, uploads=throttled)
+        else:
+            self._worker = Worker(uploads)
+        self._probing = threading.Lock()
+        self._refusal: str | None = None
+        self._probed = False
+
+    def execute(self, command: Command) -> Executed:
+        """Carry the command out and say what it cost."""
+        costs = self._costs
+        costs.requests, costs.received_bytes, costs.sent_bytes = {}, 0, 0
+        report = self._refuse(command) or self._worker.execute(command)
+        return Executed(report, costs.requests, costs.received_bytes, costs.sent_bytes)
+
+    def _refuse(self, command: Command) -> FailedReport | None:
+        if self._probed or not isinstance(command, _WRITES):
+            return None if self._refusal is None else FailedReport(self._refusal, retriable=False)
+        with self._probing:
+            if not self._probed:
+                try:
+                    probe(self._store).require(multi_writer=True)
+                except StoreUnavailable as error:
+                    return FailedReport(str(error), retriable=True)
+                except StratalogError as error:
+                    self._refusal = str(error)
+                self._probed = True
+        return None if self._refusal is None else FailedReport(self._refusal, retriable=False)
+
+    def _count(self, request: CountedRequest) -> None:
+        costs = self._costs
+        costs.requests[request.operation] = costs.requests.get(request.operation, 0) + 1
+        costs.received_bytes += request.received_bytes
+        costs.sent_bytes += request.sent_bytes
+
+
+def io_worker(url: str, options: Mapping[str, Any], copy_bytes_per_second: int) -> IoWorker:
+    """The factory that the worker process calls."""
+    return IoWorker(url, options, copy_bytes_per_second)

@@ -1,0 +1,397 @@
+"""Reading the archive of one partition: manifest on demand, chunks through the cache, times by the worker.
+
+Nothing blocks: what is not here yet is asked for, and the partition's watchers are called when it has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.io_worker import Submit
+from stratalog.broker.metrics import TopicMetrics
+from stratalog.hot.filesystem import File
+from stratalog.hot.log_time import TimestampOffset
+from stratalog.tier import commands
+from stratalog.tier.cache import CachedChunk
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_view import ManifestView, RemoteSegment
+from stratalog.tier.remote_log import ChunkRef, RemoteLog
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.wire.batch import iter_headers
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.parts import FileSlice
+from stratalog.wire.topic import Uuid
+
+__all__ = ["RemotePartition", "RemoteSlices"]
+
+_PROBE_BYTES: Final = 64 << 10
+_ERROR_MS: Final = 5_000
+_FETCH_BYTES_MIN: Final = 1
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RemoteSlices:
+    """Whole batches from cached chunks."""
+
+    parts: Sequence[FileSlice]
+    size_bytes: int
+    next_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(slots=True)
+class _Slices:
+    """Slices being collected."""
+
+    parts: list[FileSlice] = field(default_factory=list)
+    size_bytes: int = 0
+    next_offset: int = -1
+
+
+class RemotePartition:
+    """What this broker knows of one partition's archive, and how its readers get at it."""
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        *,
+        submit: Submit,
+        chunks: ChunkFiles,
+        metrics: TopicMetrics,
+        wake: Callable[[], None],
+        now_ms: Callable[[], int],
+        checkpoint: tuple[int, int, int] | None = None,
+    ) -> None:
+        self.border_reads = 0
+        """Readers that went on from the archive to the local disk."""
+        self._partition = partition
+        self._submit = submit
+        self._chunks = chunks
+        self._metrics = metrics
+        self._wake = wake
+        self._now_ms = now_ms
+        self._checkpoint = checkpoint
+        self._remote = RemoteLog(partition)
+        self._loaded = False
+        self._refreshing = False
+        self._asked_tables: set[Uuid] = set()
+        self._aborted: dict[Uuid, tuple[AbortedTransaction, ...] | None] = {}
+        self._errors: dict[object, tuple[int, KafkaError]] = {}
+        self._streams: dict[object, int] = {}
+
+    # -- what is known ----------------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """The first archived offset, by the manifest or the local checkpoint of it."""
+        if self._loaded:
+            return max(self._remote.remote_start, self._remote.log_start_offset)
+        return self._checkpoint[0] if self._checkpoint else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last archived offset."""
+        if self._loaded:
+            return self._remote.remote_end
+        return self._checkpoint[1] if self._checkpoint else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all archived objects."""
+        if self._loaded:
+            return self._remote.totals.size_bytes
+        return self._checkpoint[2] if self._checkpoint else 0
+
+    @property
+    def object_count(self) -> int:
+        """Archived objects; 0 until the manifest has been read."""
+        return len(self._remote)
+
+    @property
+    def known_end(self) -> int:
+        """Up to which offset a reply may leave entries out."""
+        return self._remote.remote_end if self._loaded else 0
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """The manifest's log start; None while it has not been read."""
+        return self._remote.log_start_offset if self._loaded else None
+
+    @property
+    def entries(self) -> RemoteLog | None:
+        """The archived ranges; None while the manifest has not been read."""
+        return self._remote if self._loaded else None
+
+    def apply(self, view: ManifestView) -> None:
+        """Take a manifest in."""
+        if not self._remote.merge(view):
+            self._loaded = False
+            self.refresh()
+            return
+        self._loaded = True
+        self._metrics.remote_log_size_bytes = self._remote.totals.size_bytes
+        self._wake()
+
+    def refresh(self) -> None:
+        """Read the manifest, once at a time."""
+        if self._refreshing:
+            return
+        self._refreshing = True
+        known = self.known_end
+        version = self._remote.version if known else ""
+        self._submit(commands.ReadManifest(self._partition, version, known), self._refreshed)
+
+    def _refreshed(self, report: commands.Report) -> None:
+        self._refreshing = False
+        if isinstance(report, commands.ManifestRead):
+            self.apply(report.view)
+        elif isinstance(report, commands.ManifestUnchanged):
+            self._wake()
+        else:
+            self._remember(None, report)
+
+    # -- reading by offset ------------------------------------------------------------------------------------------
+
+    def read(self, reader: object, offset: int, max_bytes: int) -> RemoteSlices | None:
+        """Cached batches from the one that holds ``offset``, or None while they are being fetched.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
+        """
+        self._raise_remembered(None)
+        if not self._loaded or self._remote.find(offset) is None:
+            self._not_known(offset)
+            return None
+        plan = self._remote.plan_fetch(offset, max(max_bytes, _FETCH_BYTES_MIN))
+        if not plan.chunks:
+            if plan.missing_table is not None:
+                self._read_table(plan.missing_table)
+            return None
+        out = _Slices()
+        for ref in plan.chunks:
+            cached = self._chunks.get(ref.id, reader)
+            if cached is None or not self._add(out, ref, *cached, offset=offset, max_bytes=max_bytes):
+                break
+        if not out.parts:
+            self._raise_remembered(plan.chunks[0].id)
+            self._want(plan.chunks[:1], reader)
+            return None
+        aborted = self._aborted_in(offset, out.next_offset)
+        if aborted is None:
+            return None
+        self._read_ahead(reader, offset, out.next_offset)
+        self._streams[reader] = out.next_offset
+        return RemoteSlices(out.parts, out.size_bytes, out.next_offset, aborted)
+
+    def crossed(self, reader: object, offset: int) -> None:
+        """``reader`` reads ``offset`` from the local disk: note whether it came from the archive."""
+        if self._streams and self._streams.pop(reader, None) == offset:
+            self.border_reads += 1
+
+    def _not_known(self, offset: int) -> None:
+        """The manifest as it is known does not hold ``offset``: read it (again)."""
+        if self._loaded and offset < self.start_offset:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"offset {offset} of {self._partition} is not in the archive, which begins at {self.start_offset}",
+            )
+        self.refresh()
+
+    def _add(self, out: _Slices, ref: ChunkRef, chunk: CachedChunk, file: File, *, offset: int, max_bytes: int) -> bool:
+        """Add as much of a chunk as fits; whether the next chunk may follow."""
+        start = 0 if out.parts else _batch_position(file, chunk, offset)
+        room = max_bytes - out.size_bytes
+        end, next_offset = chunk.length, chunk.next_offset
+        if end - start > room:
+            end, next_offset = _cut(file, chunk, start, room, at_least_one=not out.parts)
+            if end <= start:
+                return False
+        out.parts.append(FileSlice(file, start, end - start))
+        out.size_bytes += end - start
+        out.next_offset = next_offset
+        return end == chunk.length and ref.end_offset == chunk.next_offset
+
+    def _read_ahead(self, reader: object, offset: int, next_offset: int) -> None:
+        wanted = self._chunks.ahead.on_read(reader, offset, next_offset, self._now_ms())
+        if wanted <= 0 or next_offset >= self._remote.remote_end:
+            return
+        plan = self._remote.plan_fetch(next_offset, wanted)
+        if plan.missing_table is not None:
+            self._read_table(plan.missing_table)
+        self._want(plan.chunks, reader)
+
+    def _want(self, refs: Sequence[ChunkRef], reader: object) -> None:
+        try:
+            self._chunks.want(self._partition, refs, reader, filled=self._wake, failed=self._fill_failed)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the chunk cache {self._chunks.directory} cannot be used: {error}; check stratalog.cache.dir",
+            ) from error
+
+    def _fill_failed(self, ref: ChunkRef, report: commands.Report) -> None:
+        self._metrics.remote_fetch_errors += 1
+        if isinstance(report, commands.MissingReport):
+            self.refresh()
+        self._remember(ref.id, report)
+
+    def _read_table(self, segment: RemoteSegment) -> None:
+        if segment.uuid in self._asked_tables:
+            return
+        self._asked_tables.add(segment.uuid)
+
+        def answered(report: commands.Report) -> None:
+            self._asked_tables.discard(segment.uuid)
+            if isinstance(report, commands.FooterRead):
+                self._remote.add_table(segment.uuid, report.chunks)
+                self._wake()
+            else:
+                self._remember(None, report)
+
+        self._submit(commands.ReadFooter(self._partition, segment.key), answered)
+
+    def _aborted_in(self, start: int, end: int) -> list[tuple[int, int]] | None:
+        """(producer id, first offset) of aborted transactions in the range; None while they are being read."""
+        found: list[tuple[int, int]] = []
+        complete = True
+        for segment in self._remote.aborted_candidates(start, end):
+            known = self._aborted.get(segment.uuid)
+            if known is None:
+                complete = False
+                self._read_aborted(segment)
+                continue
+            found += [
+                (one.producer_id, one.first_offset)
+                for one in known
+                if one.first_offset < end and one.last_offset >= start
+            ]
+        return found if complete else None
+
+    def _read_aborted(self, segment: RemoteSegment) -> None:
+        if segment.uuid in self._aborted:
+            return
+        self._aborted[segment.uuid] = None
+
+        def answered(report: commands.Report) -> None:
+            if isinstance(report, commands.AbortedRead):
+                self._aborted[segment.uuid] = report.aborted
+                self._wake()
+            else:
+                self._aborted.pop(segment.uuid, None)
+                self._remember(None, report)
+
+        self._submit(commands.ReadAborted(self._partition, segment.key), answered)
+
+    # -- what went wrong --------------------------------------------------------------------------------------------
+
+    def _remember(self, what: object, report: commands.Report) -> None:
+        """Tell the readers of the next seconds, instead of letting them wait in vain; retriable failures just wait."""
+        if isinstance(report, commands.FailedReport) and report.retriable:
+            log.warning("%s: reading the archive failed and is tried again: %s", self._partition, report.message)
+            return
+        message = getattr(report, "message", str(report))
+        corrupt = isinstance(report, commands.CorruptReport)
+        log.error("%s: the archive cannot be read: %s", self._partition, message)
+        code = ErrorCode.CORRUPT_MESSAGE if corrupt else ErrorCode.KAFKA_STORAGE_ERROR
+        self._errors[what] = (self._now_ms() + _ERROR_MS, KafkaError(code, message))
+        self._wake()
+
+    def _raise_remembered(self, what: object) -> None:
+        remembered = self._errors.get(what)
+        if remembered is None:
+            return
+        until_ms, error = remembered
+        if self._now_ms() >= until_ms:
+            del self._errors[what]
+        else:
+            raise error
+
+    # -- reading by time --------------------------------------------------------------------------------------------
+
+    def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
+        """Whether a look-up for this time must ask the archive."""
+        if not self._loaded:
+            return True
+        return any(
+            segment.base < before_offset for segment in self._remote.time_candidates(timestamp_ms, self.start_offset)
+        )
+
+    async def find_timestamp(self, timestamp_ms: int, before_offset: int) -> TimestampOffset | None:
+        """The first archived record at or after a time below ``before_offset``. Raises `KafkaError`."""
+        await self._load()
+        start = self.start_offset
+        for segment in list(self._remote.time_candidates(timestamp_ms, start)):
+            if segment.base >= before_offset:
+                return None
+            found = await self._find_in(segment, timestamp_ms, start, before_offset)
+            if found is not None:
+                return found
+        return None
+
+    async def find_max_timestamp(self, before_offset: int) -> TimestampOffset | None:
+        """The first archived record with the largest timestamp. Raises `KafkaError`."""
+        await self._load()
+        segment = self._remote.latest_timestamp()
+        if segment is None or segment.base >= before_offset:
+            return None
+        return await self._find_in(segment, segment.max_timestamp_ms, self.start_offset, before_offset)
+
+    async def _find_in(self, segment: RemoteSegment, timestamp_ms: int, start: int, end: int) -> TimestampOffset | None:
+        report = await self._ask(commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end))
+        assert isinstance(report, commands.TimestampFound)
+        if report.offset < 0:
+            return None
+        return TimestampOffset(report.timestamp_ms, report.offset, report.leader_epoch)
+
+    async def _load(self) -> None:
+        if not self._loaded:
+            report = await self._ask(commands.ReadManifest(self._partition))
+            assert isinstance(report, commands.ManifestRead)
+            self.apply(report.view)
+
+    async def _ask(self, command: commands.Command) -> commands.Report:
+        """One command, waited for. Raises `KafkaError` for anything but its answer."""
+        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
+        self._submit(command, lambda report: None if done.done() else done.set_result(report))
+        report = await done
+        if isinstance(report, commands.TimestampFound | commands.ManifestRead):
+            return report
+        code = (
+            ErrorCode.CORRUPT_MESSAGE if isinstance(report, commands.CorruptReport) else ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        raise KafkaError(code, getattr(report, "message", str(report)))
+
+
+def _batch_position(file: File, chunk: CachedChunk, offset: int) -> int:
+    """Where the batch begins that holds ``offset`` or follows it."""
+    at = chunk.position_before(offset)
+    while at < chunk.length:
+        data = file.pread(min(_PROBE_BYTES, chunk.length - at), at)
+        after = at
+        for position, header in iter_headers(data):
+            if header.next_offset > offset:
+                return at + position
+            after = at + position + header.size_bytes
+        if after == at:
+            return at  # the batch is longer than the probe: it is the one
+        at = after
+    return chunk.length
+
+
+def _cut(file: File, chunk: CachedChunk, start: int, room: int, *, at_least_one: bool) -> tuple[int, int]:
+    """The last known batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if must be."""
+    index = bisect_right(chunk.positions, start + room) - 1
+    if index >= 0 and chunk.positions[index] > start:
+        return chunk.positions[index], chunk.offsets[index]
+    if not at_least_one:
+        return start, -1
+    size_bytes = int.from_bytes(file.pread(4, start + 8), "big") + 12
+    delta = int.from_bytes(file.pread(4, start + 23), "big")
+    return start + size_bytes, int.from_bytes(file.pread(8, start), "big") + delta + 1

@@ -1,0 +1,48 @@
+"""How far retention moves the log start of a tiered topic. Pure.
+
+The archive's ranges and what is local beyond them count once each: overlapping copies are never added (rule 6;
+KAFKA-20732 is what happens otherwise). Whole ranges only, oldest first, by the newest record time in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["RetainedRange", "log_start_after_retention"]
+
+
+class RetainedRange(NamedTuple):
+    """One archived object or one frozen local segment beyond the archive. ``max_timestamp_ms`` is -1 if unknown."""
+
+    base: int
+    end: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+def log_start_after_retention(
+    ranges: Iterable[RetainedRange],
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    active_bytes: int,
+    retention_ms: int,
+    retention_bytes: int,
+    now_ms: int,
+) -> int:
+    """The new log start: the end of the last range that must go, or ``log_start_offset``.
+
+    ``ranges`` follow each other; ``active_bytes`` is what lies behind them. Negative limits are no limits.
+    """
+    kept = [one for one in ranges if one.end > log_start_offset]
+    excess_bytes = sum(one.size_bytes for one in kept) + active_bytes - retention_bytes if retention_bytes >= 0 else -1
+    start = log_start_offset
+    for one in kept:
+        expired = retention_ms >= 0 and 0 <= one.max_timestamp_ms < now_ms - retention_ms
+        oversized = excess_bytes >= one.size_bytes > 0 and retention_bytes >= 0
+        if one.end > high_watermark or not (expired or oversized):
+            break
+        excess_bytes -= one.size_bytes
+        start = one.end
+    return start
