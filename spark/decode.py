@@ -7,8 +7,10 @@ offset, timestamp, headers) its bytes are neither decompressed nor looked at.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -35,7 +37,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["AbortedTransactions", "Window", "decode_batches"]
 
 AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
-"""Producer id -> its aborted transactions as (first offset, last offset), both inclusive."""
+"""Producer id -> its aborted transactions as (first offset, last offset), both inclusive, ascending and disjoint."""
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _GROUP_BATCHES_MAX: Final = 4096
@@ -69,7 +71,8 @@ class Window:
     @staticmethod
     def _is_aborted(header: BatchHeader, aborted: AbortedTransactions) -> bool:
         transactions = aborted.get(header.producer_id, ())
-        return any(first <= header.base_offset <= last for first, last in transactions)
+        begun = bisect_right(transactions, header.base_offset, key=itemgetter(0))
+        return begun > 0 and header.base_offset <= transactions[begun - 1][1]
 
 
 @dataclass(slots=True)

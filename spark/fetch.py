@@ -216,7 +216,7 @@ def _blob(store: ObjectStore, piece: SegmentSlice, footer: Footer, name: str, su
 
 def _aborted(table: bytes) -> AbortedTransactions:
     transactions: dict[int, list[tuple[int, int]]] = {}
-    for row in aborted_from_bytes(table):
+    for row in sorted(aborted_from_bytes(table)):
         transactions.setdefault(row.producer_id, []).append((row.first_offset, row.last_offset))
     return transactions
 

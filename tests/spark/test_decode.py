@@ -163,6 +163,8 @@ def test_aborted_batches_are_no_rows_and_uncommitted_readers_get_them() -> None:
     committed = Window(0, 100, aborted={7: [(0, 4)]})
     assert [row["offset"] for row in decoded_rows(data, committed)] == [2, 3, 5, 6]
     assert [row["offset"] for row in decoded_rows(data, Window(0, 100, aborted=None))] == [0, 1, 2, 3, 5, 6]
+    both = Window(0, 100, aborted={7: [(0, 4), (5, 9)], 8: [(90, 99)]})
+    assert [row["offset"] for row in decoded_rows(data, both)] == [2, 3]
 
 
 def test_an_idempotent_batch_outside_transactions_is_never_filtered() -> None:
