@@ -1,0 +1,41 @@
+"""``python -m bench [--cells a,b]``: measure, print the table, write the results; exit code 1 if a floor is missed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bench.cells import CELLS, every_outcome, selected
+from bench.outcome import Outcome
+from bench.report import render, write
+from bench.settings import Settings, touch_memory
+
+_TOUCHED_BYTES = 2 << 30
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cells that were asked for."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--cells", default="", help=f"names or beginnings of names, of: {', '.join(CELLS)}")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured time of one run")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each kind, at least")
+    parser.add_argument("--disk", type=Path, default=Settings.disk, help="a directory on a real disk")
+    given = parser.parse_args(arguments)
+    settings = Settings(seconds=given.seconds, repetitions=given.repetitions, disk=given.disk)
+    try:
+        names = selected(given.cells)
+    except ValueError as error:
+        parser.error(str(error))
+    touch_memory(_TOUCHED_BYTES)
+    outcomes: list[Outcome] = []
+    for name in names:
+        print(f"{name}:", file=sys.stderr, flush=True)
+        outcomes.extend(CELLS[name].measure(settings))
+    write(outcomes, every_outcome())
+    print(render(outcomes))
+    return 0 if all(outcome.held for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

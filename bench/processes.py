@@ -1,0 +1,55 @@
+"""What the kernel knows about a process and those it started: CPU time and memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["cpu_seconds", "cpu_seconds_of_tree", "family", "parse_cpu_ticks", "parse_pss_kib", "pss_mib_of_tree"]
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def parse_cpu_ticks(stat: str) -> tuple[int, int]:
+    """The parent's id, and the ticks in user and kernel mode, of a line of ``/proc/PID/stat`` (proc(5))."""
+    fields = stat.rsplit(")", 1)[1].split()
+    return int(fields[1]), int(fields[11]) + int(fields[12])
+
+
+def parse_pss_kib(smaps_rollup: str) -> int:
+    """The proportional set size in KiB of a ``/proc/PID/smaps_rollup``."""
+    for line in smaps_rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    raise ValueError("no Pss line in smaps_rollup")
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that a process has used, all of its threads together."""
+    return parse_cpu_ticks(Path(f"/proc/{pid}/stat").read_text())[1] / _TICKS_PER_SECOND
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it and live."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent, _ = parse_cpu_ticks((entry / "stat").read_text())
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended while we looked
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found.extend(children.get(member, ()))
+    return found
+
+
+def cpu_seconds_of_tree(pid: int) -> float:
+    """The CPU time of a process and its living descendants (a broker and its workers)."""
+    return sum(cpu_seconds(member) for member in family(pid))
+
+
+def pss_mib_of_tree(pid: int) -> float:
+    """The proportional set size of a process and its descendants in MiB: shared pages are counted once."""
+    return sum(parse_pss_kib(Path(f"/proc/{member}/smaps_rollup").read_text()) for member in family(pid)) / 1024

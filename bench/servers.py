@@ -1,0 +1,136 @@
+"""The servers under measurement: our broker, and the C program that does the least for the same bytes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.build import build, cubic_environment
+from bench.processes import cpu_seconds_of_tree, pss_mib_of_tree
+from stratalog.broker.client import Client
+from stratalog.broker.client_admin import create_topic, delete_topics
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["KAFKA_FLUSH", "BrokerServer", "LimitServer", "Server"]
+
+KAFKA_FLUSH = {"log.flush.interval.messages": "9223372036854775807"}
+"""Kafka's default: an append is answered from the page cache. The C program does not sync either."""
+
+_LATEST = -1
+
+
+@dataclass
+class Server:
+    """A started server; leaving the context stops it."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def cpu_seconds(self) -> float:
+        """The CPU time it has used so far, with its workers."""
+        return cpu_seconds_of_tree(self.pid)
+
+    def pss_mib(self) -> float:
+        """Its memory now, with its workers."""
+        return pss_mib_of_tree(self.pid)
+
+    def stop(self) -> None:
+        """End it and wait for the end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class LimitServer(Server):
+    """``kafka_limit``: one topic, one partition, no sync."""
+
+    @classmethod
+    def start(cls, directory: Path, topic: str) -> LimitServer:
+        """Start it; its file is in ``directory`` and gone when it ends."""
+        directory.mkdir(parents=True, exist_ok=True)
+        process = subprocess.Popen([build("kafka_limit"), directory, topic], stdout=subprocess.PIPE, text=True)
+        return cls(process, int(_ready(process)["kafka"].rsplit(":", 1)[1]))
+
+
+@dataclass
+class BrokerServer(Server):
+    """``stratalog serve`` with its own data directory and bucket."""
+
+    http: str
+    bucket: str
+    data: Path
+    ready_seconds: float
+
+    @classmethod
+    def start(
+        cls, data: Path, settings: Mapping[str, str] | None = None, *, bucket: Path | None = None
+    ) -> BrokerServer:
+        """Start on free ports and wait until it says that it is ready."""
+        data.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "stratalog", "serve", "--data", str(data)]
+        command += ["--bucket", f"file://{bucket or data.with_name(data.name + '-bucket')}"]
+        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        for name, value in (settings or {}).items():
+            command += ["--set", f"{name}={value}"]
+        started = time.monotonic()
+        with data.with_name(data.name + ".log").open("a") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=cubic_environment())
+        ready = _ready(process)
+        port = int(ready["kafka"].rsplit(":", 1)[1])
+        return cls(process, port, ready["http"], ready["bucket"], data, time.monotonic() - started)
+
+    def client(self) -> Client:
+        """A client of it, to be closed by the caller."""
+        return Client(f"127.0.0.1:{self.port}", timeout_seconds=120.0)
+
+    def create_topic(self, name: str, partition_count: int = 1, **configs: str) -> None:
+        """A topic; ``flush_messages="1"`` sets ``flush.messages``."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        with self.client() as client:
+            create_topic(client, name, partition_count=partition_count, configs=settings)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it; its files go after ``file.delete.delay.ms``."""
+        with self.client() as client:
+            delete_topics(client, [name])
+
+    def record_count(self, topic: str, partition_count: int = 1) -> int:
+        """The sum of the log end offsets of a topic."""
+        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
+        with self.client() as client:
+            client.refresh([topic])
+            return sum(found.offset for found in client.list_offsets(dict.fromkeys(partitions, _LATEST)).values())
+
+
+def _ready(process: subprocess.Popen[str]) -> dict[str, str]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.startswith("ready "):
+        process.kill()
+        process.wait()
+        raise SystemExit(f"{process.args!r} did not get ready: {line!r}")
+    return dict(word.split("=", 1) for word in line.split()[1:])
