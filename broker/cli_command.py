@@ -11,10 +11,20 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-__all__ = ["ExampleCommand", "ExampleGroup", "LazyGroup", "LazyPath", "broker_options", "command"]
+__all__ = [
+    "BOOTSTRAP_DEFAULT",
+    "HTTP_DEFAULT",
+    "ExampleCommand",
+    "ExampleGroup",
+    "LazyGroup",
+    "LazyPath",
+    "broker_options",
+    "command",
+]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+HTTP_DEFAULT: Final = "127.0.0.1:8080"
 
 
 class _Examples(click.Command):

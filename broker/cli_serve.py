@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, command
+from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, command
 from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_json
 from stratalog.broker.config import BrokerConfig, Flags, load_config
 from stratalog.broker.config_listeners import parse_address
@@ -136,10 +136,12 @@ def dev(
                 data=data or f"{folder}/data",
                 bucket=bucket or (f"file://{folder}/bucket" if data is None else None),
                 listen=listen or _free_or_any(BOOTSTRAP_DEFAULT),
-                http=http or _free_or_any("127.0.0.1:8080"),
+                http=http or _free_or_any(HTTP_DEFAULT),
             ),
         )
-        code = asyncio.run(_run(config, on_ready=lambda node: note(banner(node.kafka_address, config, folder))))
+        code = asyncio.run(
+            _run(config, on_ready=lambda node: note(banner(node.kafka_address, node.http_address, config, folder)))
+        )
     raise SystemExit(code)
 
 
@@ -237,17 +239,19 @@ def _text(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def banner(address: tuple[str, int], config: BrokerConfig, folder: str) -> str:
+def banner(address: tuple[str, int], http_address: tuple[str, int], config: BrokerConfig, folder: str) -> str:
     """What to type next: for kcat, Python and Spark, ready to be copied."""
-    kafka = _text(address)
+    kafka, http = _text(address), _text(http_address)
+    at = "" if kafka == BOOTSTRAP_DEFAULT else f" -b {kafka}"
+    at_http = "" if http == HTTP_DEFAULT else f" --http {http}"
     kept = "it goes when this ends" if folder not in config.log_dirs else "it is kept"
     return f"""
   stratalog is running; its data is in {folder} and {kept} (Ctrl-C)
 
-  a topic   stratalog topic create demo -b {kafka} --config remote.storage.enable=true --config segment.ms=5000
-  write     echo 'hello' | stratalog produce demo -b {kafka}
-  read      stratalog consume demo -b {kafka}
-  archive   stratalog tier status demo -b {kafka}
+  a topic   stratalog topic create demo{at} --config remote.storage.enable=true --config segment.ms=5000
+  write     echo 'hello' | stratalog produce demo{at}
+  read      stratalog consume demo{at}
+  archive   stratalog tier status demo{at}{at_http}
 
   kcat      echo 'hello' | kcat -P -b {kafka} -t demo
             kcat -C -b {kafka} -t demo -e

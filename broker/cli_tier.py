@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from stratalog.broker.cli_command import ExampleGroup, broker_options
+from stratalog.broker.cli_command import HTTP_DEFAULT, ExampleGroup, broker_options
 from stratalog.broker.cli_output import bytes_text, json_option, note, reports_errors, write_rows
 from stratalog.broker.cli_values import parse_duration_ms, parse_size_bytes
 from stratalog.broker.client import Client, Topic
@@ -16,9 +16,8 @@ from stratalog.broker.client_admin import alter_topic_configs, describe_topic_co
 from stratalog.broker.config_listeners import parse_address
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["HTTP_DEFAULT", "tier"]
+__all__ = ["tier"]
 
-HTTP_DEFAULT: Final = "127.0.0.1:8080"
 OFFSETS: Final = {"log_start": -2, "local_start": -4, "remote_end": -5, "log_end": -1}
 COLUMNS: Final = {
     "topic": "TOPIC",

@@ -1,17 +1,19 @@
 """A small blocking Kafka client on our own codec: what the command line speaks, and what tests send requests with.
 
 `Client` knows the cluster: it finds leaders, lists offsets and sends each request to the broker that must have it.
-Nothing is retried: the caller knows what may be sent twice.
+What a broker refused because it does not lead now is asked again; a request whose answer was lost is never sent twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from stratalog.broker.broker_link import BrokerLink, BrokerTimeout, BrokerUnavailable, check, code_words
+from stratalog.broker.clock import SystemClock
 from stratalog.broker.config_listeners import parse_address
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -20,6 +22,7 @@ from stratalog.wire.schema import Message
 from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid
 
 __all__ = [
+    "LEADERSHIP_MOVES",
     "BrokerLink",
     "BrokerTimeout",
     "BrokerUnavailable",
@@ -29,6 +32,20 @@ __all__ = [
     "Topic",
     "by_topic",
 ]
+
+
+R = TypeVar("R")
+
+LEADERSHIP_MOVES: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""A broker that answers with one of these has done nothing; soon it or another one will lead."""
+RETRY_PAUSE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +188,22 @@ class Client:
             groups.setdefault(self.leader(topic_partition), []).append(topic_partition)
         return groups
 
+    def while_leaders_move(self, names: Iterable[str], attempt: Callable[[], R]) -> R:
+        """What `attempt` returns, made again with fresh metadata while it raises one of `LEADERSHIP_MOVES`.
+
+        Raises what the last attempt raised once ``timeout_seconds`` have passed.
+        """
+        clock = SystemClock()
+        deadline = clock.monotonic() + self.timeout_seconds
+        while True:
+            try:
+                return attempt()
+            except KafkaError as error:
+                if error.code not in LEADERSHIP_MOVES or clock.monotonic() >= deadline:
+                    raise
+            time.sleep(RETRY_PAUSE_SECONDS)
+            self.refresh(names)
+
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
@@ -179,6 +212,12 @@ class Client:
 
         Raises `KafkaError` for the first partition that cannot be told.
         """
+        names = {one.topic for one in timestamps}
+        return self.while_leaders_move(names, lambda: self._list_offsets(timestamps, read_committed))
+
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], read_committed: bool
+    ) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}
         for node_id, partitions in self.by_leader(timestamps).items():
             request = ListOffsetsRequest(

@@ -12,7 +12,7 @@ from heapq import heapify, heappop
 from typing import Final, NamedTuple
 
 from stratalog.broker.broker_link import check, code_words
-from stratalog.broker.client import Client, by_topic
+from stratalog.broker.client import LEADERSHIP_MOVES, Client, by_topic
 from stratalog.metadata.partitioner import partition_of_key
 from stratalog.wire.batch import BatchHeader, Header, Record, build_batch, check_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
@@ -118,8 +118,29 @@ def produce_batches(
 ) -> dict[TopicPartition, PartitionProduceResponse]:
     """Send whole record batches to the leaders of their partitions and return each partition's answer.
 
-    With acks=0 brokers do not answer: the answers are made here, with base offset -1.
+    With acks=0 brokers do not answer: the answers are made here, with base offset -1. What was refused because the
+    leadership moves is sent again; raises its `KafkaError` if it does so for longer than the client waits.
     """
+    answers: dict[TopicPartition, PartitionProduceResponse] = {}
+
+    def attempt() -> None:
+        waiting = {one: batches[one] for one in batches if one not in answers or _moves(answers[one])}
+        answers.update(_produce_once(client, waiting, acks, timeout_ms))
+        for one in waiting:
+            if _moves(answers[one]):
+                _check_produced(one, answers[one])
+
+    client.while_leaders_move({one.topic for one in batches}, attempt)
+    return answers
+
+
+def _moves(answer: PartitionProduceResponse) -> bool:
+    return answer.error_code in LEADERSHIP_MOVES
+
+
+def _produce_once(
+    client: Client, batches: Mapping[TopicPartition, bytes | bytearray], acks: int, timeout_ms: int
+) -> dict[TopicPartition, PartitionProduceResponse]:
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
     for node_id, partitions in client.by_leader(batches).items():
         topics = by_topic(partitions)
@@ -177,14 +198,30 @@ def fetch(
 
     Raises `KafkaError` of the first partition that cannot be read, for example OFFSET_OUT_OF_RANGE.
     """
+    names = {one.topic for one in positions}
+    wanted = _Wanted(max_wait_ms, min_bytes, max_bytes, partition_max_bytes, read_committed)
+    return client.while_leaders_move(names, lambda: _fetch_once(client, positions, wanted))
+
+
+class _Wanted(NamedTuple):
+    """How much a fetch brings, and of what."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    read_committed: bool
+
+
+def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted: _Wanted) -> list[Fetched]:
     fetched: list[Fetched] = []
     for node_id, partitions in client.by_leader(positions).items():
         topics = by_topic(partitions)
         request = FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=int(read_committed),
+            max_wait_ms=wanted.max_wait_ms,
+            min_bytes=wanted.min_bytes,
+            max_bytes=wanted.max_bytes,
+            isolation_level=int(wanted.read_committed),
             topics=[
                 FetchTopic(
                     topic=name,
@@ -193,7 +230,7 @@ def fetch(
                         FetchPartition(
                             partition=one.partition,
                             fetch_offset=positions[one],
-                            partition_max_bytes=partition_max_bytes,
+                            partition_max_bytes=wanted.partition_max_bytes,
                         )
                         for one in group
                     ],

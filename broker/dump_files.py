@@ -10,6 +10,7 @@ from typing import Final
 from stratalog.broker.dump_row import Row, problem, row
 from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import RemoteLogState
+from stratalog.hot.directory import OFFLINE
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.metadata.quorum_state import FILE_NAME as QUORUM_STATE
@@ -68,6 +69,14 @@ def _clean_shutdown(path: Path) -> Iterator[Row]:
         yield problem(f"the mark of a clean stop is not readable: {error!r}", position=0)
 
 
+def _offline(path: Path) -> Iterator[Row]:
+    try:
+        fields = json.loads(path.read_bytes())
+        yield row("offline", version=fields["version"], reason=fields["reason"])
+    except (ValueError, KeyError, TypeError) as error:
+        yield problem(f"the mark of a failed directory is not readable: {error!r}", position=0)
+
+
 SMALL_FILES: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     checkpoint.RECOVERY_POINTS: _offsets,
     checkpoint.LOG_START_OFFSETS: _offsets,
@@ -79,5 +88,6 @@ SMALL_FILES: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     checkpoint.PARTITION_METADATA: _topic_id,
     checkpoint.CLEAN_SHUTDOWN: _clean_shutdown,
     QUORUM_STATE: _quorum_state,
+    OFFLINE: _offline,
 }
 """Reader by file name. Each raises `Corrupt` for content that is not of its kind."""

@@ -148,6 +148,7 @@ def cli_page() -> str:
             f"`{variable_name('bootstrap')}` and `{variable_name('http')}` stand for `--bootstrap-server` and `--http` of "
             f"the commands that talk to a broker, `{variable_name('config')}` for `--config` of `serve`.\n"
         ),
+        'Completion of commands and options: `eval "$(_STRATALOG_COMPLETE=bash_source stratalog)"`, or `zsh_source`.\n',
         *_command_sections(cli, "stratalog", level=2),
     ]
     return "\n".join(parts)

@@ -122,13 +122,15 @@ def test_a_missing_file_is_a_usage_error() -> None:
     assert run("serve", "--config", "/nowhere/server.properties").exit_code == 2
 
 
-def test_the_banner_says_what_happens_to_the_data() -> None:
-    """Kept with --data, gone without."""
+def test_the_banner_says_what_to_type_and_what_happens_to_the_data() -> None:
+    """Kept with --data, gone without; addresses only where they are not the defaults."""
     config = load_config(flags=Flags(data="/keep", bucket="s3://archive/x"))
-    assert "is in /keep and it is kept" in banner(("::1", 9092), config, "/keep")
-    text = banner(("::1", 9092), config, "/tmp/x")
+    kept = banner(("127.0.0.1", 9092), ("127.0.0.1", 8080), config, "/keep")
+    assert "is in /keep and it is kept" in kept
+    assert "stratalog tier status demo\n" in kept
+    text = banner(("::1", 9092), ("127.0.0.1", 5), config, "/tmp/x")
     assert "it goes when this ends" in text
-    assert "-b [::1]:9092" in text
+    assert "stratalog tier status demo -b [::1]:9092 --http 127.0.0.1:5\n" in text
     assert '.load("s3://archive/x")' in text
 
 
@@ -139,19 +141,18 @@ async def test_the_second_signal_ends_at_once(monkeypatch, capsys) -> None:
 
     from stratalog.broker.cli_serve import _handle_signals
 
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
+    codes, ended = [], asyncio.Event()
+    monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
     stop = asyncio.Event()
     _handle_signals(stop)
     loop = asyncio.get_running_loop()
     try:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(stop.wait(), 5)
-        assert ended == []
+        assert codes == []
         os.kill(os.getpid(), signal.SIGINT)
-        while not ended:
-            await asyncio.sleep(0)
-        assert ended == [1]
+        await asyncio.wait_for(ended.wait(), 5)
+        assert codes == [1]
         assert "Second SIGINT: stopping at once" in capsys.readouterr().err
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -165,7 +166,7 @@ def test_dev_takes_another_port_when_its_own_is_taken(capsys) -> None:
     from stratalog.broker.cli_serve import _free_or_any
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert _free_or_any(address) == "127.0.0.1:0"
         assert "is taken" in capsys.readouterr().err
     assert _free_or_any(address) == address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.broker.cli_tier import HTTP_DEFAULT
+from stratalog.broker.cli_command import HTTP_DEFAULT
 from stratalog.metadata.configs import definitions
 
 

@@ -100,6 +100,23 @@ def test_offsets_are_listed_by_partition(scripted, client) -> None:
 
 def test_an_offset_that_cannot_be_listed_is_an_error(scripted, client) -> None:
     """With the partition's name."""
+    scripted.answers[LIST_OFFSETS] = offsets_answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(KafkaError, match="orders-0: kafka storage error"):
+        client.list_offsets({ORDERS: -1})
+
+
+def test_a_broker_that_does_not_lead_yet_is_asked_again(scripted, client) -> None:
+    """With fresh metadata, until it answers."""
+    answers = [offsets_answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), offsets_answer(offset=1)]
+    scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 1
+
+
+def test_asking_again_ends_with_the_clients_patience(scripted, client) -> None:
+    """The last error is raised."""
+    client.topic("orders")
+    client.link(1)
+    client.timeout_seconds = 0
     scripted.answers[LIST_OFFSETS] = offsets_answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(KafkaError, match="orders-0: not leader or follower"):
         client.list_offsets({ORDERS: -1})

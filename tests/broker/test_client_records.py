@@ -99,6 +99,25 @@ def test_a_refused_batch_is_an_error(scripted, client) -> None:
         Producer(client, "orders").send([NewRecord(b"1", 5, partition=0)])
 
 
+def test_a_batch_refused_by_a_former_leader_is_sent_again(scripted, client) -> None:
+    """Only that one: what is in the log is not sent twice."""
+    asked = []
+
+    def answer(request):
+        taken = []
+        for data in request.topic_data[0].partition_data:
+            asked.append(data.index)
+            moved = data.index == 1 and asked.count(1) == 1
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if moved else 0
+            taken.append(PartitionProduceResponse(index=data.index, base_offset=7, error_code=code))
+        return ProduceResponse(responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=taken)])
+
+    scripted.answers[PRODUCE] = answer
+    delivered = Producer(client, "orders").send([NewRecord(b"a", 5, partition=0), NewRecord(b"b", 5, partition=1)])
+    assert [one.offset for one in delivered] == [7, 7]
+    assert asked == [0, 1, 1]
+
+
 def test_without_acks_nothing_is_awaited(scripted, client) -> None:
     """The broker stays silent and the next request is answered."""
     scripted.answers[PRODUCE] = b""

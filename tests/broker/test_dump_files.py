@@ -41,6 +41,8 @@ def test_small_files_are_shown(tmp_path) -> None:
     assert only(checkpoint.CLEAN_SHUTDOWN)["broker_epoch"] == 5
     assert only(checkpoint.LEADER_EPOCHS) == {"what": "leader_epoch", "epoch": 4, "start_offset": 100}
     assert only("quorum-state")["leader_epoch"] == 3
+    (tmp_path / ".stratalog-offline").write_text('{"version": 0, "reason": "disk full"}')
+    assert only(".stratalog-offline") == {"what": "offline", "version": 0, "reason": "disk full"}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,7 @@ def test_small_files_are_shown(tmp_path) -> None:
         checkpoint.CLEAN_SHUTDOWN,
         checkpoint.LEADER_EPOCHS,
         "quorum-state",
+        ".stratalog-offline",
     ],
 )
 def test_a_small_file_of_something_else_is_a_problem(tmp_path, name) -> None:
