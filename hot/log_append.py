@@ -50,12 +50,12 @@ class LogAppend(LogState):
         """Check one batch, give it its place and queue it; ``records`` is changed in place and kept until written.
 
         ``release`` is called exactly once: when the bytes are in the file, or not needed (duplicate, refusal).
-        Raises `KafkaError`: the codes of `check_leader_batch` and of `ProducerStateManager`, or
-        KAFKA_STORAGE_ERROR after a failed write; then nothing is queued.
+        Raises `KafkaError`: the codes of `check_leader_batch` and of `ProducerStateManager`, FENCED_LEADER_EPOCH
+        below the epoch of the last batch, KAFKA_STORAGE_ERROR after a failed write; then nothing is queued.
         """
         try:
-            if self._failed is not None:
-                raise self._storage_error()
+            if self._failed is not None or leader_epoch < self.leader_epochs.latest_epoch:
+                raise self._refusal(leader_epoch)
             fields = check_leader_batch(records, self.config, origin, now_ms, self.topic_partition)
             verdict = None
             if fields[9] >= 0:
@@ -166,7 +166,7 @@ class LogAppend(LogState):
         """
         try:
             if self._failed is not None:
-                raise self._storage_error()
+                raise self._refusal(leader_epoch)
             batches = check_follower_batches(records, self.log_end_offset, leader_epoch, self.topic_partition)
         except KafkaError:
             if release is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stratalog.hot.scan import scan_headers
+from stratalog.hot.scan import scan_borders
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
 from stratalog.hot.transaction_index import AbortedTxn, overlapping
@@ -85,11 +85,11 @@ def _whole_batches(segment: Segment, start: int, end: int, room: int, *, one: bo
     limit = start + room
     floor = max(segment.indexes.offsets.floor_position(limit), start)
     border = segment.base_offset
-    for position, header in scan_headers(segment.file, floor, end):
-        after = position + header.size_bytes
+    for position, size_bytes, base_offset, last_offset in scan_borders(segment.file, floor, end):
+        after = position + size_bytes
         if after > limit and not (one and position == start):
-            return position, header.base_offset
-        border = header.next_offset
+            return position, base_offset
+        border = last_offset + 1
         if after >= limit:
             return after, border
     return start, border

@@ -125,10 +125,17 @@ class LogState:
         for segment in self._segments:
             segment.config = config
 
-    def _storage_error(self) -> KafkaError:
+    def _refusal(self, leader_epoch: int) -> KafkaError:
+        """Why this log takes no append now."""
+        if self._failed is not None:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic_partition} takes no appends after a failed write: {self._failed}",
+            )
         return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{self.topic_partition} takes no appends after a failed write: {self._failed}",
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"leader epoch {leader_epoch} of {self.topic_partition} is over: the log has epoch "
+            f"{self.leader_epochs.latest_epoch}",
         )
 
     def _begin_segment(self, base_offset: int) -> Segment:

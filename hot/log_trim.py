@@ -115,11 +115,14 @@ class LogTrim(LogWrite):
         self.write_queued()
         if offset >= self.log_end_offset:
             return
-        if offset <= self._segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset, self.leader_epochs.until(offset), None)
-            return
         located = self._segments[self._segments.floor(offset)].locate(offset)
         border = offset if located is None else min(offset, located[1].base_offset)
+        if border <= self._segments[0].base_offset or border < self.log_start_offset:
+            start = offset if offset < self.log_start_offset else max(border, self.log_start_offset)
+            state = self._state_at(start).to_bytes()
+            log_start = min(start, self.log_start_offset)
+            self.truncate_fully_and_start_at(start, self.leader_epochs.until(start), state, log_start_offset=log_start)
+            return
         self._void_recovery_point(border)
         self._cut(border)
         self._sync_names()

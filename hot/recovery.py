@@ -229,7 +229,7 @@ def _trust_active(loading: _Loading) -> bool:
     for _, header in scan_headers(active.file, 0, active.size_bytes, step_bytes=64):
         active.roll_timestamp_ms = header.max_timestamp
         break
-    active.release()
+    loading.request.cache.drop(active)
     return True
 
 

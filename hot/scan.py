@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple
 
 from stratalog.hot.filesystem import File
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CheckedBatch", "Damage", "read_batch", "scan_checked", "scan_headers"]
+__all__ = ["CheckedBatch", "Damage", "read_batch", "scan_borders", "scan_checked", "scan_headers"]
 
 _HEADERS_STEP_BYTES: Final = 16 << 10
 _CHECKED_STEP_BYTES: Final = 1 << 20
+_BORDERS_STEP_BYTES: Final = 6 << 10
 _MAGIC: Final = 2
+_BORDER: Final = Struct(">qi4xB4x2xi")
+"""The fields of a batch header that place it: base offset, length, magic, last offset delta."""
 
 
 class CheckedBatch(NamedTuple):
@@ -53,6 +57,26 @@ def scan_headers(
             return
         yield position, header
         position = after
+
+
+def scan_borders(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """``(position, size, base offset, last offset)`` of each whole batch: `scan_headers` for look-ups, less work."""
+    chunk = b""
+    chunk_start = position
+    unpack = _BORDER.unpack_from
+    while position + HEADER_BYTES <= end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.pread(min(_BORDERS_STEP_BYTES, end - position), position)
+            chunk_start, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                return
+        base_offset, length, magic, delta = unpack(chunk, at)
+        size_bytes = LOG_OVERHEAD_BYTES + length
+        if size_bytes < HEADER_BYTES or magic != _MAGIC or position + size_bytes > end:
+            return
+        yield position, size_bytes, base_offset, base_offset + delta
+        position += size_bytes
 
 
 def read_batch(file: File, position: int, header: BatchHeader) -> bytes:

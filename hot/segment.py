@@ -1,7 +1,7 @@
 """One segment: a ``.log`` file, its indexes, and what is queued for it.
 
-The active segment is appended to and keeps its indexes in memory. A frozen one opens nothing until it is read;
-its file and indexes are then held by a `SegmentCache`, which all logs of a broker share.
+The active segment is appended to and keeps its indexes in memory. A frozen one opens nothing until it is read.
+A `SegmentCache`, which all logs of a broker share, bounds the files and indexes that are held open.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from stratalog.hot.index import (
     TimeEntry,
     TimeIndex,
 )
-from stratalog.hot.scan import scan_headers
+from stratalog.hot.scan import scan_borders, scan_headers
 from stratalog.hot.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes
-from stratalog.wire.batch import BatchHeader
+from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["DELETED", "SUFFIXES", "Segment", "SegmentCache", "SegmentIndexes", "SegmentInfo", "segment_path"]
@@ -158,8 +158,7 @@ class Segment:
         """The ``.log`` file, opened on first use. Raises `OSError`."""
         if self._file is None:
             self._file = self._files.open_read(self.path()) if self.frozen else self._files.open_append(self.path())
-        if self.frozen:
-            self._cache.touch(self)
+        self._cache.touch(self)
         return self._file
 
     @property
@@ -185,14 +184,22 @@ class Segment:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the indexes now held."""
-        return 0 if self._indexes is None else self._indexes.size_bytes
+        """Memory of the indexes that `release` would free."""
+        return self._indexes.size_bytes if self.frozen and self._indexes is not None else 0
 
     def release(self) -> None:
-        """Let go of the file and the indexes; they come back on the next use. Slices in flight keep the file."""
+        """Let go of the file and, when frozen, the indexes; they come back on the next use.
+
+        Slices in flight and sync cycles keep the file open for themselves.
+        """
+        self._file = None
+        if self.frozen:
+            self.forget_indexes()
+
+    def forget_indexes(self) -> None:
+        """Drop the indexes from memory; they are read from their files on the next use."""
         if self._indexes is not None:
             self._max_timestamp = self._indexes.max_timestamp
-        self._file = None
         self._indexes = None
 
     def _load_indexes(self) -> SegmentIndexes:
@@ -330,9 +337,10 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or above ``offset``, among what is written; None if there is none."""
-        for position, header in scan_headers(self.file, self.indexes.offsets.lookup(offset), self.written_bytes):
-            if header.base_offset + header.last_offset_delta >= offset:
-                return position, header
+        file = self.file
+        for position, _, _, last_offset in scan_borders(file, self.indexes.offsets.lookup(offset), self.written_bytes):
+            if last_offset >= offset:
+                return position, read_header(file.pread(HEADER_BYTES, position))
         return None
 
     @property
@@ -370,7 +378,7 @@ class Segment:
 
 
 class SegmentCache:
-    """Holds the open files and loaded indexes of frozen segments, the least recently used leave first."""
+    """Bounds the open files of all segments and the loaded indexes of frozen ones: least recently used leave first."""
 
     __slots__ = ("_held", "_held_bytes", "index_bytes_max", "open_max")
 
@@ -380,7 +388,9 @@ class SegmentCache:
         self._held: OrderedDict[Segment, int] = OrderedDict()
         self._held_bytes = 0
 
-    def __len__(self) -> int:
+    @property
+    def held_count(self) -> int:
+        """How many segments hold a file or indexes now."""
         return len(self._held)
 
     def touch(self, segment: Segment) -> None:

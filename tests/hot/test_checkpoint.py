@@ -1,4 +1,4 @@
-"""hot/checkpoint.py"""
+"""Tests of hot/checkpoint.py."""
 
 import pytest
 from hypothesis import given, settings

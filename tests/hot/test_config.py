@@ -1,4 +1,4 @@
-"""hot/config.py"""
+"""Tests of hot/config.py."""
 
 from stratalog.hot.config import LogConfig
 

@@ -1,4 +1,4 @@
-"""hot/filesystem.py"""
+"""Tests of hot/filesystem.py."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""hot/index.py"""
+"""Tests of hot/index.py."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""hot/leader_epochs.py"""
+"""Tests of hot/leader_epochs.py."""
 
 import pytest
 from hypothesis import given, settings

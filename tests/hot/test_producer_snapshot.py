@@ -1,4 +1,4 @@
-"""hot/producer_snapshot.py"""
+"""Tests of hot/producer_snapshot.py."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""hot/producer_state.py"""
+"""Tests of hot/producer_state.py."""
 
 import pytest
 from hypothesis import given, settings

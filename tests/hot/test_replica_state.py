@@ -1,4 +1,4 @@
-"""hot/replica_state.py"""
+"""Tests of hot/replica_state.py."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""hot/retention.py"""
+"""Tests of hot/retention.py."""
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.retention import local_segments_to_evict, segments_to_delete

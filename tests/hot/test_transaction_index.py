@@ -1,4 +1,4 @@
-"""hot/transaction_index.py"""
+"""Tests of hot/transaction_index.py."""
 
 import pytest
 from hypothesis import given, settings

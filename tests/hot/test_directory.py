@@ -1,0 +1,198 @@
+"""Tests of hot/directory.py."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stratalog.hot import checkpoint
+from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory, directory_name, parse_directory_name
+from stratalog.hot.segment import SegmentCache
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.topic import TopicPartition
+
+FLIGHTS, ORDERS = TopicPartition("flights", 0), TopicPartition("orders.v-2", 13)
+IDS = {FLIGHTS: bytes(range(16)), ORDERS: bytes(range(1, 17))}
+
+
+@pytest.fixture
+def root(tmp_path) -> str:
+    return str(tmp_path / "logs")
+
+
+def open_all(directory, now_ms=1):
+    return directory.open_all(lambda _: LogConfig(), now_ms=now_ms, cache=SegmentCache())
+
+
+def filled(root, files):
+    """Two logs of three records each."""
+    directory = LogDirectory.load(root, files)
+    logs = {}
+    for partition, topic_id in IDS.items():
+        logs[partition] = log = directory.open_log(partition, topic_id, LogConfig(), now_ms=1)
+        for _ in range(3):
+            log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
+        log.sync()
+    return directory, logs
+
+
+def test_a_restart_finds_every_log(root, files):
+    """After a clean stop nothing is verified; the mark is gone at once."""
+    directory, logs = filled(root, files)
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    again = LogDirectory.load(root, files)
+    assert (again.clean, again.clean_broker_epoch) == (True, 9)
+    assert {found.topic_partition: found.topic_id for found in again.partitions} == IDS
+    assert again.recovery_points == {FLIGHTS: 3, ORDERS: 3}
+    opened = open_all(again)
+    assert [log.log_end_offset for log in opened.values()] == [3, 3]
+    assert [log.recovery.segments_checked for log in opened.values()] == [0, 0]
+    assert not LogDirectory.load(root, files).clean
+
+
+def test_without_the_mark_every_log_is_verified(root, files):
+    """From its recovery point on."""
+    directory, logs = filled(root, files)
+    directory.write_checkpoints(logs)
+    again = LogDirectory.load(root, files)
+    assert not again.clean
+    assert [log.recovery.segments_checked for log in open_all(again).values()] == [1, 1]
+
+
+def test_an_offline_marker_drops_the_cache_and_verifies_from_the_disk(root, files, monkeypatch):
+    """Also over a mark of a clean shutdown, until it is cleared."""
+    directory, logs = filled(root, files)
+    directory.mark_offline("fdatasync: EIO")
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    dropped = []
+    real = os.posix_fadvise
+    monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: dropped.append(arguments) or real(*arguments))
+    again = LogDirectory.load(root, files)
+    assert again.was_offline
+    assert not again.clean
+    assert {arguments[3] for arguments in dropped} == {os.POSIX_FADV_DONTNEED}
+    assert [log.recovery.segments_checked for log in open_all(again).values()] == [1, 1]
+    again.clear_offline()
+    assert not LogDirectory.load(root, files).was_offline
+
+
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(root, files):
+    """The logs are verified from the start."""
+    directory, logs = filled(root, files)
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    Path(f"{root}/{checkpoint.RECOVERY_POINTS}").write_text("garbage")
+    again = LogDirectory.load(root, files)
+    assert again.damaged_checkpoints == [checkpoint.RECOVERY_POINTS]
+    assert not again.clean
+    assert [log.log_end_offset for log in open_all(again).values()] == [3, 3]
+
+
+def test_unknown_names_are_left_alone_and_reported(root, files):
+    """Nothing is deleted because nobody knows it."""
+    directory, logs = filled(root, files)
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    for name in ("lost+found", "notes", f"flights-0.{7:032x}-stray"):
+        Path(f"{root}/{name}").mkdir()
+    Path(f"{root}/README").write_text("mine")
+    again = LogDirectory.load(root, files)
+    assert again.unknown == ["README", "lost+found", "notes"]
+    assert len(again.partitions) == 2
+    assert Path(f"{root}/README").exists()
+
+
+def test_a_partition_without_a_configuration_is_left_alone(root, files):
+    """Metadata that does not know it is no reason to touch it."""
+    directory, logs = filled(root, files)
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    again = LogDirectory.load(root, files)
+    opened = again.open_all(
+        lambda found: LogConfig() if found.topic_partition == ORDERS else None, now_ms=1, cache=SegmentCache()
+    )
+    assert list(opened) == [ORDERS]
+    again.write_checkpoints(opened)
+    assert LogDirectory.load(root, files).recovery_points == {FLIGHTS: 3, ORDERS: 3}
+
+
+def test_a_partition_with_an_unreadable_topic_id_is_found_without_one(root, files):
+    """The broker decides; it is not opened by guess."""
+    directory, logs = filled(root, files)
+    directory.close(logs, now_ms=1, broker_epoch=9)
+    Path(f"{root}/flights-0/partition.metadata").write_text("?")
+    again = LogDirectory.load(root, files)
+    assert [found.topic_id for found in again.partitions] == [None, IDS[ORDERS]]
+    assert list(open_all(again)) == [ORDERS]
+
+
+def test_deleting_a_partition_takes_its_name_away_first(root, files):
+    """The files go later; a topic of the same name may be created meanwhile."""
+    directory, logs = filled(root, files)
+    logs.pop(FLIGHTS).abandon()
+    doomed = directory.doom_partition(FLIGHTS, bytes(16))
+    assert Path(doomed).name == f"flights-0.{0:032x}-delete"
+    assert not Path(f"{root}/flights-0").exists()
+    assert LogDirectory.load(root, files).doomed == [doomed]
+    directory.remove_doomed(doomed)
+    assert not Path(doomed).exists()
+    assert directory.doomed == []
+
+
+def test_the_owner_of_a_directory(root, files):
+    """None at first, then what was written; never a guess."""
+    directory = LogDirectory.load(root, files)
+    assert directory.owner is None
+    owner = MetaProperties("cluster", 1, bytes(range(16)))
+    checkpoint.write_meta_properties(files, root, owner)
+    checkpoint.write_remote_log(files, root, {FLIGHTS: RemoteLogState(0, 5, 6)})
+    directory.write_high_watermarks({FLIGHTS: 4})
+    again = LogDirectory.load(root, files)
+    assert again.owner == owner
+    assert again.remote_logs == {FLIGHTS: RemoteLogState(0, 5, 6)}
+    assert again.high_watermarks == {FLIGHTS: 4}
+    Path(f"{root}/meta.properties").write_text("version=7\n")
+    with pytest.raises(Corrupt):
+        LogDirectory.load(root, files)
+
+
+@pytest.mark.parametrize("partition", [FLIGHTS, ORDERS, TopicPartition("a-1", 0)])
+def test_directory_names_are_kafkas(partition):
+    """Topic, dash, partition; the last dash divides."""
+    assert parse_directory_name(directory_name(partition)) == partition
+
+
+@pytest.mark.parametrize("name", ["flights", "-1", "flights-", "flights-x", "fl ights-1", "flights-0.x-delete"])
+def test_other_names_are_no_partitions(name):
+    """They are not guessed at."""
+    assert parse_directory_name(name) is None
+
+
+def test_a_negative_partition_has_no_directory():
+    """Our own bug, caught early."""
+    with pytest.raises(Invalid):
+        directory_name(TopicPartition("flights", -1))
+
+
+def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
+    """No descriptor stays open and no index is loaded for logs that nobody uses."""
+    directory = LogDirectory.load(root, files)
+    logs = {}
+    for number in range(40):
+        partition = TopicPartition("wide", number)
+        logs[partition] = log = directory.open_log(partition, bytes(16), LogConfig(segment_bytes=200), now_ms=1)
+        for _ in range(3):
+            log.append_as_leader(build_batch([Record(0, 1, None, bytes(100))]), leader_epoch=1, now_ms=1)
+        log.write_queued()
+    directory.close(logs, now_ms=1, broker_epoch=1)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    cache = SegmentCache()
+    again = LogDirectory.load(root, files)
+    opened = again.open_all(lambda _: LogConfig(segment_bytes=200), now_ms=1, cache=cache)
+    assert len(opened) == 40
+    assert {len(log._segments) for log in opened.values()} == {3}
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert cache.held_count == 0
+    cache.open_max = 10
+    assert {log.segments()[-1].max_timestamp_ms for log in opened.values()} == {1}
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 10

@@ -1,0 +1,65 @@
+"""Tests of hot/log_time.py."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log_time import TimestampOffset
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
+
+
+def test_the_exact_record_is_found_inside_its_batch(bench):
+    """Also in a compressed batch; the epoch is its leader's."""
+    log = bench.open()
+    bench.append(log, 5, timestamp_ms=1000, epoch=3)
+    bench.append(log, 5, timestamp_ms=2000, epoch=4, codec=Codec.ZSTD)
+    log.write_queued()
+    assert log.offset_for_timestamp(1002, max_offset=10) == TimestampOffset(1002, 2, 3)
+    assert log.offset_for_timestamp(1005, max_offset=10) == TimestampOffset(2000, 5, 4)
+    assert log.offset_for_timestamp(2003, max_offset=10) == TimestampOffset(2003, 8, 4)
+    assert log.offset_for_timestamp(2005, max_offset=10) is None
+    assert log.offset_for_timestamp(2003, max_offset=8) is None
+    assert log.max_timestamp() == TimestampOffset(2004, 9, 4)
+
+
+def test_an_empty_log_has_no_timestamps(bench):
+    """And neither has one whose records carry none."""
+    log = bench.open()
+    assert log.max_timestamp() is None
+    assert log.offset_for_timestamp(0, max_offset=0) is None
+    bench.append(log, timestamp_ms=-1)
+    log.write_queued()
+    assert log.max_timestamp() is None
+
+
+def test_records_below_the_log_start_are_not_found(bench):
+    """DeleteRecords inside a segment hides what lies before."""
+    log = bench.open()
+    bench.append(log, 5, timestamp_ms=1000)
+    log.write_queued()
+    log.advance_log_start(3)
+    assert log.offset_for_timestamp(0, max_offset=5) == TimestampOffset(1003, 3, 1)
+
+
+@given(st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=4), min_size=1, max_size=25), st.integers(-1, 310))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_look_up_by_time_finds_what_a_scan_finds(bench, times, wanted):
+    """Times in any order, over several segments, after a restart too."""
+    bench.directory += "x"
+    log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=100, segment_ms=10**9))
+    flat: list[tuple[int, int]] = []
+    for stamps in times:
+        records = [Record(number, stamp, None, b"v") for number, stamp in enumerate(stamps)]
+        log.append_as_leader(memoryview(build_batch(records)), leader_epoch=0, now_ms=bench.now_ms)
+        flat += [(stamp, len(flat) + number) for number, stamp in enumerate(stamps)]
+    expected = next(((stamp, offset) for stamp, offset in flat if stamp >= wanted), None)
+    newest = max(stamp for stamp, _ in flat)
+    first_newest = next(offset for stamp, offset in flat if stamp == newest)
+    for _ in range(2):
+        log.write_queued()
+        found = log.offset_for_timestamp(wanted, max_offset=len(flat))
+        assert (None if found is None else found[:2]) == expected
+        assert log.max_timestamp()[:2] == (newest, first_newest)
+        log.close(bench.now_ms)
+        log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=100))

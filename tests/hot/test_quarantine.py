@@ -1,0 +1,39 @@
+"""Tests of hot/quarantine.py."""
+
+import json
+from pathlib import Path
+
+from stratalog.hot.quarantine import NOTE, STRAY, Quarantine
+
+
+def test_files_are_moved_with_a_note_that_says_why(files, tmp_path):
+    """Into a directory in the form Kafka gives to strays; absent names are skipped."""
+    partition = tmp_path / "flights-0"
+    partition.mkdir()
+    (partition / "a.log").write_bytes(b"bad")
+    quarantine = Quarantine(files, str(partition), 255)
+    assert quarantine.directory is None
+    quarantine.move(["a.log", "a.index"], "the CRC is wrong")
+    quarantine.keep("b.log.from-9", b"rest", "cut off")
+    directory = quarantine.directory
+    assert directory == f"{tmp_path}/flights-0.000000000000000000000000000000ff-stray"
+    assert STRAY.fullmatch(Path(directory).name)
+    assert sorted(entry.name for entry in Path(directory).iterdir()) == ["a.log", "b.log.from-9", NOTE]
+    assert list(partition.iterdir()) == []
+    notes = json.loads(Path(f"{directory}/{NOTE}").read_text())
+    assert notes == [
+        {"file": "a.log", "reason": "the CRC is wrong"},
+        {"file": "b.log.from-9", "reason": "cut off", "bytes": 4},
+    ]
+
+
+def test_an_earlier_quarantine_is_never_mixed_with(files, tmp_path):
+    """The same moment gets the next number."""
+    partition = tmp_path / "flights-0"
+    partition.mkdir()
+    kept = set()
+    for _ in range(2):
+        quarantine = Quarantine(files, str(partition), 7)
+        quarantine.keep("x", b"1", "r")
+        kept.add(quarantine.directory)
+    assert len(kept) == 2

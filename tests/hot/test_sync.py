@@ -1,0 +1,48 @@
+"""Tests of hot/sync.py."""
+
+import pytest
+
+from stratalog.hot.sync import SyncTicket
+
+
+class Recorder:
+    """Notes what was synced, in order; fails where told."""
+
+    def __init__(self, *, fail: bool = False) -> None:
+        self.calls: list[str] = []
+        self.fail = fail
+
+    def fdatasync(self) -> None:
+        if self.fail:
+            raise OSError("lost")
+        self.calls.append("file")
+
+    def sync_directory(self, path: str) -> None:
+        self.calls.append(path)
+
+
+def test_data_is_synced_before_names():
+    """A name that survives without its bytes would be an empty segment."""
+    recorder = Recorder()
+    ticket = SyncTicket(recorder, [recorder, recorder], "/d", 7)
+    assert not ticket.done
+    ticket.run()
+    assert recorder.calls == ["file", "file", "/d"]
+    assert ticket.done
+
+
+def test_a_cycle_without_new_names_leaves_the_directory_alone():
+    """Most cycles are one fdatasync."""
+    recorder = Recorder()
+    SyncTicket(recorder, [recorder], None, 7).run()
+    assert recorder.calls == ["file"]
+
+
+def test_a_failed_cycle_is_not_done():
+    """Nothing it covers may be acknowledged."""
+    recorder = Recorder(fail=True)
+    ticket = SyncTicket(recorder, [recorder], "/d", 7)
+    with pytest.raises(OSError, match="lost"):
+        ticket.run()
+    assert not ticket.done
+    assert recorder.calls == []
