@@ -10,7 +10,8 @@ from stratalog.hot.log_write import LogWrite
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.replay import replay_segment
-from stratalog.hot.segment import DELETED, SUFFIXES, Segment, SegmentIndexes, segment_path
+from stratalog.hot.segment import DELETED, SUFFIXES, Segment, segment_path
+from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 

@@ -18,12 +18,10 @@ Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of th
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from stratalog.hot.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, read_truncation, write_durably, write_topic_id
 from stratalog.hot.damage import empty_batch, keep_damaged
 from stratalog.hot.filesystem import Entry, File
+from stratalog.hot.interrupted import NAMED, finish_interrupted
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.producer_state import ProducerStateManager
@@ -31,23 +29,16 @@ from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.replay import apply_stored_batch
 from stratalog.hot.scan import Damage, scan_checked, scan_headers
 from stratalog.hot.segment import (
-    DELETED,
     RELATIVE_OFFSET_MAX,
-    SUFFIXES,
     Segment,
-    SegmentIndexes,
     segment_path,
 )
+from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
 from stratalog.wire.batch import NO_TIMESTAMP, BatchHeader
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["load_log"]
-
-_NAMED: Final = re.compile(r"(\d{20})(\.\w+)")
-_SWAP: Final = ".swap"
-_CLEANED: Final = ".cleaned"
-_TEMPORARY: Final = ".tmp"
 
 
 class _Loading:
@@ -90,7 +81,9 @@ def load_log(request: OpenRequest) -> LoadedLog:
     if truncated_to is not None and truncated_to < request.recovery_point:
         request = request._replace(recovery_point=truncated_to)
     loading = _Loading(request)
-    names = _finish_interrupted(loading, _scan(loading))
+    entries = _scan(loading)
+    loading.changed = finish_interrupted(loading.files, loading.base, entries)
+    names = _scan(loading) if loading.changed else entries
     _find_segments(loading, names)
     trusted = request.clean and _trust_active(loading)
     _load_epochs(loading, names)
@@ -133,47 +126,12 @@ def _scan(loading: _Loading) -> list[Entry]:
         return []
 
 
-def _finish_interrupted(loading: _Loading, entries: list[Entry]) -> list[Entry]:
-    """Remove what was given up, complete the cleaner's swap; returns the names that stand."""
-    swaps = [entry for entry in entries if entry.name.endswith(_SWAP)]
-    for entry in entries:
-        if entry.name.endswith((DELETED, _TEMPORARY, _CLEANED)):
-            loading.files.unlink(f"{loading.base}/{entry.name}")
-            loading.changed = True
-    if swaps:
-        _complete_swap(loading, entries, swaps)
-        return _scan(loading)
-    if loading.changed:
-        return [entry for entry in entries if not entry.name.endswith((DELETED, _TEMPORARY, _CLEANED))]
-    return entries
-
-
-def _complete_swap(loading: _Loading, entries: list[Entry], swaps: list[Entry]) -> None:
-    """A cleaned segment replaces those whose offsets it covers (Kafka's rule for ``.swap`` files)."""
-    for entry in swaps:
-        match = _NAMED.fullmatch(entry.name[: -len(_SWAP)])
-        if match is not None and match[2] == ".log":
-            first = int(match[1])
-            file = loading.files.open_read(f"{loading.base}/{entry.name}")
-            end = first
-            for _, header in scan_headers(file, 0, file.size_bytes()):
-                end = header.next_offset
-            for other in entries:
-                named = _NAMED.fullmatch(other.name)
-                if named is not None and named[2] in SUFFIXES and first <= int(named[1]) < end:
-                    loading.files.unlink(f"{loading.base}/{other.name}")
-    for entry in swaps:
-        path = f"{loading.base}/{entry.name}"
-        loading.files.rename(path, path[: -len(_SWAP)])
-    loading.files.sync_directory(loading.base)
-
-
 def _find_segments(loading: _Loading, entries: list[Entry]) -> None:
     """Make a segment of every ``.log`` file; its end is taken from its successor's name."""
     request = loading.request
     logs: list[tuple[int, Entry]] = []
     for entry in entries:
-        match = _NAMED.fullmatch(entry.name)
+        match = NAMED.fullmatch(entry.name)
         if match is not None and match[2] == ".log":
             logs.append((int(match[1]), entry))
         elif match is not None and match[2] == SNAPSHOT:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.segment import Segment, SegmentCache, SegmentIndexes
+from stratalog.hot.segment import Segment, SegmentCache
 from stratalog.hot.transaction_index import AbortedTxn
 
 
@@ -124,19 +124,6 @@ def test_aborted_transactions_are_appended_and_rewritten(make, batches, tmp_path
     segment.replace_aborted([])
     segment.store_indexes(final=False)
     assert not path.exists()
-
-
-def test_indexes_are_full_by_entries():
-    """The offset index at its last slot, the time index one before."""
-    indexes = SegmentIndexes.empty(0, 0)
-    for number in range(11):
-        assert indexes.is_full(80) == (number > 5)
-        indexes.add_batch(number * 10, 10, number, 100 + number)
-    flat = SegmentIndexes.empty(0, 0)
-    for number in range(11):
-        assert not flat.is_full(80)
-        flat.add_batch(number * 10, 10, number, 100)
-    assert flat.is_full(80)
 
 
 def test_what_a_segment_tells_of_itself(make, batches, tmp_path):

@@ -1,0 +1,47 @@
+"""The two indexes of a segment together, and the rule by which they grow with each batch."""
+
+from __future__ import annotations
+
+from stratalog.hot.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
+
+__all__ = ["SegmentIndexes"]
+
+
+class SegmentIndexes:
+    """Both indexes of a segment, and the rule by which they grow."""
+
+    __slots__ = ("_since_entry_bytes", "interval_bytes", "max_timestamp", "offsets", "times")
+
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex, interval_bytes: int, end_position: int) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.interval_bytes = interval_bytes
+        self.max_timestamp = times.last()
+        self._since_entry_bytes = end_position - (offsets.positions[-1] if offsets.positions else 0)
+
+    @classmethod
+    def empty(cls, base_offset: int, interval_bytes: int) -> SegmentIndexes:
+        """The indexes of a segment without batches."""
+        return cls(OffsetIndex(base_offset), TimeIndex(base_offset), interval_bytes, 0)
+
+    def add_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Note the batch that begins at ``position``."""
+        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
+            self.max_timestamp = TimeEntry(max_timestamp_ms, last_offset)
+        if self._since_entry_bytes > self.interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.maybe_append(*self.max_timestamp)
+            self._since_entry_bytes = 0
+        self._since_entry_bytes += size_bytes
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Whether either index has no room; the time index keeps one slot for the roll."""
+        return (
+            len(self.offsets.positions) >= index_bytes // OFFSET_ENTRY_BYTES
+            or len(self.times.timestamps) >= index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the columns."""
+        return self.offsets.size_bytes + self.times.size_bytes
