@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["dev", "serve"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+TOGETHER_SECONDS: Final = 0.05
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 log = logging.getLogger(__name__)
@@ -221,14 +222,21 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _handle_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT sets `stop`; the second ends the process at once."""
+    """The first SIGTERM or SIGINT sets `stop`; a second one ends the process at once.
+
+    What arrives together is one signal: timeout(1) sends it to the process and again to its group.
+    """
     loop = asyncio.get_running_loop()
+    asked_at: float | None = None
 
     def stopped(number: signal.Signals) -> None:
-        if stop.is_set():
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = loop.time()
+            stop.set()
+        elif loop.time() - asked_at >= TOGETHER_SECONDS:
             note(f"Second {number.name}: stopping at once; the log is recovered at the next start.")
             os._exit(int(ExitCode.FAILED))
-        stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped, number)

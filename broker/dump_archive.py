@@ -39,7 +39,7 @@ def dump_segment_object(store: ObjectStore, key: str, *, records: RecordReader |
         partition=footer.partition.partition,
         cluster_id=footer.cluster_id,
         writer=footer.writer,
-        **_entry_fields(footer.entry),
+        **{name: value for name, value in _entry_fields(footer.entry).items() if name != "crc32c"},
     )
     for name in BLOBS:
         yield from _blob_rows(store, key, footer, name)

@@ -134,12 +134,16 @@ def test_the_banner_says_what_to_type_and_what_happens_to_the_data() -> None:
     assert '.load("s3://archive/x")' in text
 
 
-async def test_the_second_signal_ends_at_once(monkeypatch, capsys) -> None:
-    """The first only asks."""
+@pytest.mark.parametrize("together", [False, True])
+async def test_the_second_signal_ends_at_once(monkeypatch, capsys, together) -> None:
+    """The first only asks; two that arrive together are one, as timeout(1) sends them."""
     import asyncio
     import os
 
+    from stratalog.broker import cli_serve
     from stratalog.broker.cli_serve import _handle_signals
+
+    monkeypatch.setattr(cli_serve, "TOGETHER_SECONDS", 3600 if together else 0)
 
     codes, ended = [], asyncio.Event()
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
@@ -151,6 +155,11 @@ async def test_the_second_signal_ends_at_once(monkeypatch, capsys) -> None:
         await asyncio.wait_for(stop.wait(), 5)
         assert codes == []
         os.kill(os.getpid(), signal.SIGINT)
+        if together:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert codes == []
+            return
         await asyncio.wait_for(ended.wait(), 5)
         assert codes == [1]
         assert "Second SIGINT: stopping at once" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from stratalog.broker.cli_command import HTTP_DEFAULT
@@ -28,6 +30,36 @@ def test_status_shows_offsets_and_bytes_of_every_partition(stratalog, topic) -> 
     )
     assert row["local_bytes"] > 0
     assert row["remote_bytes"] == 0
+
+
+def test_an_archived_topic_is_followed_into_the_bucket(stratalog, live_broker) -> None:
+    """Frozen by age, uploaded, and read back through the same command; its objects pass the dump."""
+    stratalog(
+        "topic",
+        "create",
+        "archived",
+        "-c",
+        "remote.storage.enable=true",
+        "-c",
+        "segment.ms=200",
+        "-c",
+        "retention.ms=-1",
+    )
+    stratalog("produce", "archived", stdin="hello\n")
+    deadline = time.monotonic() + 30
+    row = {}
+    while row.get("remote_end") != 1 and time.monotonic() < deadline:
+        (row,) = stratalog("tier", "status", "archived", "--json").rows
+        time.sleep(0.1)
+    assert (row["remote_end"], row["log_end"], row["objects"]) == (1, 1, 1)
+    assert row["remote_bytes"] > 0
+    assert stratalog("consume", "archived", "--exit").out == "hello\n"
+    objects = [
+        str(path) for path in (live_broker.home / "bucket").rglob("archived-*/**/*") if path.suffix in {".seg", ".json"}
+    ]
+    assert {path.rpartition(".")[2] for path in objects} == {"seg", "json"}
+    stratalog("dump", *objects)
+    stratalog("topic", "delete", "archived")
 
 
 def test_status_without_http_leaves_bytes_out(stratalog, topic) -> None:
