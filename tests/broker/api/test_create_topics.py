@@ -1,0 +1,109 @@
+"""CreateTopics: topics that can be written to when the answer comes, or a reason why not."""
+
+import pytest
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from stratalog.wire.topic import ZERO_UUID
+
+
+def topic(name="t", partitions=1, replicas=1, assignments=(), **configs):
+    """One topic of a request."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=[CreatableReplicaAssignment(partition_index=at, broker_ids=list(ids)) for at, ids in assignments],
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+
+
+def request(*topics, validate_only=False):
+    return CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_a_topic_can_be_written_to_when_the_answer_comes(broker, version):
+    """With its settings and counts from version 5 on and its id from version 7 on."""
+    (answer,) = broker.link().call(request(topic(partitions=2, retention_ms="1000")), version).topics
+    assert (answer.name, answer.error_code) == ("t", 0)
+    assert (answer.topic_id != ZERO_UUID) == (version >= 7)
+    if version >= 5:
+        assert (answer.num_partitions, answer.replication_factor) == (2, 1)
+        configs = {one.name: (one.value, one.config_source) for one in answer.configs}
+        assert configs["retention.ms"] == ("1000", 1)
+        assert configs["segment.bytes"] == ("1073741824", 5)
+    assert broker.produce("t", b"v", partition=1) == [0]
+    assert broker.partition("t").log.config.retention_ms == 1000
+
+
+def test_each_topic_succeeds_or_fails_for_itself(broker):
+    """The good one is made although the others of the request are refused, each with Kafka's code."""
+    topics = [
+        topic("good"),
+        topic("bad name"),
+        topic("none", partitions=0),
+        topic("wide", replicas=3),
+        topic("odd", retention_ms="soon"),
+        topic("strange", no_such_setting="1"),
+        topic("elsewhere", partitions=-1, replicas=-1, assignments=[(0, [99])]),
+    ]
+    answers = broker.link().call(request(*topics), 7).topics
+    assert {one.name: ErrorCode(one.error_code) for one in answers} == {
+        "good": ErrorCode.NONE,
+        "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "none": ErrorCode.INVALID_PARTITIONS,
+        "wide": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "odd": ErrorCode.INVALID_CONFIG,
+        "strange": ErrorCode.INVALID_CONFIG,
+        "elsewhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    }
+    assert all(one.error_message for one in answers if one.error_code)
+    assert list(broker.node.image.topics.by_name) == ["good"]
+
+
+def test_a_topic_is_made_once(broker):
+    """TOPIC_ALREADY_EXISTS, and the first one is untouched; twice in one request is INVALID_REQUEST."""
+    link = broker.link()
+    first = link.call(request(topic()), 7).topics[0].topic_id
+    assert link.call(request(topic(partitions=9)), 7).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert broker.node.image.topics.by_name["t"].topic_id == first
+    twice = link.call(request(topic("u"), topic("u")), 7).topics
+    assert {one.error_code for one in twice} == {ErrorCode.INVALID_REQUEST}
+    assert "u" not in broker.node.image.topics.by_name
+
+
+def test_validation_makes_nothing(broker):
+    """The answer says what would be made."""
+    (answer,) = broker.link().call(request(topic(partitions=4), validate_only=True), 7).topics
+    assert (answer.error_code, answer.num_partitions) == (0, 4)
+    assert broker.node.image.topics.by_name == {}
+
+
+def test_minus_one_takes_the_brokers_defaults(start_node):
+    """num.partitions and default.replication.factor (KIP-464)."""
+    node = start_node(num_partitions=5)
+    (answer,) = node.link().call(request(topic(partitions=-1, replicas=-1)), 7).topics
+    assert (answer.num_partitions, answer.replication_factor) == (5, 1)
+    assert len(node.node.partitions) == 5
+
+
+def test_explicit_assignments_are_kept(broker):
+    """The partitions are those of the assignment."""
+    me = broker.node.node_id
+    wanted = topic(partitions=-1, replicas=-1, assignments=[(0, [me]), (1, [me])])
+    (answer,) = broker.link().call(request(wanted), 7).topics
+    assert (answer.error_code, answer.num_partitions) == (0, 2)
+
+
+def test_topics_are_there_after_a_restart(broker):
+    """With the same id and settings, read from the metadata log."""
+    topic_id = broker.link().call(request(topic(retention_ms="777")), 7).topics[0].topic_id
+    broker.restart()
+    assert broker.node.image.topics.by_name["t"].topic_id == topic_id
+    assert broker.partition("t").log.config.retention_ms == 777

@@ -1,0 +1,74 @@
+"""DeleteRecords: the log start moves forward, stays there, and the space comes back."""
+
+import pytest
+
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+
+
+def request(*offsets, topic="t"):
+    """Delete below the n-th offset in the n-th partition."""
+    partitions = [DeleteRecordsPartition(partition_index=at, offset=offset) for at, offset in enumerate(offsets)]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=1000)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_records_below_the_offset_are_gone(broker, version):
+    """Readers below get OFFSET_OUT_OF_RANGE, the earliest offset is the new start, the rest stays."""
+    broker.create("t", 2)
+    for _ in range(3):
+        broker.produce("t", b"a", b"b")
+    answer = broker.link().call(request(3, -1), version).topics[0].partitions
+    assert [(one.error_code, one.low_watermark) for one in answer] == [(0, 3), (0, 0)]
+    assert broker.end("t", timestamp=-2) == 3
+    with pytest.raises(KafkaError, match="range"):
+        broker.read("t", offset=2)
+    assert [record.offset for record in broker.read("t", offset=3)] == [3, 4, 5]
+
+
+def test_minus_one_stands_for_everything(broker):
+    """The log is empty and goes on counting."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b")
+    (answer,) = broker.link().call(request(-1), 2).topics[0].partitions
+    assert answer.low_watermark == 2
+    assert (broker.end("t", timestamp=-2), broker.end("t")) == (2, 2)
+    assert broker.produce("t", b"c") == [2]
+
+
+def test_the_log_start_never_goes_back(broker):
+    """Not by a smaller offset, not by a restart, not by a kill behind the answer."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b", b"c")
+    link = broker.link()
+    assert link.call(request(2), 2).topics[0].partitions[0].low_watermark == 2
+    assert link.call(request(1), 2).topics[0].partitions[0].low_watermark == 2
+    broker.restart()
+    assert broker.end("t", timestamp=-2) == 2
+    assert broker.values("t", offset=2) == [b"c"]
+
+
+def test_whole_segments_leave_the_disk(broker):
+    """What lies wholly below the new start is removed, the segment that holds it stays."""
+    broker.create("t", segment_bytes=1 << 20)
+    for _ in range(6):
+        broker.produce("t", b"x" * 400_000)
+    before = len(broker.partition("t").log.segments())
+    broker.link().call(request(5), 2)
+    segments = broker.partition("t").log.segments()
+    assert before > len(segments)
+    assert segments[0].base_offset <= 5 < segments[0].end_offset
+
+
+def test_what_cannot_be_deleted_is_refused(broker):
+    """Beyond the high watermark, on a topic that only compacts, and where there is no partition."""
+    broker.create("t")
+    broker.produce("t", b"a")
+    link = broker.link()
+    assert link.call(request(2), 2).topics[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert link.call(request(-2), 2).topics[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    absent = link.call(request(0, topic="absent"), 2).topics[0].partitions[0]
+    assert (absent.error_code, absent.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    broker.create("c", cleanup_policy="compact")
+    assert link.call(request(0, topic="c"), 2).topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert broker.values("t") == [b"a"]

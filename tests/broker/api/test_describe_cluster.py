@@ -1,0 +1,45 @@
+"""DescribeCluster: who is there."""
+
+import pytest
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
+
+
+def request(*, operations=False, **options):
+    return DescribeClusterRequest(include_cluster_authorized_operations=operations, **options)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_broker_is_its_own_controller(start_node, version):
+    """With the cluster's id, the address of the listener that was asked, and its rack."""
+    node = start_node(broker_rack="b12")
+    answer = node.link().call(request(), version)
+    assert (answer.error_code, answer.cluster_id) == (0, node.node.cluster_id)
+    assert answer.controller_id == node.node.node_id
+    (only,) = answer.brokers
+    assert (only.broker_id, only.host, only.port, only.rack) == (node.node.node_id, "127.0.0.1", node.port, "b12")
+    assert not only.is_fenced
+
+
+def test_operations_are_told_when_asked_for(broker):
+    """A bit set, or the smallest number for nobody asked."""
+    link = broker.link()
+    assert link.call(request(), 2).cluster_authorized_operations == -(1 << 31)
+    assert link.call(request(operations=True), 2).cluster_authorized_operations > 0
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_controllers_are_not_described_by_a_broker(broker, endpoint, code):
+    """The error says so, and nothing is listed."""
+    answer = broker.link().call(request(endpoint_type=endpoint), 1)
+    assert (answer.error_code, answer.brokers) == (code, [])
+
+
+def test_the_cluster_keeps_its_id_over_restarts(broker):
+    """It is written into every log directory."""
+    before = broker.node.cluster_id
+    broker.restart()
+    assert broker.link().call(request(), 2).cluster_id == before

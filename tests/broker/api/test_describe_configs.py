@@ -1,0 +1,85 @@
+"""DescribeConfigs: the value that holds, and why."""
+
+import pytest
+
+from stratalog.broker.client_admin import alter_topic_configs
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+TOPIC, BROKER = 2, 4
+TOPIC_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 4, 5
+
+
+def ask(link, kind, name, *keys, version=4, **options):
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    return link.call(DescribeConfigsRequest(resources=[resource], **options), version).results[0]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topics_setting_and_where_it_comes_from(start_node, version):
+    """The topic's own value, then the broker's file, then the default, with all of them as synonyms."""
+    node = start_node(log_retention_ms=5000)
+    node.create("t", segment_bytes=2_000_000)
+    found = ask(node.link(), TOPIC, "t", version=version, include_synonyms=True, include_documentation=True)
+    assert found.error_code == 0
+    rows = {one.name: one for one in found.configs}
+    assert (rows["segment.bytes"].value, rows["segment.bytes"].config_source) == ("2000000", TOPIC_SOURCE)
+    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("5000", STATIC_SOURCE)
+    assert (rows["segment.ms"].value, rows["segment.ms"].config_source) == ("604800000", DEFAULT_SOURCE)
+    assert [(one.name, one.value, one.source) for one in rows["retention.ms"].synonyms] == [
+        ("log.retention.ms", "5000", STATIC_SOURCE),
+        ("log.retention.hours", "168", DEFAULT_SOURCE),
+    ]
+    assert not any(one.is_sensitive for one in found.configs)
+    if version >= 3:
+        assert rows["retention.ms"].config_type == 5
+        assert "segment" in rows["retention.ms"].documentation
+    else:
+        assert rows["retention.ms"].documentation is None
+
+
+def test_only_the_names_asked_for_are_told(broker):
+    """Null and an empty list ask for everything."""
+    broker.create("t")
+    link = broker.link()
+    assert [one.name for one in ask(link, TOPIC, "t", "segment.ms", "no.such").configs] == ["segment.ms"]
+    assert len(ask(link, TOPIC, "t").configs) > 30
+
+
+def test_a_brokers_settings(start_node):
+    """What its file says is static and read-only; another broker's are not known here."""
+    node = start_node(num_partitions=7)
+    link = node.link()
+    rows = {one.name: one for one in ask(link, BROKER, str(node.node.node_id)).configs}
+    assert (rows["num.partitions"].value, rows["num.partitions"].config_source) == ("7", STATIC_SOURCE)
+    assert rows["node.id"].read_only
+    assert not rows["log.retention.ms"].read_only
+    assert ask(link, BROKER, "77").error_code == ErrorCode.INVALID_REQUEST
+    assert ask(link, BROKER, "").configs == []
+
+
+def test_secrets_are_never_told(start_node):
+    """Their value is null and they are marked."""
+    node = start_node(ssl_keystore_password="hunter2")
+    (row,) = ask(node.link(), BROKER, str(node.node.node_id), "ssl.keystore.password").configs
+    assert (row.value, row.is_sensitive) == (None, True)
+
+
+def test_what_is_not_there_has_a_code(broker):
+    """Unknown topics, names no topic can have, and kinds of resources without settings."""
+    link = broker.link()
+    assert ask(link, TOPIC, "absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(link, TOPIC, "a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert ask(link, 77, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_change_shows_at_once(broker):
+    """The source turns to the topic's own, and back when the setting is deleted."""
+    broker.create("t")
+    client = broker.client()
+    alter_topic_configs(client, "t", set_to={"segment.ms": "60000"})
+    (row,) = ask(broker.link(), TOPIC, "t", "segment.ms").configs
+    assert (row.value, row.config_source) == ("60000", TOPIC_SOURCE)
+    alter_topic_configs(client, "t", set_to={}, delete=["segment.ms"])
+    (row,) = ask(broker.link(), TOPIC, "t", "segment.ms").configs
+    assert (row.value, row.config_source) == ("604800000", DEFAULT_SOURCE)

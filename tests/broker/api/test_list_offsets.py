@@ -1,0 +1,100 @@
+"""ListOffsets: ends of a log and records by their time."""
+
+import pytest
+
+from stratalog.broker.client_records import NewRecord
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+DAY_MS = 86_400_000
+THEN_MS = 1_372_896_000_000  # 4 July 2013
+
+
+def ask(link, version, *timestamps, partition=0, epoch=-1, topic="t", isolation_level=0):
+    """One partition's answers for several timestamps, each in a request of its own."""
+    answers = []
+    for timestamp in timestamps:
+        wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+        )
+        answers.append(link.call(request, version).topics[0].partitions[0])
+    return answers
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_ends_and_times_in_every_version(broker, version):
+    """-1, -2 and a time are answered by every version, with the epoch from version 4 on."""
+    broker.create("t", 2)
+    for day in range(3):
+        broker.produce("t", NewRecord(b"v", THEN_MS + day * DAY_MS, partition=1))
+    latest, earliest, found, none = ask(
+        broker.link(), version, -1, -2, THEN_MS + DAY_MS - 5, THEN_MS + 9 * DAY_MS, partition=1
+    )
+    assert (latest.error_code, latest.offset, latest.timestamp) == (0, 3, -1)
+    assert (earliest.offset, found.offset, found.timestamp) == (0, 1, THEN_MS + DAY_MS)
+    assert (none.error_code, none.offset, none.timestamp) == (0, -1, -1)
+    assert found.leader_epoch == (0 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize(("timestamp", "since", "offset"), [(-3, 7, 1), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)])
+def test_named_ends_begin_with_their_version(broker, timestamp, since, offset):
+    """Largest timestamp, earliest local, latest tiered and earliest not yet uploaded; older versions are told so."""
+    broker.create("t")
+    for moment in (5, 50, 20):
+        broker.produce("t", NewRecord(b"v", THEN_MS + moment, partition=0))
+    link = broker.link()
+    (before,) = ask(link, since - 1, timestamp)
+    assert before.error_code == ErrorCode.UNSUPPORTED_VERSION
+    (answer,) = ask(link, since, timestamp)
+    assert (answer.error_code, answer.offset) == (0, offset)
+    assert answer.timestamp == (THEN_MS + 50 if timestamp == -3 else -1)
+
+
+def test_time_look_ups_equal_a_scan(broker):
+    """For times before, at and behind every record, also in batches whose times go back and forth."""
+    broker.create("t", segment_bytes=1 << 20, index_interval_bytes=1)
+    moments = [(number * 37) % 101 for number in range(120)]
+    for first in range(0, 120, 4):
+        broker.produce("t", *[NewRecord(b"v", THEN_MS + one, partition=0) for one in moments[first : first + 4]])
+    link = broker.link()
+    for wanted in range(-1, 103, 3):
+        expected = next(((at, one) for at, one in enumerate(moments) if one >= wanted), None)
+        (answer,) = ask(link, 11, THEN_MS + wanted)
+        got = None if answer.offset < 0 else (answer.offset, answer.timestamp - THEN_MS)
+        assert got == expected
+    (largest,) = ask(link, 11, -3)
+    assert (largest.offset, largest.timestamp - THEN_MS) == (moments.index(100), 100)
+
+
+def test_unknown_partitions_and_epochs_fail_for_themselves(broker):
+    """UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    broker.create("t")
+    broker.restart()
+    link = broker.link()
+    assert ask(link, 11, -1, topic="absent")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(link, 11, -1, partition=3)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(link, 11, -1, epoch=0)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(link, 11, 5, epoch=9)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ask(link, 11, -99)[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_empty_log_has_equal_ends_and_no_times(broker):
+    """0 and 0, and nothing found by time or as largest."""
+    broker.create("t")
+    latest, earliest, local, by_time, largest = ask(broker.link(), 11, -1, -2, -4, 0, -3)
+    assert [latest.offset, earliest.offset, local.offset, by_time.offset, largest.offset] == [0, 0, 0, -1, -1]
+
+
+def test_read_committed_ends_at_the_last_stable_offset(broker, new_batch):
+    """An open transaction holds -1 back for readers of committed data only."""
+    broker.create("t")
+    broker.produce("t", b"a")
+    batch = new_batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    broker.run(lambda: broker.partition("t").partition.append_as_leader(batch, lambda _outcome: None))
+    broker.wait_until(lambda: broker.partition("t").partition.high_watermark == 2)
+    link = broker.link()
+    assert ask(link, 11, -1)[0].offset == 2
+    assert ask(link, 11, -1, isolation_level=1)[0].offset == 1

@@ -1,0 +1,119 @@
+"""Metadata: brokers, topics, ids, leaders, and creation on the way."""
+
+import pytest
+
+from stratalog.broker.client_admin import delete_topics
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stratalog.wire.topic import ZERO_UUID
+
+
+def named(*names, create=False, **options):
+    """Ask for topics by name."""
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create, **options)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_and_its_leaders_in_every_version(broker, version):
+    """The broker at the address that was bound, the topic with its id, the partitions with their only replica."""
+    topic_id = broker.create("t", 3).topic_id
+    answer = broker.link().call(named("t"), version)
+    (node,) = answer.brokers
+    assert (node.node_id, node.host, node.port) == (broker.node.node_id, "127.0.0.1", broker.port)
+    assert answer.controller_id == (node.node_id if version >= 1 else -1)
+    assert answer.cluster_id == (broker.node.cluster_id if version >= 2 else None)
+    (topic,) = answer.topics
+    assert (topic.error_code, topic.name) == (0, "t")
+    assert topic.topic_id == (topic_id if version >= 10 else ZERO_UUID)
+    assert sorted(one.partition_index for one in topic.partitions) == [0, 1, 2]
+    for one in topic.partitions:
+        me = node.node_id
+        assert (one.error_code, one.leader_id, one.replica_nodes, one.isr_nodes) == (0, me, [me], [me])
+        assert one.leader_epoch == (0 if version >= 7 else -1)
+        assert one.offline_replicas == []
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (13, None)])
+def test_everything_is_asked_for_by_an_empty_list_at_first_and_by_null_later(broker, version, topics):
+    """Version 0 cannot say null."""
+    for name in ("a", "b"):
+        broker.create(name)
+    answer = broker.link().call(MetadataRequest(topics=topics), version)
+    assert sorted(topic.name for topic in answer.topics) == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [1, 13])
+def test_an_empty_list_asks_for_no_topic(broker, version):
+    """Only the brokers are told."""
+    broker.create("a")
+    answer = broker.link().call(MetadataRequest(topics=[]), version)
+    assert (answer.topics, len(answer.brokers)) == ([], 1)
+
+
+def test_a_topic_is_found_by_its_id(broker):
+    """From version 10 on; an id nobody has is UNKNOWN_TOPIC_ID and keeps its id in the answer."""
+    topic_id = broker.create("t").topic_id
+    wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"y" * 16)]
+    known, unknown = broker.link().call(MetadataRequest(topics=wanted), 12).topics
+    assert (known.error_code, known.name, known.topic_id) == (0, "t", topic_id)
+    assert (unknown.error_code, unknown.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, b"y" * 16)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 13])
+def test_a_missing_topic_is_created_on_demand(broker, version):
+    """With the broker's defaults, writable as soon as the answer is there."""
+    (topic,) = broker.link().call(named("fresh", create=True), version).topics
+    assert (topic.error_code, len(topic.partitions)) == (0, 1)
+    assert broker.produce("fresh", b"v") == [0]
+
+
+def test_nothing_is_created_where_the_client_or_the_broker_forbids_it(start_node):
+    """The client's flag from version 4 on, and auto.create.topics.enable."""
+    allowed, forbidden = start_node(directory="a"), start_node(directory="b", auto_create_topics_enable=False)
+    for node, create in ((allowed, False), (forbidden, True)):
+        (topic,) = node.link().call(named("fresh", create=create), 13).topics
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert node.node.image.topics.by_name == {}
+
+
+def test_a_name_that_no_topic_can_have_is_refused(broker):
+    """INVALID_TOPIC_EXCEPTION from the attempt to create it."""
+    (topic,) = broker.link().call(named("a/b", create=True), 13).topics
+    assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_made_again_has_another_id(broker):
+    """Clients that remember the old one are told UNKNOWN_TOPIC_ID."""
+    first = broker.create("t").topic_id
+    delete_topics(broker.client(), ["t"])
+    second = broker.create("t").topic_id
+    assert first != second
+    old = MetadataRequest(topics=[MetadataRequestTopic(topic_id=first, name=None)])
+    assert broker.link().call(old, 13).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_internal_topics_are_marked(broker):
+    """Clients hide them from their users."""
+    broker.create("__consumer_offsets")
+    broker.create("plain")
+    answer = broker.link().call(named("__consumer_offsets", "plain"), 13)
+    assert [topic.is_internal for topic in answer.topics] == [True, False]
+
+
+def test_operations_are_listed_when_asked_for(broker):
+    """From version 8 on, as a bit set; without the question it is the smallest number."""
+    broker.create("t")
+    asked = named("t", include_topic_authorized_operations=True)
+    assert broker.link().call(asked, 9).topics[0].topic_authorized_operations > 0
+    assert broker.link().call(named("t"), 9).topics[0].topic_authorized_operations == -(1 << 31)
+
+
+def test_the_leader_epoch_rises_with_every_start(broker):
+    """As after any other election, so that old clients and old leaders are told apart."""
+    broker.create("t")
+    epochs = []
+    for _ in range(3):
+        epochs.append(broker.link().call(named("t"), 13).topics[0].partitions[0].leader_epoch)
+        broker.restart()
+    assert epochs == sorted(set(epochs))
