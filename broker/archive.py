@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+from stratalog import __version__
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
@@ -173,6 +174,7 @@ class Archive:
             aborted=tuple(AbortedTransaction(*entry) for entry in log_.aborted_transactions(ref.base, ref.end)),
             compacted=log_.config.compacted,
             cluster_id=self._cluster_id,
+            writer=f"stratalog {__version__}",
             broker_id=self.claimant.broker_id,
             uploaded_ms=self._now_ms(),
         )

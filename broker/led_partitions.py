@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directories import Directories, Directory
@@ -28,11 +29,22 @@ from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["LedPartitions", "LedServices"]
+__all__ = ["Led", "LedPartitions", "LedServices"]
 
 _UUID_BYTES = 16
 
 log = logging.getLogger(__name__)
+
+
+class Led(Enum):
+    """Why a partition is handed to those who serve it."""
+
+    CREATED = "created"
+    """It has no past."""
+    OPENED = "opened"
+    """Its log comes from an earlier run."""
+    RECONFIGURED = "reconfigured"
+    """It was led all the time; its settings have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +58,8 @@ class LedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
-    on_led: Callable[[UnifiedLog, bool], None]
-    """A partition is led from now on, or under new settings; the flag says that it was created just now."""
+    on_led: Callable[[UnifiedLog, Led], None]
+    """A partition is led from now on, or under new settings: coordinators load, the archive is attached."""
     on_released: Callable[[UnifiedLog], None]
     """It is led no longer; called before its log goes."""
 
@@ -101,7 +113,7 @@ class LedPartitions:
         for unified in self.table:
             if unified.topic_partition.topic == topic:
                 unified.partition.update_config(config)
-                self._services.on_led(unified, False)
+                self._services.on_led(unified, Led.RECONFIGURED)
 
     def delete(self, topic: str) -> None:
         """Forget the partitions of a deleted topic and let their files go."""
@@ -121,7 +133,7 @@ class LedPartitions:
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
             return
-        fresh = self._started and directories.holding(name) is None
+        created = self._started and directories.holding(name) is None
         try:
             log_ = directory.files.open_log(
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
@@ -136,7 +148,7 @@ class LedPartitions:
         _report_recovery(log_)
         unified.partition.watchers.add(lambda: services.purgatory.check(unified))
         self.table.add(unified)
-        services.on_led(unified, fresh)
+        services.on_led(unified, Led.CREATED if created else Led.OPENED)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:
         services = self._services

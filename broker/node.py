@@ -19,7 +19,7 @@ from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
-from stratalog.broker.led_partitions import LedPartitions, LedServices
+from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
 from stratalog.broker.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_PARTITION,
@@ -229,8 +229,8 @@ class Node:
             image.configs.of(CLUSTER_DEFAULT),
         )
 
-    def _on_led(self, unified: UnifiedLog, fresh: bool) -> None:
-        self.tiering.attach(unified, fresh=fresh)
+    def _on_led(self, unified: UnifiedLog, led: Led) -> None:
+        self.tiering.attach(unified, led)
         self.tiering.topic_changed(unified.topic_partition.topic)
 
     def _topic_projection(self, unified: UnifiedLog) -> WriteProjection:

@@ -25,6 +25,7 @@ from stratalog.tier.reconcile import Keep, RestartAt, must_reconcile, reconcile
 __all__ = ["Reconciling"]
 
 _RETRY_SECONDS: Final = 1.0
+_REASON: Final = "its archive is being compared with its local log"
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +70,11 @@ class Reconciling:
             wiped=False,
         )
 
-    def start(self, finished: Callable[[], object]) -> None:
-        """Hold the partition back, claim, and compare; ``finished`` is called when it may be used."""
+    def start(self, finished: Callable[[], object], *, hold: bool) -> None:
+        """Claim and compare; with ``hold`` the partition takes no requests until ``finished`` is called."""
         self._finished = finished
-        self._unified.partition.held_back = "its archive is being compared with its local log"
+        if hold:
+            self._unified.partition.held_back = _REASON
         self._claim()
 
     def close(self) -> None:
@@ -115,7 +117,9 @@ class Reconciling:
         )
         if isinstance(outcome, Keep):
             self._keep(outcome)
-        elif outcome.snapshot_key is None:
+            return
+        self._unified.partition.held_back = _REASON
+        if outcome.snapshot_key is None:
             self._restart(outcome, None)
         else:
             command = commands.ReadRestartState(self._partition, outcome.snapshot_key)

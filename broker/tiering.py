@@ -17,6 +17,7 @@ from stratalog.broker.config import BrokerConfig
 from stratalog.broker.cpu_worker import Rework
 from stratalog.broker.directories import Directories
 from stratalog.broker.io_worker import Executed, io_worker
+from stratalog.broker.led_partitions import Led
 from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
@@ -165,8 +166,8 @@ class Tiering:
 
     # -- partitions -----------------------------------------------------------------------------------------------
 
-    def attach(self, unified: UnifiedLog, *, fresh: bool) -> None:
-        """A partition is led, or its settings have changed. ``fresh``: it was created just now and has no past."""
+    def attach(self, unified: UnifiedLog, led: Led) -> None:
+        """A partition is led, or its settings have changed."""
         archive = self._archives.get(unified)
         if archive is not None:
             archive.configured()
@@ -196,9 +197,10 @@ class Tiering:
             checkpoint=state,
             later=asyncio.get_running_loop().call_later,
         )
-        if not fresh and reconciling.needed():
+        if led is not Led.CREATED and reconciling.needed():
             self._reconciling[unified] = reconciling
-            reconciling.start(lambda: self._reconciling.pop(unified, None))
+            # A log that was served all the time goes on; it stops only if its archive turns out to know better.
+            reconciling.start(lambda: self._reconciling.pop(unified, None), hold=led is Led.OPENED)
 
     def _new_archive(self, unified: UnifiedLog, remote: RemotePartition) -> Archive:
         claimant = Claimant(

@@ -14,6 +14,8 @@ from bench.demo.fingerprint import partition_digest
 
 __all__ = ["main", "read_partition"]
 
+_PATIENCE_SECONDS = 30
+
 
 def _consumer(bootstrap: str) -> Consumer:
     return Consumer(
@@ -37,8 +39,15 @@ def read_partition(
         return
     consumer.assign([TopicPartition(topic, partition, start)])
     at = start
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while at < end:
-        for message in consumer.consume(10_000, timeout=30):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{topic}-{partition}: nothing came behind offset {at} for {_PATIENCE_SECONDS} s")
+        # consume() waits for the whole number of messages or the time: a short one keeps the tail quick.
+        messages = consumer.consume(10_000, timeout=0.1)
+        if messages:
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+        for message in messages:
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's public name for it

@@ -30,7 +30,8 @@ def _digest(table: pa.Table) -> pa.Table:
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     partition = table["partition"][0].as_py()
     count, digest = partition_digest(partition, rows)
-    return pa.table({"partition": [partition], "count": [count], "digest": [digest]})
+    schema = pa.schema([("partition", pa.int32()), ("count", pa.int64()), ("digest", pa.string())])
+    return pa.table([[partition], [count], [digest]], schema=schema)
 
 
 def fingerprint(frame: DataFrame) -> dict[int, tuple[int, str]]:
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--topics", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    spark = stratalog_spark.session("stratalog demo")
+    spark = stratalog_spark.session(app_name="stratalog demo")
     found: dict[str, Any] = {"spark": spark.version}
     topics = arguments.topics.split(",")
     for topic in topics:
@@ -87,8 +88,8 @@ def main() -> None:
     started = time.monotonic()
     by_carrier, by_month = _delays(spark, archive)
     found["sql_seconds"] = time.monotonic() - started
-    found["by_carrier"] = by_carrier.values.tolist()
-    found["by_month"] = by_month.values.tolist()
+    found["by_carrier"] = by_carrier.to_numpy().tolist()
+    found["by_month"] = by_month.to_numpy().tolist()
     parquet = arguments.out / "flights.parquet"
     archive.write.mode("overwrite").option("compression", "zstd").parquet(str(parquet))
     found["parquet"] = {"path": str(parquet), "partitions": fingerprint(spark.read.parquet(str(parquet)))}

@@ -88,10 +88,7 @@ class Story:
         loader = Loader(broker.kafka)
         topics = {}
         for topic, codec in (("flights", "none"), ("flights-zstd", "zstd")):
-            small = (
-                {"segment.bytes": str(256 << 10), "local.retention.bytes": str(512 << 10)} if codec == "zstd" else {}
-            )
-            loader.create_topic(topic, PARTITIONS, TIERED | small)
+            loader.create_topic(topic, PARTITIONS, TIERED)
             loaded = loader.load(topic, events, codec)
             rate = len(events) / loaded.seconds
             self._say(
@@ -113,9 +110,10 @@ class Story:
         loader = Loader(broker.kafka)
         sample = [event for event in events if event.key == b"HA"]
         kept_from = next(index for index, event in enumerate(sample) if event.timestamp_ms >= JULY_MS)
-        config = {"retention.ms": "-1", "segment.bytes": "16384", "segment.ms": str(86_400_000)}
-        loader.create_topic("hawaiian", 1, config)
-        loader.load("hawaiian", sample, "none")
+        # A month a batch: retention removes whole segments only, and a batch is in one segment.
+        loader.create_topic("hawaiian", 1, {"retention.ms": "-1", "segment.ms": str(86_400_000)})
+        for month in range(1, 13):
+            loader.load("hawaiian", [event for event in sample if f'"month":{month},'.encode() in event.value], "none")
         age_ms = int(time.time() * 1000) - JULY_MS
         loader.set_config("hawaiian", "retention.ms", str(age_ms))
         self._wait(lambda: self._offsets(broker, "hawaiian")[0]["log_start"] >= kept_from - 1, "retention")
