@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import uuid
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,12 @@ import pytest
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
+from stratalog.tier.manifest_json import from_bytes, to_bytes
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.opening import open_store
 from stratalog.tier.retrying_store import RetryPolicy
 from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
 QUICK = RetryPolicy(deadline_s=10.0, first_wait_s=0.001, longest_wait_s=0.02)
 
@@ -207,3 +210,87 @@ def make_entry(log_bytes):
         return Entry(uuid=uuid, base=base, end=end, epoch=epoch, key=key, **{**known, **fields})
 
     return make
+
+
+@dataclass
+class Search:
+    """What a breadth-first search found: ``trace`` is a shortest counterexample, ``None`` if there is none."""
+
+    states: int
+    trace: list | None
+
+
+class ModelTools:
+    """What the model checks share: the search, and the shipped manifest transitions over numbered manifests.
+
+    Manifests are interned, so that a state of a model is small and quick to compare, and each transition is computed
+    once for equal arguments. Reductions: all changes happen at time 0, and the list of latest changes is dropped.
+    """
+
+    PARTITION = PartitionId("t", bytes(16), 0)
+
+    def __init__(self):
+        self._manifests = []
+        self._numbers = {}
+        self._steps = {}
+
+    @staticmethod
+    def search(initial, successors, violation, limit=400_000):
+        """Visit every state; stop at the first in which ``violation`` gives a reason."""
+        seen, queue = {initial: None}, deque([initial])
+        while queue:
+            state = queue.popleft()
+            for label, after in successors(state):
+                if after in seen:
+                    continue
+                seen[after] = (state, label)
+                reason = violation(after)
+                if reason:
+                    trace = [reason]
+                    while seen[after]:
+                        after, label = seen[after]
+                        trace.append(label)
+                    return Search(len(seen), trace[::-1])
+                queue.append(after)
+            assert len(seen) <= limit, "the model is larger than was meant: check its bounds"
+        return Search(len(seen), None)
+
+    def number(self, manifest):
+        """The number of a manifest; every new one is written to bytes and read back as the product does."""
+        manifest = replace(manifest, commits=())
+        number = self._numbers.get(manifest)
+        if number is None:
+            number = self._numbers[manifest] = len(self._manifests)
+            try:
+                assert from_bytes(to_bytes(manifest), "model") == manifest
+            except Corrupt:
+                self._manifests.append((manifest, "gap or overlap in the manifest"))
+            else:
+                self._manifests.append((manifest, None))
+        return number
+
+    def manifest(self, number):
+        """The manifest of a number."""
+        return self._manifests[number][0]
+
+    def fault(self, number):
+        """What reading it back from its bytes said against it."""
+        return self._manifests[number][1]
+
+    def step(self, transition, number, *args):
+        """The successor's number; ``None`` if the transition refuses, or has nothing to do."""
+        key = transition, number, args
+        if key not in self._steps:
+            manifest = self.manifest(number)
+            try:
+                after = transition(manifest, *args)
+            except (Fenced, Invalid):
+                after = manifest
+            self._steps[key] = None if after is manifest else self.number(after)
+        return self._steps[key]
+
+
+@pytest.fixture
+def model_tools():
+    """A search and a numbering of manifests."""
+    return ModelTools()
