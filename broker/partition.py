@@ -213,15 +213,18 @@ class Partition:
 
     def _await_duplicate(self, info: AppendInfo, acks: int, deadline: float, acknowledge: Acknowledge) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
-        if acks != -1 or info.last_offset < self.replica.high_watermark:
+        queue, safe_offset = self._written, self.log.written_offset
+        if acks == -1:
+            queue, safe_offset = self._committed, self.replica.high_watermark
+        if info.last_offset < safe_offset:
             acknowledge(info)
             return
         # Its place is among the offsets it repeats, not behind what came later.
         waiting = _Waiting(info.last_offset + 1, deadline, info, acknowledge)
-        index = len(self._committed)
-        while index and self._committed[index - 1].next_offset > waiting.next_offset:
+        index = len(queue)
+        while index and queue[index - 1].next_offset > waiting.next_offset:
             index -= 1
-        self._committed.insert(index, waiting)
+        queue.insert(index, waiting)
 
     # -- appends that wait for deep work --------------------------------------------------------------------
 

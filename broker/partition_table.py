@@ -31,7 +31,8 @@ class PartitionTable:
     def remove(self, unified: UnifiedLog) -> None:
         """Serve it no longer."""
         topic, partition = unified.topic_partition
-        self._by_name.pop((topic, partition), None)
+        if self._by_name.get((topic, partition)) is unified:  # a topic made again may already have its place
+            del self._by_name[topic, partition]
         self._by_id.pop((unified.topic_id, partition), None)
         if not any(topic_id == unified.topic_id for topic_id, _ in self._by_id):
             self._names.pop(unified.topic_id, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from stratalog.broker.client_admin import CreatedTopic, create_topic
 from stratalog.broker.client_records import NewRecord, Producer, fetch, produce_batches, visible_records
 from stratalog.broker.config import Flags, load_config
 from stratalog.broker.node import Node
+from stratalog.hot.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
@@ -210,3 +213,79 @@ def new_batch() -> Callable[..., bytearray]:
         return build_batch([Record(at, now_ms + at, key, value) for at, value in enumerate(values)], **options)
 
     return build
+
+
+class WatchedFile:
+    """A file whose calls are noted and may fail."""
+
+    def __init__(self, file: RealFile, owner: WatchedFilesystem) -> None:
+        self._file = file
+        self._owner = owner
+        self.fileno, self.size_bytes, self.pread = file.fileno, file.size_bytes, file.pread
+        self.drop_cache, self.close = file.drop_cache, file.close
+
+    def writev(self, buffers) -> int:
+        self._owner.note("write", self._file.path)
+        free = self._owner.free_bytes
+        if free is None:
+            return self._file.writev(buffers)
+        taken = b"".join(buffers)[:free]
+        self._owner.free_bytes = free - len(taken)
+        if not taken:
+            raise OSError(errno.ENOSPC, "No space left on device", self._file.path)
+        return self._file.writev([taken])
+
+    def truncate(self, size_bytes: int) -> None:
+        self._owner.note("truncate", self._file.path)
+        self._file.truncate(size_bytes)
+
+    def fdatasync(self) -> None:
+        self._owner.note("sync", self._file.path)
+        self._file.fdatasync()
+
+
+class WatchedFilesystem(RealFilesystem):
+    """The real file system: every change is noted in ``calls``, and fails where ``faults`` say so.
+
+    ``free_bytes``: how much may still be written before the disk is full; a write that does not fit is cut short.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.faults: dict[tuple[str, str], int] = {}
+        self.free_bytes: int | None = None
+
+    def fail(self, call: str, path_part: str, code: int = errno.EIO) -> None:
+        """From now on this call fails for paths that contain ``path_part``."""
+        self.faults[call, path_part] = code
+
+    def note(self, call: str, path: str) -> None:
+        """Keep what is done, unless it has to fail."""
+        for (failing, part), code in list(self.faults.items()):
+            if failing == call and part in path:
+                raise OSError(code, os.strerror(code), path)
+        self.calls.append((call, path))
+
+    def open_append(self, path: str) -> WatchedFile:
+        self.note("open", path)
+        if self.free_bytes is not None and self.free_bytes <= 0 and not os.path.exists(path):  # noqa: PTH110
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return WatchedFile(super().open_append(path), self)
+
+    def rename(self, source: str, target: str) -> None:
+        self.note("rename", target)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.note("unlink", path)
+        super().unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.note("sync", path)
+        super().sync_directory(path)
+
+
+@pytest.fixture
+def watched_files() -> WatchedFilesystem:
+    """The real file system, watched, and failing on demand."""
+    return WatchedFilesystem()

@@ -1,0 +1,49 @@
+"""Kafka's network settings as limits of the server."""
+
+import pytest
+
+from stratalog.broker.config import load_config
+from stratalog.broker.network_limits import server_limits
+
+
+@pytest.fixture
+def limits(tmp_path):
+    """The limits under some settings."""
+
+    def make(**settings):
+        assignments = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        assignments.append(f"log.dirs={tmp_path}")
+        return server_limits(load_config(assignments=assignments, environment={}, host_name="localhost"))
+
+    return make
+
+
+def test_kafkas_defaults_are_bounded(limits):
+    """Where Kafka says "no limit", descriptors and memory still have one; buffers are the kernel's."""
+    found = limits()
+    assert found.connections_max == 10_000
+    assert found.connection_rate_max is None
+    assert found.idle_ms == 600_000
+    assert 0 < found.request_memory_bytes <= 1 << 30
+    assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (None, None)
+    assert found.connection.frame_bytes_max == 104_857_600
+
+
+def test_what_is_set_holds(limits):
+    """Every limit can be made smaller."""
+    found = limits(
+        max_connections=5,
+        max_connections_per_ip=3,
+        max_connections_per_ip_overrides="10.0.0.1:7, ::1:2",
+        max_connection_creation_rate=9,
+        connections_max_idle_ms=1000,
+        queued_max_request_bytes=5_000_000,
+        socket_send_buffer_bytes=70_000,
+        socket_receive_buffer_bytes=-1,
+        socket_request_max_bytes=2_000_000,
+    )
+    assert (found.connections_max, found.connections_per_ip_max) == (5, 3)
+    assert found.per_ip_overrides == {"10.0.0.1": 7, "::1": 2}
+    assert (found.connection_rate_max, found.idle_ms, found.request_memory_bytes) == (9, 1000, 5_000_000)
+    assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (70_000, None)
+    assert found.connection.frame_bytes_max == 2_000_000

@@ -1,0 +1,70 @@
+"""Partitions found by name and by id."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+ID = b"i" * 16
+
+
+def led(topic="t", number=0, topic_id=ID):
+    return SimpleNamespace(topic_partition=TopicPartition(topic, number), topic_id=topic_id)
+
+
+@pytest.fixture
+def table():
+    table = PartitionTable()
+    for number in (0, 1):
+        table.add(led(number=number))
+    return table
+
+
+def code_of(look_up, *args):
+    with pytest.raises(KafkaError) as refused:
+        look_up(*args)
+    return refused.value.code
+
+
+def test_a_partition_is_found_both_ways(table):
+    """The same object by name and by topic id."""
+    assert table.by_name("t", 1) is table.by_id(ID, 1) is table.get(TopicPartition("t", 1))
+    assert table.name_of(ID) == "t"
+    assert len(table) == len(list(table)) == 2
+
+
+def test_what_is_not_led_has_kafkas_codes(table):
+    """An unknown id is not the same as an unknown partition of a known one."""
+    assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_name, "t", 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_id, ID, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_id, b"x" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert table.get(TopicPartition("u", 0)) is None
+
+
+def test_a_removed_partition_is_gone_and_its_id_with_the_last_one(table):
+    """The name of an id is known as long as one partition of it is led."""
+    for number, name in ((0, "t"), (1, None)):
+        table.remove(table.by_name("t", number))
+        assert table.name_of(ID) == name
+    assert code_of(table.by_id, ID, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(table) == 0
+
+
+def test_a_topic_made_again_does_not_lose_its_new_partitions(table):
+    """Removing under the old id leaves what is led under the new one, in either order."""
+    old, new = table.by_name("t", 0), led(topic_id=b"n" * 16)
+    table.add(new)
+    table.remove(old)
+    assert table.by_name("t", 0) is new
+    assert table.by_id(b"n" * 16, 0) is new
+
+
+def test_the_table_may_change_while_it_is_walked(table):
+    """A walk sees what was there at its beginning."""
+    for one in table:
+        table.remove(one)
+    assert len(table) == 0
