@@ -1,4 +1,5 @@
-"""Model checks of the archive's protocol: objects, claims, delayed writes, lost replies, takeovers (rules 1, 2 and 4).
+"""Model checks of the archive: objects, claims, delayed writes, lost replies, takeovers (rules 1, 2, 4).
+And of restores and open transactions (rules 1 and 3).
 
 The manifest's transitions are the shipped ones. Each rule is then dropped, one at a time, and the search must find how
 the archive breaks without it; the traces printed on failure read like an incident report.
@@ -322,3 +323,28 @@ def test_two_restores_never_own_one_incarnation(model_tools, by_uuid):
         lambda state: "two clusters own one incarnation" if state.phases == ("owns", "owns") else None,
     )
     assert (found.trace is None) == by_uuid
+
+
+class Transaction(NamedTuple):
+    log: int = 0  # 0 nothing, 1 data of a transaction, 2 other data, 3 the abort marker
+    entries: tuple = ()  # (base, end, knows of the abort)
+
+
+@pytest.mark.parametrize("stable_only", [True, False])
+def test_an_object_never_hides_an_abort(model_tools, stable_only):
+    """Archived only below the last stable offset, each object knows every abort of its data; without that, not."""
+
+    def successors(state):
+        if state.log < 3:
+            yield f"append {state.log}", state._replace(log=state.log + 1)
+        base = state.entries[-1][1] if state.entries else 0
+        limit = state.log if state.log == 3 or not stable_only else 0
+        for end in range(base + 1, limit + 1):
+            entries = (*state.entries, (base, end, state.log == 3))
+            yield f"archive [{base}, {end})", state._replace(entries=entries)
+
+    def violation(state):
+        hidden = [e for e in state.entries if e[0] == 0 and not e[2]]
+        return "a reader of the object alone sees aborted data" if state.log == 3 and hidden else None
+
+    assert (model_tools.search(Transaction(), successors, violation).trace is None) == stable_only
