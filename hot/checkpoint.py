@@ -37,6 +37,7 @@ __all__ = [
     "read_topic_id",
     "read_truncation",
     "take_clean_shutdown",
+    "topic_id_to_bytes",
     "write_clean_shutdown",
     "write_durably",
     "write_meta_properties",
@@ -204,10 +205,14 @@ def read_topic_id(files: Filesystem, directory: str) -> Uuid | None:
         raise Corrupt(f"{PARTITION_METADATA} in {directory} is not readable: {error}") from error
 
 
+def topic_id_to_bytes(topic_id: Uuid) -> bytes:
+    """The content of ``partition.metadata``; Kafka ends it without a newline."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode("ascii")
+
+
 def write_topic_id(files: Filesystem, directory: str, topic_id: Uuid) -> None:
-    """Write a partition's ``partition.metadata``. Raises `OSError`."""
-    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
-    write_durably(files, f"{directory}/{PARTITION_METADATA}", text.encode("ascii"))
+    """Write a partition's ``partition.metadata``, durably. Raises `OSError`."""
+    write_durably(files, f"{directory}/{PARTITION_METADATA}", topic_id_to_bytes(topic_id))
 
 
 def read_truncation(files: Filesystem, directory: str) -> int | None:

@@ -19,11 +19,12 @@ from stratalog.wire.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    BatchHeader,
     check_batch,
 )
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["empty_batch", "find_batch", "keep_damaged"]
+__all__ = ["empty_batch", "find_batch", "keep_damaged", "misplaced"]
 
 _SEARCH_BYTES_MAX: Final = 64 << 20
 _MAGIC_POSITION: Final = 16
@@ -116,3 +117,12 @@ def _end_of(segment: Segment) -> int:
     for _, header in scan_headers(segment.file, 0, segment.size_bytes):
         end = max(end, header.next_offset)
     return end
+
+
+def misplaced(header: BatchHeader, limit: int, latest_epoch: int) -> str:
+    """Why a valid batch cannot stand here: an old block that came back, for example. Empty if it can."""
+    if header.last_offset > limit:
+        return f"offset {header.last_offset} lies beyond the segment's end {limit}"
+    if 0 <= header.partition_leader_epoch < latest_epoch:
+        return f"leader epoch {header.partition_leader_epoch} follows epoch {latest_epoch}"
+    return ""

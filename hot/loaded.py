@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.filesystem import File, Filesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.segment import Segment, SegmentCache
@@ -62,5 +62,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
+    created: list[File] = field(default_factory=list)
+    """The files of a log that did not exist before; durable with its first sync cycle."""
     truncated_to: int | None = None
     """Recovery points above this offset are void, until new ones are stored."""

@@ -11,6 +11,7 @@ from stratalog.hot.loaded import LoadedLog
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.segment import Segment, SegmentCache, SegmentInfo
 from stratalog.hot.segments import SegmentList
+from stratalog.hot.sync import Replacement
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -22,6 +23,7 @@ class LogState:
 
     __slots__ = (
         "_cache",
+        "_created",
         "_directory_dirty",
         "_dirty",
         "_doomed",
@@ -29,6 +31,8 @@ class LogState:
         "_files",
         "_next_expiry_ms",
         "_releases",
+        "_replacement_count",
+        "_replacements",
         "_seals",
         "_segments",
         "_snapshots",
@@ -74,8 +78,10 @@ class LogState:
         self._dirty: list[Segment] = []
         self._seals: dict[Segment, bytes] = {}
         self._releases: list[Callable[[], None]] = []
-        self._unsynced: dict[File, None] = {}
-        self._directory_dirty = False
+        self._unsynced: dict[File, None] = dict.fromkeys(loaded.created)
+        self._replacements: list[Replacement] = []
+        self._replacement_count = 0
+        self._directory_dirty = self._created = bool(loaded.created)
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None
         self._next_expiry_ms = 0

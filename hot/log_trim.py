@@ -118,7 +118,7 @@ class LogTrim(LogWrite):
             return
         located = self._segments[self._segments.floor(offset)].locate(offset)
         border = offset if located is None else min(offset, located[1].base_offset)
-        if border <= self._segments[0].base_offset or border < self.log_start_offset:
+        if border < max(self._segments[0].base_offset, self.log_start_offset):
             start = offset if offset < self.log_start_offset else max(border, self.log_start_offset)
             state = self._state_at(start).to_bytes()
             log_start = min(start, self.log_start_offset)
@@ -261,13 +261,8 @@ class LogTrim(LogWrite):
             state.load_bytes(producer_snapshot, offset)
         self.write_queued()
         self._void_recovery_point(offset)
-        for segment in reversed(self._segments.remove_from(0)):
-            if keep is None:
-                self._doom(segment)
-            else:
-                self._cache.drop(segment)
-                names = [segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES]
-                keep[0].move(names, keep[1])
+        active = Segment(self._files, self.directory, offset, self.config, self._cache)
+        self._replace_segments(active, keep)
         if keep is not None:
             names = [f"{snapshot:020d}{SNAPSHOT}" for snapshot in self._snapshots]
             keep[0].move([*names, LEADER_EPOCHS], keep[1])
@@ -279,8 +274,6 @@ class LogTrim(LogWrite):
         for entry in leader_epochs:
             self.leader_epochs.assign(*entry)
         self.leader_epochs.dirty = True
-        active = Segment(self._files, self.directory, offset, self.config, self._cache)
-        self._segments.append(active)
         self._dirty = [active]
         self._seals.clear()
         self.log_end_offset = self.written_offset = self.flushed_offset = offset
@@ -289,3 +282,25 @@ class LogTrim(LogWrite):
             self._store_snapshot(offset, producer_snapshot)
         self.write_queued()
         self._sync_names()
+
+    def _replace_segments(self, active: Segment, keep: tuple[Quarantine, str] | None) -> None:
+        """Put an empty segment in the place of all others; at no moment is there none (unless they are kept aside).
+
+        Old ones go newest first: a crash in between leaves a log that ends at the first gap.
+        """
+        removed = self._segments.remove_from(0)
+        active.replace_aborted(())
+        if keep is None and all(segment.base_offset != active.base_offset for segment in removed):
+            active.file.truncate(0)
+            self._files.sync_directory(self.directory)
+        for segment in reversed(removed):
+            if keep is not None:
+                self._cache.drop(segment)
+                keep[0].move([segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES], keep[1])
+            elif segment.base_offset == active.base_offset:
+                self._cache.drop(segment)
+                active.file.truncate(0)
+                active.file.fdatasync()
+            else:
+                self._doom(segment)
+        self._segments.append(active)

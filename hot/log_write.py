@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stratalog.hot.checkpoint import LEADER_EPOCHS, write_durably
+from stratalog.hot.checkpoint import LEADER_EPOCHS
 from stratalog.hot.filesystem import append_all
 from stratalog.hot.log_append import LogAppend
 from stratalog.hot.segment import Segment, segment_path
 from stratalog.hot.snapshots import SNAPSHOT
-from stratalog.hot.sync import SyncTicket
+from stratalog.hot.sync import Replacement, SyncTicket
 
 __all__ = ["LogWrite"]
 
@@ -57,6 +57,9 @@ class LogWrite(LogAppend):
 
     def _seal(self, segment: Segment, snapshot: bytes) -> None:
         """The segment is complete: write its indexes and the producers as they stood at its end."""
+        if self._created:
+            # The first segment's name must not be lost while the second one's is kept: the log would begin late.
+            self._files.sync_directory(self.directory)
         for file in segment.store_indexes(final=True):
             self._unsynced[file] = None
         self._store_snapshot(segment.next_offset, snapshot)
@@ -73,8 +76,17 @@ class LogWrite(LogAppend):
             self._snapshots.append(offset)
 
     def _store_epochs(self) -> None:
+        """Write the epochs beside their checkpoint; the next sync cycle puts them in its place.
+
+        Until then recovery derives them from the batches, which are not below the recovery point yet.
+        """
         path = f"{self.directory}/{LEADER_EPOCHS}"
-        write_durably(self._files, path, self.leader_epochs.to_bytes(), sync_directory=False)
+        self._replacement_count += 1  # a cycle under way may still hold the name before
+        temporary = f"{path}.{self._replacement_count}.tmp"
+        file = self._files.open_append(temporary)
+        file.truncate(0)
+        append_all(file, [self.leader_epochs.to_bytes()])
+        self._replacements.append(Replacement(file, temporary, path))
         self.leader_epochs.dirty = False
         self._directory_dirty = True
 
@@ -104,11 +116,13 @@ class LogWrite(LogAppend):
         """Start a sync cycle of everything written so far; None when all of it is durable already."""
         if not self._unsynced and not self._directory_dirty:
             return None
-        ticket = SyncTicket(
-            self._files, list(self._unsynced), self.directory if self._directory_dirty else None, self.written_offset
-        )
+        directories = [self.directory] if self._directory_dirty else []
+        if self._created:
+            directories.append(self.directory.rpartition("/")[0])
+        ticket = SyncTicket(self._files, list(self._unsynced), self._replacements, directories, self.written_offset)
         self._unsynced = {}
-        self._directory_dirty = False
+        self._replacements = []
+        self._directory_dirty = self._created = False
         return ticket
 
     def finish_sync(self, ticket: SyncTicket) -> None:

@@ -18,9 +18,16 @@ Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of th
 
 from __future__ import annotations
 
-from stratalog.hot.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, read_truncation, write_durably, write_topic_id
-from stratalog.hot.damage import empty_batch, keep_damaged
-from stratalog.hot.filesystem import Entry, File
+from stratalog.hot.checkpoint import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    read_truncation,
+    topic_id_to_bytes,
+    write_durably,
+    write_topic_id,
+)
+from stratalog.hot.damage import empty_batch, keep_damaged, misplaced
+from stratalog.hot.filesystem import Entry, File, append_all
 from stratalog.hot.interrupted import NAMED, finish_interrupted
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
@@ -35,7 +42,7 @@ from stratalog.hot.segment import (
 )
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
-from stratalog.wire.batch import NO_TIMESTAMP, BatchHeader
+from stratalog.wire.batch import NO_TIMESTAMP
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["load_log"]
@@ -47,6 +54,7 @@ class _Loading:
     __slots__ = (
         "base",
         "changed",
+        "created",
         "end_offset",
         "epochs",
         "files",
@@ -71,6 +79,7 @@ class _Loading:
         self.state = ProducerStateManager(str(request.topic_partition))
         self.end_offset = 0
         self.unsynced: list[File] = []
+        self.created: list[File] = []
         self.changed = False
         """Whether names in the directory were added or removed."""
 
@@ -103,6 +112,7 @@ def load_log(request: OpenRequest) -> LoadedLog:
         _log_start(loading),
         loading.end_offset,
         loading.report,
+        loading.created,
         truncated_to,
     )
 
@@ -122,7 +132,6 @@ def _scan(loading: _Loading) -> list[Entry]:
         return [entry for entry in loading.files.scan(loading.base) if not entry.is_directory]
     except FileNotFoundError:
         loading.files.make_directory(loading.base)
-        loading.files.sync_directory(loading.base.rpartition("/")[0])
         return []
 
 
@@ -153,14 +162,16 @@ def _find_segments(loading: _Loading, entries: list[Entry]) -> None:
 
 
 def _create(loading: _Loading) -> None:
-    """A new log: its first segment begins at the log start."""
+    """A new log: its first segment begins at the log start. Nothing is synced: that is the first cycle's work."""
     request = loading.request
     start = max(request.log_start_offset, 0)
     segment = Segment(loading.files, loading.base, start, request.config, request.cache)
-    loading.unsynced.append(segment.file)
+    identity = loading.files.open_append(f"{loading.base}/{PARTITION_METADATA}")
+    identity.truncate(0)
+    append_all(identity, [topic_id_to_bytes(request.topic_id)])
+    loading.created += [identity, segment.file]
     loading.segments.append(segment)
     loading.end_offset = loading.state.end_offset = start
-    loading.changed = True
 
 
 # -- 2. a clean stop -------------------------------------------------------------------------------------------
@@ -244,7 +255,7 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
             damage = batch
             break
         header = batch.header
-        reason = _misplaced(header, limit, loading.epochs.latest_epoch)
+        reason = misplaced(header, limit, loading.epochs.latest_epoch)
         if reason:
             damage = Damage(batch.position, reason)
             break
@@ -267,15 +278,6 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
         loading.state.end_offset = loading.end_offset
         _seal(loading, segment)
     return damage
-
-
-def _misplaced(header: BatchHeader, limit: int, latest_epoch: int) -> str:
-    """Why a valid batch cannot stand here: an old block that came back, for example. Empty if it can."""
-    if header.last_offset > limit:
-        return f"offset {header.last_offset} lies beyond the segment's end {limit}"
-    if 0 <= header.partition_leader_epoch < latest_epoch:
-        return f"leader epoch {header.partition_leader_epoch} follows epoch {latest_epoch}"
-    return ""
 
 
 def _lost_end(loading: _Loading, next_base: int) -> bool:
@@ -383,7 +385,10 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
         write_durably(files, f"{loading.base}/{LEADER_EPOCHS}", loading.epochs.to_bytes(), sync_directory=False)
         loading.epochs.dirty = False
         loading.changed = True
-    if not any(entry.name == PARTITION_METADATA for entry in entries):
+    identity = topic_id_to_bytes(request.topic_id)
+    if not loading.created and not any(
+        entry.name == PARTITION_METADATA and entry.size_bytes == len(identity) for entry in entries
+    ):
         write_topic_id(files, loading.base, request.topic_id)
     elif loading.changed:
         files.sync_directory(loading.base)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from stratalog.hot.filesystem import File, Filesystem
 
-__all__ = ["SyncTicket"]
+__all__ = ["Replacement", "SyncTicket"]
+
+
+class Replacement(NamedTuple):
+    """A small file that was written beside its name and takes its place once its bytes are durable."""
+
+    file: File
+    temporary: str
+    path: str
 
 
 class SyncTicket:
     """What was dirty when the cycle began. `run` may be called from any thread; it touches nothing of the log."""
 
-    __slots__ = ("_directory", "_files", "_filesystem", "done", "end_offset")
+    __slots__ = ("_directories", "_files", "_filesystem", "_replacements", "done", "end_offset")
 
-    def __init__(self, filesystem: Filesystem, files: list[File], directory: str | None, end_offset: int) -> None:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        files: Sequence[File],
+        replacements: Sequence[Replacement],
+        directories: Sequence[str],
+        end_offset: int,
+    ) -> None:
         self._filesystem = filesystem
         self._files = files
-        self._directory = directory
+        self._replacements = replacements
+        self._directories = directories
         self.end_offset = end_offset
         """Everything below is durable once `run` has returned."""
         self.done = False
@@ -24,6 +43,9 @@ class SyncTicket:
         """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again."""
         for file in self._files:
             file.fdatasync()
-        if self._directory is not None:
-            self._filesystem.sync_directory(self._directory)
+        for replacement in self._replacements:
+            replacement.file.fdatasync()
+            self._filesystem.rename(replacement.temporary, replacement.path)
+        for directory in self._directories:
+            self._filesystem.sync_directory(directory)
         self.done = True

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.hot.damage import empty_batch, find_batch
+from stratalog.hot.damage import empty_batch, find_batch, misplaced
 from stratalog.wire.batch import Record, build_batch, check_batch, iter_records
 
 
@@ -39,3 +39,12 @@ def test_an_empty_batch_covers_a_range_of_offsets():
     assert (header.base_offset, header.next_offset, header.record_count) == (100, 250, 0)
     assert (header.partition_leader_epoch, header.max_timestamp, header.producer_id) == (4, -1, -1)
     assert list(iter_records(made)) == []
+
+
+def test_a_valid_batch_may_be_misplaced():
+    """Beyond the end of its segment, or of an epoch that was over."""
+    header = check_batch(empty_batch(100, 110, 4))
+    assert misplaced(header, 109, 4) == ""
+    assert "beyond" in misplaced(header, 108, 4)
+    assert "epoch 4 follows epoch 5" in misplaced(header, 109, 5)
+    assert misplaced(header._replace(partition_leader_epoch=-1), 109, 5) == ""

@@ -144,11 +144,11 @@ def test_a_batch_beyond_relative_offset_2_to_the_31_opens_a_segment(bench, make_
 
 
 def test_a_new_leadership_is_noted_without_a_record(bench):
-    """OffsetForLeaderEpoch knows the epoch from its first moment; it is stored with the next write."""
+    """OffsetForLeaderEpoch knows the epoch from its first moment; it is stored with the next sync."""
     log = bench.open()
     bench.append(log, 3, epoch=1)
     log.assign_leader_epoch(2)
-    log.write_queued()
+    log.sync()
     assert log.leader_epochs.end_offset_for(1, 3) == (1, 3)
     assert b"2 3\n" in bench.files.read_bytes(f"{log.directory}/leader-epoch-checkpoint")
 

@@ -264,3 +264,26 @@ def test_arbitrary_bytes_anywhere_never_stop_a_start(bench, content, which, at, 
         assert offsets == sorted(set(offsets))
         assert bench.append(log, epoch=2**31 - 1).base_offset == log.log_end_offset - 1
         log.sync()
+
+
+def test_creating_a_log_waits_for_no_disk(bench, monkeypatch):
+    """Its files and their names become durable with the first sync cycle, before anything is acknowledged."""
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name))
+    log = bench.open()
+    bench.append(log)
+    log.write_queued()
+    assert synced == []
+    log.sync()
+    assert set(synced[:3]) == {"partition.metadata", f"{0:020d}.log", "leader-epoch-checkpoint.1.tmp"}
+    assert synced[3:] == ["flights-0", Path(bench.directory).parent.name]
+
+
+def test_an_identity_that_was_torn_is_written_again(closed):
+    """The broker knows the topic id from the cluster's metadata."""
+    identity = Path(f"{closed.directory}/partition.metadata")
+    good = identity.read_bytes()
+    identity.write_bytes(good[:20])
+    closed.open(CONFIG, clean=False)
+    assert identity.read_bytes() == good

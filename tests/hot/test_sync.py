@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.hot.sync import SyncTicket
+from stratalog.hot.sync import Replacement, SyncTicket
 
 
 class Recorder:
@@ -20,28 +20,31 @@ class Recorder:
     def sync_directory(self, path: str) -> None:
         self.calls.append(path)
 
+    def rename(self, source: str, target: str) -> None:
+        self.calls.append(f"{source} -> {target}")
+
 
 def test_data_is_synced_before_names():
     """A name that survives without its bytes would be an empty segment."""
     recorder = Recorder()
-    ticket = SyncTicket(recorder, [recorder, recorder], "/d", 7)
+    ticket = SyncTicket(recorder, [recorder, recorder], [Replacement(recorder, "x.tmp", "x")], ["/d"], 7)
     assert not ticket.done
     ticket.run()
-    assert recorder.calls == ["file", "file", "/d"]
+    assert recorder.calls == ["file", "file", "file", "x.tmp -> x", "/d"]
     assert ticket.done
 
 
 def test_a_cycle_without_new_names_leaves_the_directory_alone():
     """Most cycles are one fdatasync."""
     recorder = Recorder()
-    SyncTicket(recorder, [recorder], None, 7).run()
+    SyncTicket(recorder, [recorder], [], [], 7).run()
     assert recorder.calls == ["file"]
 
 
 def test_a_failed_cycle_is_not_done():
     """Nothing it covers may be acknowledged."""
     recorder = Recorder(fail=True)
-    ticket = SyncTicket(recorder, [recorder], "/d", 7)
+    ticket = SyncTicket(recorder, [recorder], [], ["/d"], 7)
     with pytest.raises(OSError, match="lost"):
         ticket.run()
     assert not ticket.done
