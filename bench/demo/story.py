@@ -29,7 +29,7 @@ SETTINGS = {
 TIERED = {
     "retention.ms": "-1",
     "segment.bytes": str(1 << 20),
-    "segment.ms": str(30 * 86_400_000),  # a month of record time: a small partition has a range for each
+    "segment.ms": str(20 * 86_400_000),  # twenty days of record time: a small partition has many ranges too
     "local.retention.bytes": str(2 << 20),
     "remote.storage.enable": "true",
 }
@@ -43,6 +43,7 @@ class Story:
         self._data = data
         self._bucket = bucket
         self._console = Console(highlight=False, soft_wrap=True)
+        self._console.width = max(self._console.width, 110)
         self._held = True
 
     def tell(self) -> bool:
@@ -76,7 +77,8 @@ class Story:
     def _compare(self, what: str, found: object, wanted: object) -> None:
         """Say and remember whether two independent answers agree."""
         if found == wanted:
-            self._console.print(f"  [green]held[/]    {what}: {found}")
+            shown = f"{len(found)} rows are equal" if isinstance(found, list) else found
+            self._console.print(f"  [green]held[/]    {what}: {shown}")
             return
         self._held = False
         self._console.print(f"  [red]BROKEN[/]  {what}: found {found}, wanted {wanted}")
