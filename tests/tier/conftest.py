@@ -235,7 +235,7 @@ class ModelTools:
         self._steps = {}
 
     @staticmethod
-    def search(initial, successors, violation, limit=400_000):
+    def search(initial, successors, violation, limit=1_500_000):
         """Visit every state; stop at the first in which ``violation`` gives a reason."""
         seen, queue = {initial: None}, deque([initial])
         while queue:
