@@ -57,7 +57,11 @@ class ControlPlane:
         self.image = image
         self._on_applied(image, delta)
         if self.log.snapshot_due:
-            self.log.write_snapshot(image)
+            try:
+                self.log.write_snapshot(image)
+            except OSError as error:
+                # What was asked for is on disk and in force; only the shortening of the log has to wait.
+                self.log.partition.directory.report(error, self.log.partition)
 
 
 class ProducerIds:

@@ -123,16 +123,23 @@ class Directories:
         """The directory of a writer."""
         return next(directory for directory in self.all if directory.writer is writer)
 
-    def checkpoint(self, partitions: Iterable[Partition]) -> None:
-        """Write recovery points, log starts and high watermarks. A directory that cannot is taken offline."""
+    def checkpoint(self, partitions: Iterable[Partition]) -> bool:
+        """Write recovery points, log starts and high watermarks; False if any of it could not be written.
+
+        A directory whose disk fails goes offline, one whose disk is full is tried again next time.
+        """
+        complete = True
         for directory, mine in self._grouped(partitions):
             if directory.writer.offline is not None:
+                complete = complete and not mine
                 continue
             try:
                 directory.files.write_checkpoints({one.topic_partition: one.log for one in mine})
                 directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
             except OSError as error:
-                directory.writer.fail(error)
+                directory.writer.report(error)
+                complete = False
+        return complete
 
     def close(self, partitions: Iterable[Partition], *, now_ms: int, broker_epoch: int) -> None:
         """Close every log and leave the mark of a clean shutdown where nothing has failed."""

@@ -94,7 +94,9 @@ class DirectoryWriter:
         self._full.pop(owner, None)
 
     def enqueue(self, owner: LogOwner) -> None:
-        """The owner's log has something queued: write it at the end of this turn."""
+        """The owner's log has something queued: write it at the end of this turn. Offline, nothing is written."""
+        if self.offline is not None:
+            return
         if not self._queued:
             self._tick.defer(self._write)
         self._queued[owner] = None
@@ -108,10 +110,9 @@ class DirectoryWriter:
             try:
                 owner.log.write_queued()
             except OSError as error:
-                if error.errno not in _DISK_FULL:
-                    self.fail(error)
+                self.report(error, owner)
+                if self.offline is not None:
                     return
-                self._disk_full(owner, error)
                 continue
             owner.on_written()
             if owner.flush_due():
@@ -121,12 +122,20 @@ class DirectoryWriter:
         if self._dirty and not self._syncing:
             self._begin_cycle()
 
-    def _disk_full(self, owner: LogOwner, error: OSError) -> None:
+    def report(self, error: OSError, owner: LogOwner | None = None) -> None:
+        """Something failed in this directory, with ``owner``'s log or with none.
+
+        A full disk is waited for: the log is brought back to what is in its files. Anything else is the end.
+        """
+        if error.errno not in _DISK_FULL:
+            self.fail(error)
+            return
         if not self._full:
             log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
-        self._full[owner] = None
-        self.retry_full()
-        owner.on_disk_full(error)
+        if owner is not None and self.offline is None:
+            self._full[owner] = None
+            self.retry_full()
+            owner.on_disk_full(error)
 
     def retry_full(self) -> None:
         """Bring logs that met a full disk back to what is in their files; those that cannot yet stay refused."""

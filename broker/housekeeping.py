@@ -67,6 +67,7 @@ class Housekeeping:
         now, now_ms = node.clock.monotonic(), node.clock.wall_ms()
         for directory in node.directories.online:
             directory.writer.retry_full()
+        node.led.retry_unopened(node.image)
         for unified in node.partitions:
             partition = unified.partition
             if partition.directory.offline is not None:
@@ -75,7 +76,7 @@ class Housekeeping:
             try:
                 rolled = unified.log.tick(now_ms)
             except OSError as error:
-                partition.directory.fail(error)
+                partition.directory.report(error, partition)
                 continue
             if rolled:
                 partition.directory.sync(partition)
@@ -88,7 +89,7 @@ class Housekeeping:
             try:
                 self._retain_one(unified)
             except OSError as error:
-                unified.partition.directory.fail(error)
+                unified.partition.directory.report(error, unified.partition)
             except Corrupt as error:
                 self._node.report_corruption(unified, error)
 

@@ -27,7 +27,7 @@ from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Led", "LedPartitions", "LedServices"]
 
@@ -74,6 +74,7 @@ class LedPartitions:
         self._cache = SegmentCache()
         self._counts: Counter[str] = Counter()
         self._started = False
+        self._unopened: set[Uuid] = set()
 
     def started(self) -> None:
         """What the last run left has been opened: partitions without files are new from now on."""
@@ -106,6 +107,14 @@ class LedPartitions:
                 led.partition.leader_epoch = state.leader_epoch
                 led.log.assign_leader_epoch(state.leader_epoch)
                 led.partition.directory.enqueue(led.partition)
+
+    def retry_unopened(self, image: ClusterImage) -> None:
+        """Open what a full disk kept from being opened."""
+        for topic_id in list(self._unopened):
+            self._unopened.discard(topic_id)
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self.lead(image, topic)
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
@@ -141,7 +150,9 @@ class LedPartitions:
             log_.assign_leader_epoch(state.leader_epoch)
             log_.sync()
         except OSError as error:
-            directory.writer.fail(error)
+            directory.writer.report(error)
+            if directory.writer.offline is None:
+                self._unopened.add(topic.topic_id)
             return
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
@@ -217,9 +228,15 @@ class LedPartitions:
             unified.log.advance_log_start(target)
             unified.log.delete_local_before(target)
         except OSError as error:
-            unified.partition.directory.fail(error)
+            unified.partition.directory.report(error, unified.partition)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._services.directories.checkpoint([each.partition for each in self.table])
+        mine = [each.partition for each in self.table if each.partition.directory is unified.partition.directory]
+        if not self._services.directories.checkpoint(mine):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the new log start {target} of {unified.topic_partition} could not be written down; it may be lost "
+                "with the next stop",
+            )
         return unified.log_start_offset
 
 

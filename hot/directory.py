@@ -229,6 +229,7 @@ class LogDirectory:
         self.files.rename(self.partition_path(topic_partition), target)
         self.files.sync_directory(self.path)
         self.doomed.append(target)
+        self.partitions = [one for one in self.partitions if one.topic_partition != topic_partition]
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(topic_partition, None)
         self.remote_logs.pop(topic_partition, None)
