@@ -69,13 +69,16 @@ class Directories:
 
         Raises `Invalid` for a directory of another broker, cluster or process, `OSError` for one that cannot be used.
         """
-        loaded: list[tuple[LogDirectory, int]] = []
-        for path in paths:
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
-            loaded.append((LogDirectory.load(path, files), _lock(path)))
-        cluster_id = _cluster_id([one.owner for one, _ in loaded], node_id)
+        locks: list[int] = []
+        try:
+            loaded = _load(paths, files, locks)
+            cluster_id = _cluster_id([one.owner for one in loaded], node_id)
+        except BaseException:
+            for lock in locks:
+                os.close(lock)
+            raise
         directories = []
-        for one, lock in loaded:
+        for one, lock in zip(loaded, locks, strict=True):
             if one.owner is None or one.owner.directory_id is None:
                 one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
                 write_meta_properties(files, one.path, one.owner)
@@ -158,6 +161,16 @@ class Directories:
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
+
+
+def _load(paths: Iterable[str], files: Filesystem, locks: list[int]) -> list[LogDirectory]:
+    """Lock and load each directory; the locks are added to ``locks`` as they are taken, also before an error."""
+    loaded = []
+    for path in paths:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+        locks.append(_lock(path))
+        loaded.append(LogDirectory.load(path, files))
+    return loaded
 
 
 def _lock(path: str) -> int:

@@ -1,0 +1,159 @@
+"""One offset space over a local log and an archive."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+HIGH_WATERMARK, STABLE, END = 90, 80, 100
+LOCAL_START, LOG_START = 50, 10
+
+
+class LocalLog:
+    """Offsets 50 to 100 on the disk; the log itself starts at 10."""
+
+    topic_partition = TopicPartition("t", 0)
+    topic_id = b"i" * 16
+    log_start_offset, local_log_start_offset, log_end_offset = LOG_START, LOCAL_START, END
+
+    def __init__(self) -> None:
+        self.reads = []
+        self.leader_epochs = SimpleNamespace(
+            end_offset_for=lambda epoch, end: SimpleNamespace(epoch=epoch, end_offset=end)
+        )
+
+    def read(self, offset, *, max_bytes, max_offset, min_one_batch):
+        self.reads.append((offset, max_bytes, max_offset, min_one_batch))
+        return SimpleNamespace(parts=["local"], size_bytes=8, next_offset=offset + 1)
+
+    def aborted_transactions(self, first, last):
+        return [SimpleNamespace(producer_id=7, first_offset=first)]
+
+    def offset_for_timestamp(self, timestamp_ms, *, max_offset):
+        return (timestamp_ms, max_offset)
+
+
+class Archive:
+    """Offsets 10 to 60 in the bucket."""
+
+    start_offset, end_offset = LOG_START, 60
+
+    def __init__(self) -> None:
+        self.reads = []
+        self.answer = SimpleNamespace(parts=["remote"], size_bytes=9, next_offset=20, aborted=[(3, 12)])
+        self.holds = True
+
+    def read(self, reader, offset, max_bytes):
+        self.reads.append((reader, offset, max_bytes))
+        return self.answer
+
+    def crossed(self, reader, offset):
+        self.last_crossing = (reader, offset)
+
+    def may_hold(self, timestamp_ms, before_offset):
+        return self.holds and before_offset == LOCAL_START
+
+
+@pytest.fixture
+def local():
+    return LocalLog()
+
+
+@pytest.fixture
+def unified(local):
+    partition = SimpleNamespace(
+        log=local,
+        topic_partition=local.topic_partition,
+        topic_id=local.topic_id,
+        high_watermark=HIGH_WATERMARK,
+        last_stable_offset=STABLE,
+        check_online=lambda: None,
+    )
+    return UnifiedLog(partition, SimpleNamespace(), Archive())
+
+
+def read(unified, offset, *, committed=False):
+    return unified.read("me", offset, max_bytes=1000, committed=committed, min_one_batch=True)
+
+
+@pytest.mark.parametrize("offset", [LOG_START - 1, END + 1])
+def test_offsets_outside_are_out_of_range(unified, offset):
+    """Below the log start and beyond the log end."""
+    with pytest.raises(KafkaError) as refused:
+        read(unified, offset)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("offset", "committed"), [(HIGH_WATERMARK, False), (END, False), (STABLE, True), (HIGH_WATERMARK, True)]
+)
+def test_nothing_is_read_at_or_above_the_limit_of_the_reader(unified, local, offset, committed):
+    """The high watermark, or the last stable offset for committed readers: they wait."""
+    found = read(unified, offset, committed=committed)
+    assert (found.size_bytes, found.next_offset, found.pending) == (0, offset, False)
+    assert local.reads == []
+
+
+@pytest.mark.parametrize("offset", [LOCAL_START, 55, 70])
+def test_what_is_held_in_both_places_is_read_locally(unified, local, offset):
+    """The archive is not asked, and the limit of the reader is handed on."""
+    found = read(unified, offset)
+    assert (found.parts, found.remote, found.aborted) == (["local"], False, [])
+    assert local.reads == [(offset, 1000, HIGH_WATERMARK, True)]
+    assert unified.remote.reads == []
+
+
+@pytest.mark.parametrize("offset", [LOG_START, LOCAL_START - 1])
+def test_what_only_the_archive_holds_is_read_there(unified, local, offset):
+    """With the aborted transactions for committed readers only."""
+    plain, committed = read(unified, offset), read(unified, offset, committed=True)
+    assert (plain.parts, plain.remote, plain.aborted, plain.next_offset) == (["remote"], True, [], 20)
+    assert committed.aborted == [(3, 12)]
+    assert local.reads == []
+    assert unified.remote.reads == [("me", offset, 1000)] * 2
+
+
+def test_chunks_on_their_way_make_the_read_pending(unified):
+    """Nothing is returned now, and nothing is wrong."""
+    unified.remote.answer = None
+    found = read(unified, LOG_START)
+    assert (found.pending, found.remote, found.size_bytes, found.next_offset) == (True, True, 0, LOG_START)
+
+
+def test_a_gap_below_the_disk_is_never_out_of_range(unified):
+    """KAFKA_STORAGE_ERROR is retried by clients; OFFSET_OUT_OF_RANGE would let them jump over records."""
+    unified.remote = None
+    with pytest.raises(KafkaError) as refused:
+        read(unified, LOG_START)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_committed_local_reads_name_aborted_transactions(unified):
+    """Those that touch the range that is returned."""
+    assert read(unified, 60, committed=True).aborted == [(7, 60)]
+
+
+def test_time_look_ups_begin_in_the_archive_only_if_it_may_hold_the_time(unified, local):
+    """Neither without an archive nor where the whole log is on the disk."""
+    assert unified.archived_part(5) is unified.remote
+    unified.remote.holds = False
+    assert unified.archived_part(5) is None
+    unified.remote.holds = True
+    local.local_log_start_offset = LOG_START
+    assert unified.archived_part(5) is None
+    unified.remote = None
+    assert unified.archived_part(5) is None
+
+
+def test_local_look_ups_stop_where_the_reader_must(unified):
+    """At the high watermark or the last stable offset."""
+    assert unified.local_offset_for_timestamp(5, committed=False) == (5, HIGH_WATERMARK)
+    assert unified.local_offset_for_timestamp(5, committed=True) == (5, STABLE)
+
+
+def test_epochs_end_at_the_next_one_or_the_log_end(unified):
+    """As the leader-epoch cache says."""
+    assert unified.offset_for_leader_epoch(3) == (3, END)
