@@ -164,3 +164,9 @@ def test_long_records_and_far_timestamps_are_measured():
     """Lengths and deltas of several varint bytes are read as such."""
     batch = build_batch([Record(0, 10**12, None, bytes(70_000)), Record(1, 5, b"", None)], leader_epoch=0)
     assert measure_records(bytes(batch[HEADER_BYTES:])) == (2, 5 - 10**12)
+
+
+def test_a_wrong_record_count_is_found_where_holes_are_allowed(log_bytes):
+    """A compacted range may miss offsets, but its headers still count its records."""
+    with pytest.raises(Corrupt, match="20 records, its header says 19"):
+        scan(patched(log_bytes.batch(0, 20), 57, ">i", 19), 0, 20, compacted=True)

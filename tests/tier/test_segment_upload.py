@@ -73,6 +73,8 @@ def test_a_store_without_checksums_is_read_back(memory_store, built):
     memory_store.put(entry.key, bytes(data))
     with pytest.raises(Exception, match="CRC-32C"):
         verify_object(weak, entry)
+    with pytest.raises(ObjectDiffers, match="bytes"):
+        verify_object(weak, replace(entry, size_bytes=entry.size_bytes + 1))
     other = replace(entry, uuid=bytes([1] * 16))
     with pytest.raises(ObjectDiffers, match="another object"):
         verify_object(weak, other)
