@@ -144,6 +144,20 @@ class Directories:
                 complete = False
         return complete
 
+    def verified(self) -> None:
+        """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""
+        for directory in self.all:
+            if directory.files.was_offline and directory.writer.offline is None:
+                try:
+                    directory.files.clear_offline()
+                except OSError as error:
+                    directory.writer.report(error)
+
+    async def settle(self) -> None:
+        """Wait until nothing is queued or being synced: a failing sync must be heard before a stop is called clean."""
+        while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end
+            await asyncio.sleep(0.001)
+
     def close(self, partitions: Iterable[Partition], *, now_ms: int, broker_epoch: int) -> None:
         """Close every log and leave the mark of a clean shutdown where nothing has failed."""
         for directory, mine in self._grouped(partitions):
@@ -153,7 +167,12 @@ class Directories:
                     directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
                     directory.files.close(logs, now_ms=now_ms, broker_epoch=broker_epoch)
             except OSError as error:
-                directory.writer.fail(error)
+                directory.writer.report(error)
+        self.release()
+
+    def release(self) -> None:
+        """Let other processes use them."""
+        for directory in self.all:
             os.close(directory.lock)
 
     def _grouped(self, partitions: Iterable[Partition]) -> list[tuple[Directory, list[Partition]]]:

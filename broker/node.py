@@ -87,8 +87,15 @@ class Node:
         """Recover what the last stop left, register, lead, and let clients in.
 
         Raises `Invalid` for directories that are not this broker's, `Corrupt` for metadata that cannot be read,
-        `OSError` for ports and disks.
+        `OSError` for ports and disks; then everything is let go of, and the files are as a kill would leave them.
         """
+        try:
+            await self._start()
+        except BaseException:
+            await self._abandon()
+            raise
+
+    async def _start(self) -> None:
         tune_allocator()
         loop = asyncio.get_running_loop()
         self.tick = Tick(loop)
@@ -126,6 +133,7 @@ class Node:
         self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
         await self._register()
         self.led.started()
+        self.directories.verified()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.housekeeping = Housekeeping(self)
@@ -134,6 +142,21 @@ class Node:
         self.http_address = await self.http.start(self.config.http_host, self.config.http_port)
         await self.server.accept()
         log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
+
+    async def _abandon(self) -> None:
+        """The start failed half-way: give back ports, workers, threads and locks."""
+        built = vars(self)
+        if "server" in built:
+            await self.server.close(grace_seconds=0)
+        if "tiering" in built:
+            await self.tiering.close()
+        if "housekeeping" in built:
+            self.housekeeping.stop()
+        if "http" in built:
+            await self.http.close()
+        self._sync_threads.shutdown(wait=True)
+        if "directories" in built:
+            self.directories.release()
 
     def _led_services(self) -> LedServices:
         return LedServices(
@@ -316,6 +339,7 @@ class Node:
         self.housekeeping.stop()
         await self.tiering.close()
         await self.http.close()
+        await self.directories.settle()
         now_ms = self.clock.wall_ms()
         partitions = [unified.partition for unified in self.led.table]
         for partition in partitions:

@@ -12,7 +12,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.configs import ConfigEntry
 from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, create_topics
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -81,6 +81,15 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> Pending:
     return context.run(_create(context, request))
 
 
+def _failure(request: CreateTopicsRequest, _version: int, error: KafkaError) -> Message:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            for topic in request.topics
+        ]
+    )
+
+
 API = Api(
     key=19,
     versions=(2, 7),
@@ -89,4 +98,5 @@ API = Api(
     handle=handle,
     operation=Operation.CREATE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

@@ -12,7 +12,7 @@ from stratalog.broker.dispatch import Api, Pending
 from stratalog.metadata import configs_image
 from stratalog.metadata.configs_image import ConfigResource
 from stratalog.metadata.controller import ConfigChange, incremental_alter_configs
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -65,6 +65,20 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
     return context.run(_alter(context, request))
 
 
+def _failure(request: IncrementalAlterConfigsRequest, _version: int, error: KafkaError) -> Message:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
 API = Api(
     key=44,
     versions=(0, 1),
@@ -73,4 +87,5 @@ API = Api(
     handle=handle,
     operation=Operation.ALTER_CONFIGS,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

@@ -15,7 +15,7 @@ from stratalog.broker.dispatch import Api, Pending
 from stratalog.metadata.controller import Failure, NewTopic, create_topics
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import NO_LEADER, PartitionImage, TopicImage
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -53,7 +53,7 @@ class _Answer:
         """The topics to be created before the answer."""
         if self._everything or not self._create:
             return []
-        names = [topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID]
+        names = dict.fromkeys(topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID)
         return [name for name in names if name not in self._image.topics.by_name and self._may_create(name)]
 
     def _may_create(self, name: str) -> bool:
@@ -66,15 +66,18 @@ class _Answer:
     async def create(self, names: list[str]) -> MetadataResponse:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
-        results = await broker.control.execute(
-            lambda image: create_topics(
-                image,
-                [NewTopic(name) for name in names],
-                broker.topic_rules(),
-                new_topic_id=broker.new_topic_id,
-                next_int=broker.random_int,
+        try:
+            results = await broker.control.execute(
+                lambda image: create_topics(
+                    image,
+                    [NewTopic(name) for name in names],
+                    broker.topic_rules(),
+                    new_topic_id=broker.new_topic_id,
+                    next_int=broker.random_int,
+                )
             )
-        )
+        except KafkaError as error:
+            return self.build(dict.fromkeys(names, error.code))
         self._image = broker.image
         failed: dict[str, ErrorCode] = {
             name: result.code

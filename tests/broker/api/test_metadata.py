@@ -1,5 +1,7 @@
 """Metadata: brokers, topics, ids, leaders, and creation on the way."""
 
+import errno
+
 import pytest
 
 from stratalog.broker.client_admin import delete_topics
@@ -117,3 +119,20 @@ def test_the_leader_epoch_rises_with_every_start(broker):
         epochs.append(broker.link().call(named("t"), 13).topics[0].partitions[0].leader_epoch)
         broker.restart()
     assert epochs == sorted(set(epochs))
+
+
+def test_a_name_asked_for_twice_is_created_once(broker):
+    """Both answers are the topic."""
+    first, second = broker.link().call(named("twin", "twin", create=True), 13).topics
+    assert (first.error_code, second.error_code) == (0, 0)
+    assert first.topic_id == second.topic_id
+
+
+def test_a_topic_that_cannot_be_written_down_is_not_told(start_node, watched_files):
+    """The others of the same request are."""
+    node = start_node(files=watched_files)
+    node.create("there")
+    watched_files.fail("write", "__cluster_metadata", errno.ENOSPC)
+    there, fresh = node.link().call(named("there", "fresh", create=True), 13).topics
+    watched_files.faults.clear()
+    assert (there.error_code, fresh.error_code) == (0, ErrorCode.KAFKA_STORAGE_ERROR)
