@@ -200,10 +200,11 @@ class ArchivePlan:
         self._commit.succeed()
         return self._set_remote_end(event.remote_end)
 
-    def _on_read_back_done(self, event: ReadBackDone, _: int) -> list[Action]:
-        self._read_back.succeed()
-        if event.verified_end <= self.verified_end:
+    def _on_read_back_done(self, event: ReadBackDone, now_ms: int) -> list[Action]:
+        if event.verified_end <= max(self.verified_end, self._local_start):
+            self._read_back.fail(self._settings.backoff, 0.0, now_ms)  # nothing new: not again at once
             return []
+        self._read_back.succeed()
         self.verified_end = event.verified_end
         for planned in self._archived:
             if planned.end <= event.verified_end and planned.state is RangeState.COMMITTED:

@@ -244,3 +244,12 @@ def test_the_lag_counts_what_could_be_archived():
     driver.held(0, 100, 200, 300)
     driver.feed(Progress(250, 250, 250))
     assert driver.plan.lag == (0, 200)
+
+
+def test_a_read_back_that_verifies_nothing_is_not_repeated_at_once():
+    """An archive that does not reach back to the local log would otherwise be asked without end."""
+    driver = Driver()
+    assert driver.held(0, 100, remote_end=100) == [SendReadBack(0, 100)]
+    assert driver.feed(ReadBackDone(0)) == []
+    driver.now_ms = driver.plan.deadline()
+    assert driver.feed(Tick()) == [SendReadBack(0, 100)]
