@@ -6,6 +6,10 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -289,3 +293,61 @@ class WatchedFilesystem(RealFilesystem):
 def watched_files() -> WatchedFilesystem:
     """The real file system, watched, and failing on demand."""
     return WatchedFilesystem()
+
+
+class ServeProcess:
+    """``stratalog serve`` as a process of its own, to be killed and started again on the same port and files."""
+
+    def __init__(self, directory: str, settings: dict[str, str]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.directory = directory
+        self.settings = settings
+        self.process: subprocess.Popen[str] | None = None
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT`` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> ServeProcess:
+        """Start and wait for the line that says it is ready."""
+        command = [sys.executable, "-m", "stratalog", "serve", "--listen", self.address, "--http", "127.0.0.1:0"]
+        command += ["--data", f"{self.directory}/data", "--bucket", f"file://{self.directory}/bucket"]
+        command += [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        with open(f"{self.directory}/stderr", "a") as stderr:  # noqa: PTH123 - a path in a string
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        line = self.process.stdout.readline()
+        assert line.startswith("ready "), self.errors()
+        self.http = line.split("http=")[1].split()[0]
+        return self
+
+    def errors(self) -> str:
+        """What it has said on stderr so far."""
+        with open(f"{self.directory}/stderr") as stderr:  # noqa: PTH123 - a path in a string
+            return stderr.read()
+
+    def end(self, number: int) -> int:
+        """Send a signal and wait for the end; the exit code."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        code = process.wait(WAIT_SECONDS)
+        process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def serve_process(tmp_path) -> Iterator[Callable[..., ServeProcess]]:
+    """Start ``stratalog serve``; killed after the test."""
+    processes: list[ServeProcess] = []
+
+    def start(**settings: object) -> ServeProcess:
+        named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        processes.append(ServeProcess(str(tmp_path), named))
+        return processes[-1].start()
+
+    yield start
+    for process in processes:
+        process.end(signal.SIGKILL)
