@@ -331,9 +331,8 @@ class Replicas:
         if self.wipe:
             ends["loses its disk"] = -1
         for how, end in ends.items():
-            if end < 0:
-                after = Broker(checkpoint=-1, dirty=True)
-            else:
+            after = Broker(checkpoint=-1, dirty=True)
+            if end >= 0:
                 after = Broker(
                     start=broker.start,
                     log=broker.log[: end - broker.start],
