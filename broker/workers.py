@@ -33,6 +33,9 @@ from stratalog.wire.errors import Retriable
 
 __all__ = ["OnDone", "ProcessWorkers", "ThreadWorkers", "WorkerLost", "Workers"]
 
+_PROGRAM: Final = "import sys; from stratalog.broker.worker_main import main; main(sys.argv[1:])"
+"""Not ``-m``: the module would then be loaded twice, as ``__main__`` and under its name."""
+
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS_MIN: Final = 0.1
@@ -279,7 +282,7 @@ class _Process:
         self._ended = asyncio.Event()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            arguments = [sys.executable, "-m", "stratalog.broker.worker_main", str(theirs.fileno()), str(os.getpid())]
+            arguments = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(os.getpid())]
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - our own program
                     arguments, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()]
