@@ -48,7 +48,7 @@ def compare(comparison: Comparison, settings: Settings) -> Outcome:
     """Measure one comparison, ours and C's in rotated order."""
     repetitions = max(settings.repetitions, comparison.repetitions_min)
     with settings.folder(settings.memory) as folder:
-        flush = {**KAFKA_FLUSH, "log.segment.delete.delay.ms": "0"}
+        flush = {**KAFKA_FLUSH, "log.segment.delete.delay.ms": "200"}
         with BrokerServer.start(folder / "data", flush) as broker:
             run = _runner(comparison, settings, broker, folder)
             results = interleaved((OURS, LIMIT), repetitions, run)
