@@ -1,0 +1,101 @@
+"""What the documents say is there: links, APIs, settings, duties."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from stratalog.broker.api import APIS
+from stratalog.metadata.configs import definitions, topic_definitions
+from stratalog.wire.errors import ErrorCode
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "localstack").glob("*.md")])
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+(?:\([^()]*\)[^()\s]*)?)\)")
+HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
+
+
+def prose(path: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"```.*?```", " ", path.read_text(), flags=re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    found = set()
+    for heading in HEADING.findall(prose(path)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        found.add(re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-"))
+    return found
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    """Whether a link finds its file, and in it its heading or line; addresses elsewhere are not asked."""
+    if re.match(r"[a-z]+:", target):
+        return True
+    name, _, anchor = target.partition("#")
+    path = (page.parent / unquote(name)).resolve() if name else page
+    if not path.exists() or not path.is_relative_to(ROOT):
+        return False
+    if not anchor:
+        return True
+    if path.suffix == ".md":
+        return unquote(anchor) in anchors(path)
+    line = re.fullmatch(r"L(\d+)(?:-L\d+)?", anchor)
+    return line is not None and int(line[1]) <= len(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page):
+    """Files that exist, headings that exist, lines that exist."""
+    assert [target for target in LINK.findall(prose(page)) if not leads_somewhere(page, target)] == []
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table below a heading."""
+    text = (ROOT / "docs" / page).read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_every_api_that_is_served_is_listed_with_its_versions():
+    """No more and no fewer, under the names of the protocol."""
+    listed = {int(row[0]): (row[1], row[2]) for row in rows("compatibility.md", "APIs that are served")}
+    assert listed == {api.key: (api.name, f"{api.versions[0]}-{api.versions[1]}") for api in APIS}
+
+
+def test_no_api_is_both_served_and_missing():
+    """The second table has the rest of Kafka's keys."""
+    missing = {int(row[0]) for row in rows("compatibility.md", "APIs that are not served yet")}
+    assert missing.isdisjoint(api.key for api in APIS)
+    assert {8, 11, 24, 68} <= missing
+
+
+def test_every_setting_is_documented():
+    """Under its own name, with its default."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    public = [row.name for row in (*definitions().values(), *topic_definitions().values()) if not row.internal]
+    assert [name for name in public if f"`{name}`" not in text] == []
+
+
+def test_every_duty_of_zookeeper_has_its_counterpart():
+    """Election of the controller, registries and watches among them."""
+    duties = " ".join(row[0] for row in rows("compatibility.md", "ZooKeeper's duties"))
+    for duty in ("controller", "brokers/ids", "brokers/topics", "config", "watches", "cluster/id"):
+        assert duty in duties
+
+
+def test_error_codes_that_are_named_exist():
+    """In every page."""
+    word = re.compile(r"\b[A-Z]{3,}(?:_[A-Z]+)+\b")
+    other = re.compile(r"STRATALOG_|AWS_|S3_|JAVA_|PYTHON|RWF_|MSG_|READ_ME|CRC_|TCP_|TLS_|BUCKET_|PYSPARK_")
+    names = {code.name for code in ErrorCode}
+    unknown = {
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in word.findall(CODE.sub(" ", page.read_text()))
+        if name not in names and not other.match(name)
+    }
+    assert unknown == set()
