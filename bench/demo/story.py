@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -230,12 +231,19 @@ class Story:
         self._say(f"Delays by month are drawn in {found['chart']}.")
 
     def _farewell(self, topics: list[str]) -> None:
-        self._chapter("Go on from here")
         here = self._data
-        self._say(f"  stratalog serve --config {here}/server.properties --data {here}/broker --bucket {self._bucket}")
-        self._say(f"  kcat -b 127.0.0.1:9092 -C -t {topics[0]} -o beginning -c 3")
-        self._say(f"  stratalog dump {self._bucket}")
-        self._say(f"""  spark.read.format("stratalog").option("subscribe", "{topics[0]}").load("{self._bucket}")""")
+        if self._bucket.startswith("file:") or os.environ.get("S3_ENDPOINT"):
+            self._chapter("Go on from here")
+            self._say(
+                f"  stratalog serve --config {here}/server.properties --data {here}/broker --bucket {self._bucket}"
+            )
+            self._say(f"  kcat -b 127.0.0.1:9092 -C -t {topics[0]} -o beginning -c 3")
+            manifest = next(here.glob("bucket/topics/*/0000000000/manifest.json"), None)
+            if manifest is not None:
+                self._say(f"  stratalog dump {manifest}")
+            self._say(f"""  spark.read.format("stratalog").option("subscribe", "{topics[0]}").load("{self._bucket}")""")
+        else:
+            self._say("\nThe S3 server kept its objects in memory and is gone; S3_ENDPOINT=… names one that stays.")
         self._say("\n[green]Everything held.[/]" if self._held else "\n[red]Something is broken: see above.[/]")
 
     # -- plumbing ---------------------------------------------------------------------------------------------
