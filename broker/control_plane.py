@@ -7,8 +7,8 @@ only after its records are on disk, and the command is answered only after the i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.metadata_log import MetadataLog
@@ -35,17 +35,21 @@ class ControlPlane:
         self._turn = asyncio.Lock()
 
     async def execute(self, decide: Callable[[ClusterImage], Decision[T]]) -> T:
-        """Carry out one command. Raises what ``decide`` raises, or KAFKA_STORAGE_ERROR if it cannot be written."""
+        """Carry out one command. Raises what ``decide`` raises, or KAFKA_STORAGE_ERROR if it cannot be written.
+
+        A caller that is cancelled (its client has gone) before its turn leaves nothing behind; later, the command is
+        carried to its end first: records in the log that the image does not know would be decided upon again.
+        """
         async with self._turn:
             decision = decide(self.image)
             if decision.records:
-                await self._write(decision.records)
+                await _to_its_end(self._write(decision.records))
             return decision.result
 
     async def write(self, records: tuple[Message, ...]) -> None:
         """Write records that need no decision (those of a new cluster)."""
         async with self._turn:
-            await self._write(records)
+            await _to_its_end(self._write(records))
 
     async def _write(self, records: tuple[Message, ...]) -> None:
         now_ms = self._clock.wall_ms()
@@ -62,6 +66,22 @@ class ControlPlane:
             except OSError as error:
                 # What was asked for is on disk and in force; only the shortening of the log has to wait.
                 self.log.partition.directory.report(error, self.log.partition)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for ``work``, which no cancellation reaches; a cancellation of the caller is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    failure = task.exception()
+    if cancelled is not None:
+        raise cancelled from failure
+    if failure is not None:
+        raise failure
 
 
 class ProducerIds:

@@ -76,6 +76,40 @@ def creating(name: str):
     return decide
 
 
+async def test_a_client_that_goes_away_does_not_leave_records_that_nobody_knows(control, log, applied):
+    """A command cancelled while its records are being written is carried to its end, and the next one knows of it."""
+    log.open.clear()
+    leaving = asyncio.ensure_future(control.execute(creating("a")))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.sleep(0)
+    leaving.cancel()
+    following = asyncio.ensure_future(control.execute(creating("a")))
+    await asyncio.sleep(0)
+    log.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    with pytest.raises(KafkaError):
+        await following
+    assert len(log.appended) == len(applied) == 1
+    assert "a" in control.image.topics.by_name
+
+
+async def test_a_client_that_goes_away_before_its_turn_has_asked_for_nothing(control, log):
+    """A command that is cancelled while it waits behind another one is not carried out."""
+    log.open.clear()
+    first = asyncio.ensure_future(control.execute(creating("a")))
+    second = asyncio.ensure_future(control.execute(creating("b")))
+    await asyncio.sleep(0)
+    second.cancel()
+    log.open.set()
+    assert await first == "made a"
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert sorted(control.image.topics.by_name) == ["a"]
+
+
 async def test_a_command_holds_when_it_is_answered_and_not_before(control, log, applied):
     """The image changes after the append, and whoever follows the image hears before the caller."""
     log.open.clear()
