@@ -26,6 +26,7 @@ __all__ = ["DirectoryWriter", "LogOwner"]
 INLINE_BYTES_MAX = 4 << 20
 """What one turn of the loop writes before it lets other connections in."""
 
+_FULL_TOLD_SECONDS = 30.0
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class DirectoryWriter:
         self._owners: set[LogOwner] = set()
         self._full: dict[LogOwner, None] = {}
         self._syncing = 0
+        self._full_told_again_at = 0.0
 
     def add(self, owner: LogOwner) -> None:
         """Take a log in."""
@@ -130,7 +132,8 @@ class DirectoryWriter:
         if error.errno not in _DISK_FULL:
             self.fail(error)
             return
-        if not self._full:
+        if self._loop.time() >= self._full_told_again_at:
+            self._full_told_again_at = self._loop.time() + _FULL_TOLD_SECONDS
             log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
         if owner is not None and self.offline is None:
             self._full[owner] = None

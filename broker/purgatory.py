@@ -76,7 +76,7 @@ class Waiter:
 class Purgatory:
     """A set of waiting requests (Kafka's ``DelayedOperationPurgatory``)."""
 
-    __slots__ = ("_by_key", "_clock", "_due", "_loop", "_timers", "_waiting", "expired")
+    __slots__ = ("_by_key", "_clock", "_draining", "_due", "_loop", "_timers", "_waiting", "expired")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
@@ -85,6 +85,7 @@ class Purgatory:
         self._due: dict[int, dict[Waiter, None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._waiting = 0
+        self._draining = False
         self.expired = 0
         """Requests whose time was over, since start (``ExpiresPerSec``)."""
 
@@ -104,6 +105,8 @@ class Purgatory:
         Otherwise ``expire`` is called once, after ``timeout_ms`` and at most a thirty-second of it later. Both answer
         the request themselves. The caller has already tried once and cancels the waiter when the client goes away.
         """
+        if self._draining:
+            timeout_ms = 0
         now_ms = int(self._clock.monotonic() * 1000)
         shift = max(timeout_ms.bit_length() - _SLOTS_PER_DELAY_BITS, 0)
         due_ms = (((now_ms + timeout_ms) >> shift) + 1) << shift
@@ -134,6 +137,13 @@ class Purgatory:
     def watched(self, key: Hashable) -> bool:
         """Whether any request waits under ``key``."""
         return key in self._by_key
+
+    def drain(self) -> None:
+        """Answer every waiting request with what there is, and from now on every new one in the next turn."""
+        self._draining = True
+        for slot in list(self._due.values()):
+            for waiter in list(slot):
+                waiter.expired()
 
     def cancel_all(self) -> None:
         """Forget every waiting request and every timer: the broker is going down."""

@@ -215,3 +215,18 @@ async def test_on_a_real_loop():
     expired = asyncio.Event()
     purgatory.wait(["k"], 5, lambda: False, expired.set)
     await asyncio.wait_for(expired.wait(), 10)
+
+
+def test_a_drained_purgatory_lets_everybody_go():
+    """Who waits is answered at once, who comes later in the next turn: a stopping broker waits for nobody."""
+    clock, ended = Clock(), []
+    loop = Loop(clock)
+    purgatory = Purgatory(loop, clock)
+    purgatory.wait(["k"], 600_000, lambda: False, lambda: ended.append("waiting"))
+    purgatory.drain()
+    assert ended == ["waiting"]
+    purgatory.wait(["k"], 600_000, lambda: False, lambda: ended.append("late"))
+    assert ended == ["waiting"]
+    loop.advance(0.01)
+    assert ended == ["waiting", "late"]
+    assert len(purgatory) == 0
