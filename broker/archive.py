@@ -26,12 +26,11 @@ from stratalog.tier.plan_events import RangeRef
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.segment_object import SegmentRequest
 from stratalog.tier.store import FileRange
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Archive"]
 
 _UUID_BYTES: Final = 16
-_EVERYTHING: Final = (1 << 62) - 1
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +65,11 @@ class Archive:
         config = unified.log.config
         self._plan = ArchivePlan(
             settings,
-            local_start=unified.log.local_log_start_offset,
+            local_start=unified.log.first_base_offset,
             copy_enabled=config.remote_storage_enable and not config.remote_copy_disable,
         )
         self._uploads: dict[RangeRef, Uploaded] = {}
-        self._sealed_end = unified.log.local_log_start_offset
+        self._sealed_end = self._local_start = unified.log.first_base_offset
         self._progress = (-1, -1, -1)
         self._moving_log_start = False
         self._closed = False
@@ -90,6 +89,8 @@ class Archive:
     def look(self) -> None:
         """Tell the plan what has been frozen and how far the log has got; cheap when nothing has changed."""
         log_ = self.unified.log
+        if log_.first_base_offset != self._local_start:
+            self._local_files_changed()
         active_base = log_.active_base_offset
         if active_base > self._sealed_end:
             for segment in log_.segments():
@@ -135,16 +136,20 @@ class Archive:
             self._partition,
             self.claimant,
             self._now_ms(),
-            start_offset=log_.local_log_start_offset,
+            start_offset=log_.first_base_offset,
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
         )
         self._send(command, self._claimed)
 
     def _claimed(self, report: commands.Report) -> None:
+        """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
         if isinstance(report, commands.ManifestRead):
             self.remote.apply(report.view)
-            self._step(plan_events.Claimed(report.view.remote_end))
+            if self._log_start_is_news(report.view.log_start_offset, report.view.remote_end):
+                self._send(self._set_log_start(), self._claimed)
+            else:
+                self._step(plan_events.Claimed(report.view.remote_end))
         elif not self._fenced(report):
             self._warn("claim", report)
             self._step(plan_events.ClaimFailed(self._dice.random()))
@@ -153,7 +158,7 @@ class Archive:
         ref = action.ref
         try:
             command = commands.Upload(self._request(ref), self.claimant)
-        except (OSError, Corrupt) as error:
+        except (OSError, Corrupt, KafkaError) as error:
             log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
             self._step(plan_events.UploadFailed(ref, self._dice.random()))
             return
@@ -161,7 +166,7 @@ class Archive:
 
     def _request(self, ref: RangeRef) -> SegmentRequest:
         log_ = self.unified.log
-        read = log_.read(ref.base, max_bytes=_EVERYTHING, max_offset=ref.end)
+        read = log_.read_range(ref.base, ref.end)
         return SegmentRequest(
             partition=self._partition,
             uuid=os.urandom(_UUID_BYTES),
@@ -237,7 +242,7 @@ class Archive:
     def evict(self) -> None:
         """Apply local retention to what is safely archived; a disk that fails goes offline."""
         log_ = self.unified.log
-        if self._closed or self.evictable_offset <= log_.local_log_start_offset:
+        if self._closed or self.evictable_offset <= log_.first_base_offset:
             return
         try:
             deletion = local_segments_to_evict(
@@ -252,12 +257,20 @@ class Archive:
         except OSError as error:
             self.unified.partition.directory.fail(error)
             return
-        self._step(plan_events.Evicted(log_.local_log_start_offset))
+        self._local_files_changed()
+
+    def _local_files_changed(self) -> None:
+        """Local files went: evicted, below a log start that moved, or kept aside because the archive knew better."""
+        self._local_start = self.unified.log.first_base_offset
+        self._sealed_end = max(self._sealed_end, self._local_start)
+        self._step(plan_events.Evicted(self._local_start))
 
     def _stand_down(self, action: plan_events.StandDown) -> None:
         log.warning("%s: archiving stops here: %s", self._partition, action.reason)
 
     def _gap(self, action: plan_events.ReportGap) -> None:
+        if self._resume_at() is not None:
+            return  # nobody reads what lies between any more: the manifest is about to hear of it
         log.error(
             "%s: the archive ends at offset %d, the local log begins at %d: nothing can be archived until the gap is "
             "settled",
@@ -273,26 +286,44 @@ class Archive:
     # -- log start ------------------------------------------------------------------------------------------------
 
     def _move_log_start(self) -> None:
-        """Repeat in the manifest what retention or DeleteRecords did to the log start."""
-        offset = self.unified.log.log_start_offset
+        """Repeat in the manifest what retention or DeleteRecords did to the log start, and the other way round."""
         known = self.remote.log_start_offset
-        if self._moving_log_start or self._plan.phase is not Phase.HELD or known is None or offset <= known:
+        if known is None:
             return
-        self._moving_log_start = True
-        command = commands.SetLogStart(
+        log_ = self.unified.log
+        log_.advance_log_start(min(known, self.unified.partition.high_watermark))
+        if self._moving_log_start or self._plan.phase is not Phase.HELD:
+            return
+        if self._log_start_is_news(known, self.remote.end_offset):
+            self._moving_log_start = True
+            self._send(self._set_log_start(), self._log_start_moved)
+
+    def _log_start_is_news(self, known: int, remote_end: int) -> bool:
+        return self.unified.log.log_start_offset > known or (self._resume_at() or 0) > remote_end
+
+    def _resume_at(self) -> int | None:
+        """The batch border from which the log can be archived without leaving out what may still be read."""
+        log_ = self.unified.log
+        return log_.first_base_offset if log_.first_base_offset <= log_.log_start_offset else None
+
+    def _set_log_start(self) -> commands.SetLogStart:
+        return commands.SetLogStart(
             self._partition,
             self.claimant,
-            offset,
+            self.unified.log.log_start_offset,
             self._now_ms(),
             "log start moved",
+            resume_at=self._resume_at(),
             known_end=self.remote.known_end,
         )
-        self._send(command, self._log_start_moved)
 
     def _log_start_moved(self, report: commands.Report) -> None:
         self._moving_log_start = False
         if isinstance(report, commands.ManifestRead):
+            remote_end = self.remote.end_offset
             self.remote.apply(report.view)
+            if report.view.remote_end > remote_end:
+                self._step(plan_events.RemoteEndMoved(report.view.remote_end))
         elif not self._fenced(report):
             self._warn("moving the log start", report)
 

@@ -73,6 +73,11 @@ class ChunkFiles:
         self._open.move_to_end(chunk.path)
         return chunk, file
 
+    def leave(self, reader: Reader) -> None:
+        """The reader is gone, or reads elsewhere."""
+        self.books.leave(reader)
+        self.ahead.leave(reader)
+
     # -- filling --------------------------------------------------------------------------------------------------
 
     def want(
@@ -106,8 +111,9 @@ class ChunkFiles:
     def _fill(
         self, partition: PartitionId, group: tuple[ChunkRef, ...], filled: Callable[[], None], failed: FillFailed
     ) -> None:
+        self._files.make_directory(self.directory)  # somebody may have cleared it away
         fills = tuple(
-            commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.index}.chunk") for ref in group
+            commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.number}.chunk") for ref in group
         )
 
         def answered(report: commands.Report) -> None:

@@ -92,6 +92,7 @@ class Housekeeping:
                 unified.partition.directory.report(error, unified.partition)
             except Corrupt as error:
                 self._node.report_corruption(unified, error)
+        self._node.tiering.retained()
 
     def _retain_one(self, unified: UnifiedLog) -> None:
         now_ms = self._node.clock.wall_ms()

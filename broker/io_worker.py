@@ -10,11 +10,11 @@ from typing import Any, Final
 from stratalog.tier import open_store
 from stratalog.tier.commands import Claim, Command, Commit, FailedReport, Report, SetLogStart, Upload, WriteProjection
 from stratalog.tier.probe import probe
-from stratalog.tier.store import StoreUnavailable
+from stratalog.tier.store import UnsafeStore
 from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
 from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
-from stratalog.wire.errors import StratalogError
+from stratalog.wire.errors import Retriable, StratalogError
 
 __all__ = ["Executed", "IoWorker", "Submit", "io_worker"]
 
@@ -72,16 +72,16 @@ class IoWorker:
         return Executed(report, costs.requests, costs.received_bytes, costs.sent_bytes)
 
     def _refuse(self, command: Command) -> FailedReport | None:
-        if self._probed or not isinstance(command, _WRITES):
-            return None if self._refusal is None else FailedReport(self._refusal, retriable=False)
+        if not isinstance(command, _WRITES):
+            return None
         with self._probing:
             if not self._probed:
                 try:
                     probe(self._store).require(multi_writer=True)
-                except StoreUnavailable as error:
-                    return FailedReport(str(error), retriable=True)
-                except StratalogError as error:
+                except UnsafeStore as error:
                     self._refusal = str(error)
+                except StratalogError as error:
+                    return FailedReport(str(error), retriable=isinstance(error, Retriable))
                 self._probed = True
         return None if self._refusal is None else FailedReport(self._refusal, retriable=False)
 

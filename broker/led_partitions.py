@@ -43,6 +43,8 @@ class Led(Enum):
     """It has no past."""
     OPENED = "opened"
     """Its log comes from an earlier run."""
+    LOST = "lost"
+    """It has a past, but its log is not there: the disk was replaced or wiped."""
     RECONFIGURED = "reconfigured"
     """It was led all the time; its settings have changed."""
 
@@ -142,7 +144,9 @@ class LedPartitions:
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
             return
-        created = self._started and directories.holding(name) is None
+        led = Led.OPENED
+        if directories.holding(name) is None:
+            led = Led.CREATED if self._started else Led.LOST
         try:
             log_ = directory.files.open_log(
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
@@ -159,7 +163,7 @@ class LedPartitions:
         _report_recovery(log_)
         unified.partition.watchers.add(lambda: services.purgatory.check(unified))
         self.table.add(unified)
-        services.on_led(unified, Led.CREATED if created else Led.OPENED)
+        services.on_led(unified, led)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:
         services = self._services
@@ -224,12 +228,7 @@ class LedPartitions:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
             )
-        try:
-            unified.log.advance_log_start(target)
-            unified.log.delete_local_before(target)
-        except OSError as error:
-            unified.partition.directory.report(error, unified.partition)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        unified.log.advance_log_start(target)
         mine = [each.partition for each in self.table if each.partition.directory is unified.partition.directory]
         if not self._services.directories.checkpoint(mine):
             raise KafkaError(
@@ -237,6 +236,11 @@ class LedPartitions:
                 f"the new log start {target} of {unified.topic_partition} could not be written down; it may be lost "
                 "with the next stop",
             )
+        try:
+            unified.log.delete_local_before(target)
+        except OSError as error:
+            unified.partition.directory.report(error, unified.partition)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return unified.log_start_offset
 
 

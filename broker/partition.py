@@ -273,8 +273,9 @@ class Partition:
     # -- what the log directory reports ---------------------------------------------------------------------
 
     def flush_due(self) -> bool:
-        """Kafka's ``flush.messages``, counted in offsets; ``flush.ms`` is :meth:`tick`'s."""
-        return self.log.unflushed_messages >= self.log.config.flush_messages
+        """Kafka's ``flush.messages``, counted in offsets, and after every roll; ``flush.ms`` is :meth:`tick`'s."""
+        log_ = self.log
+        return log_.unflushed_messages >= log_.config.flush_messages or log_.flushed_offset < log_.active_base_offset
 
     def on_written(self) -> None:
         """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
@@ -305,7 +306,10 @@ class Partition:
             watcher()
 
     def restarted(self) -> None:
-        """The log was begun anew elsewhere: the high watermark is its end."""
+        """The log was begun anew elsewhere: the high watermark is its end, and what still waits is not in it."""
+        self._fail_waiting(
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} went on from its archive")
+        )
         replica, end = self.replica, self.log.log_end_offset
         self.replica = ReplicaState(
             replica.local_id,

@@ -43,6 +43,7 @@ class Reconciling:
         submit: Submit,
         now_ms: Callable[[], int],
         checkpoint: RemoteLogState | None,
+        lost: bool,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._unified = unified
@@ -52,6 +53,7 @@ class Reconciling:
         self._submit = submit
         self._now_ms = now_ms
         self._checkpoint = checkpoint
+        self._lost = lost
         self._later = later
         self._partition = PartitionId(
             unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
@@ -67,7 +69,7 @@ class Reconciling:
             log_end_offset=log_.log_end_offset,
             elected_uncleanly=False,
             stopped_uncleanly=log_.recovery.segments_checked > 0 and log_.config.flush_messages > 1,
-            wiped=False,
+            wiped=self._lost,
         )
 
     def start(self, finished: Callable[[], object], *, hold: bool) -> None:
@@ -88,7 +90,7 @@ class Reconciling:
             self._partition,
             self._claimant,
             self._now_ms(),
-            start_offset=self._unified.log.local_log_start_offset,
+            start_offset=self._unified.log.first_base_offset,
             cluster_id=self._cluster_id,
         )
         self._submit(command, self._claimed)

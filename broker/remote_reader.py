@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.chunk_slices import ChunkSlices
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.metrics import TopicMetrics
-from stratalog.hot.filesystem import File
 from stratalog.hot.log_time import TimestampOffset
 from stratalog.tier import commands
-from stratalog.tier.cache import CachedChunk
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_view import ManifestView, RemoteSegment
 from stratalog.tier.remote_log import ChunkRef, RemoteLog
 from stratalog.tier.segment_blobs import AbortedTransaction
-from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.parts import FileSlice
 from stratalog.wire.topic import Uuid
 
 __all__ = ["RemotePartition", "RemoteSlices"]
 
-_PROBE_BYTES: Final = 64 << 10
 _ERROR_MS: Final = 5_000
+_IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
 
 log = logging.getLogger(__name__)
@@ -48,12 +45,12 @@ class RemoteSlices:
 
 
 @dataclass(slots=True)
-class _Slices:
-    """Slices being collected."""
+class _Stream:
+    """One reader on its way: where it goes on, when it was last here, which chunks are pinned for it."""
 
-    parts: list[FileSlice] = field(default_factory=list)
-    size_bytes: int = 0
-    next_offset: int = -1
+    next_offset: int
+    read_ms: int
+    held: list[ChunkRef] = field(default_factory=list)
 
 
 class RemotePartition:
@@ -85,7 +82,8 @@ class RemotePartition:
         self._asked_tables: set[Uuid] = set()
         self._aborted: dict[Uuid, tuple[AbortedTransaction, ...] | None] = {}
         self._errors: dict[object, tuple[int, KafkaError]] = {}
-        self._streams: dict[object, int] = {}
+        self._streams: dict[object, _Stream] = {}
+        self._applied_ms = 0
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
@@ -116,6 +114,11 @@ class RemotePartition:
         return len(self._remote)
 
     @property
+    def known(self) -> bool:
+        """Whether the offsets here were read from a manifest or a checkpoint, now or earlier."""
+        return self._loaded or self._checkpoint is not None
+
+    @property
     def known_end(self) -> int:
         """Up to which offset a reply may leave entries out."""
         return self._remote.remote_end if self._loaded else 0
@@ -131,12 +134,17 @@ class RemotePartition:
         return self._remote if self._loaded else None
 
     def apply(self, view: ManifestView) -> None:
-        """Take a manifest in."""
+        """Take a manifest in; one that ends before what was archived is not believed."""
+        if not self._loaded and view.remote_end < self.end_offset:
+            words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
+            self._remember(None, commands.CorruptReport(self._partition, "", -1, -1, f"{self._partition}: {words}"))
+            return
         if not self._remote.merge(view):
             self._loaded = False
             self.refresh()
             return
         self._loaded = True
+        self._applied_ms = self._now_ms()
         self._metrics.remote_log_size_bytes = self._remote.totals.size_bytes
         self._wake()
 
@@ -154,13 +162,14 @@ class RemotePartition:
         if isinstance(report, commands.ManifestRead):
             self.apply(report.view)
         elif isinstance(report, commands.ManifestUnchanged):
+            self._applied_ms = self._now_ms()
             self._wake()
         else:
             self._remember(None, report)
 
     # -- reading by offset ------------------------------------------------------------------------------------------
 
-    def read(self, reader: object, offset: int, max_bytes: int) -> RemoteSlices | None:
+    def read(self, reader: object, offset: int, max_bytes: int, *, min_one_batch: bool = True) -> RemoteSlices | None:
         """Cached batches from the one that holds ``offset``, or None while they are being fetched.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
@@ -169,17 +178,23 @@ class RemotePartition:
         if not self._loaded or self._remote.find(offset) is None:
             self._not_known(offset)
             return None
+        stream = self._stream(reader, offset)
         plan = self._remote.plan_fetch(offset, max(max_bytes, _FETCH_BYTES_MIN))
         if not plan.chunks:
             if plan.missing_table is not None:
+                self._raise_remembered(plan.missing_table.uuid)
                 self._read_table(plan.missing_table)
             return None
-        out = _Slices()
+        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
+        stream.held = []
         for ref in plan.chunks:
             cached = self._chunks.get(ref.id, reader)
-            if cached is None or not self._add(out, ref, *cached, offset=offset, max_bytes=max_bytes):
+            if cached is None:
                 break
-        if not out.parts:
+            stream.held.append(ref)
+            if not out.add(*cached, ref.end_offset):
+                break
+        if not stream.held:
             self._raise_remembered(plan.chunks[0].id)
             self._want(plan.chunks[:1], reader)
             return None
@@ -187,36 +202,39 @@ class RemotePartition:
         if aborted is None:
             return None
         self._read_ahead(reader, offset, out.next_offset)
-        self._streams[reader] = out.next_offset
+        stream.next_offset = out.next_offset
         return RemoteSlices(out.parts, out.size_bytes, out.next_offset, aborted)
 
     def crossed(self, reader: object, offset: int) -> None:
         """``reader`` reads ``offset`` from the local disk: note whether it came from the archive."""
-        if self._streams and self._streams.pop(reader, None) == offset:
-            self.border_reads += 1
+        if self._streams and (stream := self._streams.pop(reader, None)) is not None:
+            self.border_reads += stream.next_offset == offset
+            self._chunks.leave(reader)
+
+    def _stream(self, reader: object, offset: int) -> _Stream:
+        """The reader's stream; chunks that it has read past are let go, those of readers long gone too."""
+        now_ms = self._now_ms()
+        stream = self._streams.get(reader)
+        if stream is None:
+            for other in [one for one, known in self._streams.items() if now_ms - known.read_ms >= _IDLE_MS]:
+                del self._streams[other]
+                self._chunks.leave(other)
+            stream = self._streams[reader] = _Stream(offset, now_ms)
+        stream.read_ms = now_ms
+        for ref in stream.held:
+            if not ref.chunk.first_offset <= offset < ref.end_offset:
+                self._chunks.books.read_past(ref.id, reader)
+        return stream
 
     def _not_known(self, offset: int) -> None:
-        """The manifest as it is known does not hold ``offset``: read it (again)."""
-        if self._loaded and offset < self.start_offset:
+        """The manifest as it is known does not hold ``offset``: read it again, but not all the time."""
+        if self._loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < _ERROR_MS):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"offset {offset} of {self._partition} is not in the archive, which begins at {self.start_offset}",
+                f"offset {offset} of {self._partition} is neither on the local disk nor in the archive, which holds "
+                f"[{self.start_offset}, {self.end_offset})",
             )
         self.refresh()
-
-    def _add(self, out: _Slices, ref: ChunkRef, chunk: CachedChunk, file: File, *, offset: int, max_bytes: int) -> bool:
-        """Add as much of a chunk as fits; whether the next chunk may follow."""
-        start = 0 if out.parts else _batch_position(file, chunk, offset)
-        room = max_bytes - out.size_bytes
-        end, next_offset = chunk.length, chunk.next_offset
-        if end - start > room:
-            end, next_offset = _cut(file, chunk, start, room, at_least_one=not out.parts)
-            if end <= start:
-                return False
-        out.parts.append(FileSlice(file, start, end - start))
-        out.size_bytes += end - start
-        out.next_offset = next_offset
-        return end == chunk.length and ref.end_offset == chunk.next_offset
 
     def _read_ahead(self, reader: object, offset: int, next_offset: int) -> None:
         wanted = self._chunks.ahead.on_read(reader, offset, next_offset, self._now_ms())
@@ -237,10 +255,13 @@ class RemotePartition:
             ) from error
 
     def _fill_failed(self, ref: ChunkRef, report: commands.Report) -> None:
+        self._failed(ref.id, report)
+
+    def _failed(self, what: object, report: commands.Report) -> None:
         self._metrics.remote_fetch_errors += 1
         if isinstance(report, commands.MissingReport):
             self.refresh()
-        self._remember(ref.id, report)
+        self._remember(what, report)
 
     def _read_table(self, segment: RemoteSegment) -> None:
         if segment.uuid in self._asked_tables:
@@ -253,7 +274,7 @@ class RemotePartition:
                 self._remote.add_table(segment.uuid, report.chunks)
                 self._wake()
             else:
-                self._remember(None, report)
+                self._failed(segment.uuid, report)
 
         self._submit(commands.ReadFooter(self._partition, segment.key), answered)
 
@@ -265,6 +286,7 @@ class RemotePartition:
             known = self._aborted.get(segment.uuid)
             if known is None:
                 complete = False
+                self._raise_remembered((segment.uuid, "aborted"))
                 self._read_aborted(segment)
                 continue
             found += [
@@ -285,7 +307,7 @@ class RemotePartition:
                 self._wake()
             else:
                 self._aborted.pop(segment.uuid, None)
-                self._remember(None, report)
+                self._failed((segment.uuid, "aborted"), report)
 
         self._submit(commands.ReadAborted(self._partition, segment.key), answered)
 
@@ -323,10 +345,10 @@ class RemotePartition:
             segment.base < before_offset for segment in self._remote.time_candidates(timestamp_ms, self.start_offset)
         )
 
-    async def find_timestamp(self, timestamp_ms: int, before_offset: int) -> TimestampOffset | None:
-        """The first archived record at or after a time below ``before_offset``. Raises `KafkaError`."""
+    async def find_timestamp(self, timestamp_ms: int, from_offset: int, before_offset: int) -> TimestampOffset | None:
+        """The first archived record at or after a time in ``[from_offset, before_offset)``. Raises `KafkaError`."""
         await self._load()
-        start = self.start_offset
+        start = max(self.start_offset, from_offset)
         for segment in list(self._remote.time_candidates(timestamp_ms, start)):
             if segment.base >= before_offset:
                 return None
@@ -367,31 +389,3 @@ class RemotePartition:
             ErrorCode.CORRUPT_MESSAGE if isinstance(report, commands.CorruptReport) else ErrorCode.KAFKA_STORAGE_ERROR
         )
         raise KafkaError(code, getattr(report, "message", str(report)))
-
-
-def _batch_position(file: File, chunk: CachedChunk, offset: int) -> int:
-    """Where the batch begins that holds ``offset`` or follows it."""
-    at = chunk.position_before(offset)
-    while at < chunk.length:
-        data = file.pread(min(_PROBE_BYTES, chunk.length - at), at)
-        after = at
-        for position, header in iter_headers(data):
-            if header.next_offset > offset:
-                return at + position
-            after = at + position + header.size_bytes
-        if after == at:
-            return at  # the batch is longer than the probe: it is the one
-        at = after
-    return chunk.length
-
-
-def _cut(file: File, chunk: CachedChunk, start: int, room: int, *, at_least_one: bool) -> tuple[int, int]:
-    """The last known batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if must be."""
-    index = bisect_right(chunk.positions, start + room) - 1
-    if index >= 0 and chunk.positions[index] > start:
-        return chunk.positions[index], chunk.offsets[index]
-    if not at_least_one:
-        return start, -1
-    size_bytes = int.from_bytes(file.pread(4, start + 8), "big") + 12
-    delta = int.from_bytes(file.pread(4, start + 23), "big")
-    return start + size_bytes, int.from_bytes(file.pread(8, start), "big") + delta + 1

@@ -25,6 +25,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.worker_main import Start
 from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, Workers
 from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
+from stratalog.hot.segment import SegmentInfo
 from stratalog.tier import commands
 from stratalog.tier.backoff import BackoffSettings
 from stratalog.tier.keys import PartitionId
@@ -88,6 +89,7 @@ class Tiering:
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._reconciling: dict[UnifiedLog, Reconciling] = {}
         self._projected: set[str] = set()
+        self._moved: list[UnifiedLog] = []
         self._requests: Counter[str] = Counter()
         self._border_reads = 0
         self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
@@ -176,6 +178,8 @@ class Tiering:
         state = self._state_of(unified)
         if not self._config.tiering_enabled or not (config.remote_storage_enable or state):
             return
+        if led is Led.CREATED:
+            state = RemoteLogState(unified.log.first_base_offset, unified.log.first_base_offset, 0)
         remote = RemotePartition(
             _partition_id(unified),
             submit=self.submit,
@@ -195,12 +199,13 @@ class Tiering:
             submit=self.submit,
             now_ms=self._clock.wall_ms,
             checkpoint=state,
+            lost=led is Led.LOST,
             later=asyncio.get_running_loop().call_later,
         )
         if led is not Led.CREATED and reconciling.needed():
             self._reconciling[unified] = reconciling
             # A log that was served all the time goes on; it stops only if its archive turns out to know better.
-            reconciling.start(lambda: self._reconciling.pop(unified, None), hold=led is Led.OPENED)
+            reconciling.start(lambda: self._reconciling.pop(unified, None), hold=led is not Led.RECONFIGURED)
 
     def _new_archive(self, unified: UnifiedLog, remote: RemotePartition) -> Archive:
         claimant = Claimant(
@@ -286,10 +291,12 @@ class Tiering:
                 return
             archived = [] if entries is None else [entries.segment(index) for index in range(len(entries))]
             ranges = [RetainedRange(one.base, one.end, one.data_bytes, one.max_timestamp_ms) for one in archived]
-            end = ranges[-1].end if ranges else log_.local_log_start_offset
-            local = [one for one in log_.segments() if one.base_offset >= end]
+            end = ranges[-1].end if ranges else log_.first_base_offset
+            local = [one for one in log_.segments() if one.end_offset > end or one.active]
             ranges += [
-                RetainedRange(one.base_offset, one.end_offset, one.size_bytes, one.max_timestamp_ms)
+                RetainedRange(
+                    max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms
+                )
                 for one in local
                 if not one.active
             ]
@@ -304,15 +311,35 @@ class Tiering:
             )
             if log_.advance_log_start(start):
                 log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
-                log_.delete_local_before(min(start, max(remote.end_offset, start)))
+                self._moved.append(unified)
         archive.evict()
+
+    def retained(self) -> None:
+        """Retention has looked at every partition: make the log starts that moved durable, then let files go.
+
+        In this order, and before any manifest hears of it: a log start never goes back over a restart.
+        """
+        moved, self._moved = self._moved, []
+        for directory in self._directories.online:
+            mine = [unified for unified in moved if unified.partition.directory is directory.writer]
+            if not mine:
+                continue
+            try:
+                directory.files.write_checkpoints({unified.topic_partition: unified.log for unified in mine})
+                for unified in mine:
+                    unified.log.delete_local_before(unified.log.log_start_offset)
+            except OSError as error:
+                directory.writer.report(error)
+                continue
+            for unified in mine:
+                self.look(unified)
 
     def checkpoint(self) -> None:
         """Write what is known of each archive beside the logs, where it has changed."""
         by_path: dict[str, dict[Any, RemoteLogState]] = {}
         for unified, remote in self._remotes.items():
-            if remote.entries is not None:
-                state = RemoteLogState(remote.log_start_offset or 0, remote.end_offset, remote.size_bytes)
+            if remote.known:
+                state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes)
                 by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = state
         for directory in self._directories.online:
             states = directory.files.remote_logs | by_path.get(directory.path, {})
@@ -348,6 +375,13 @@ class Tiering:
 def _partition_id(unified: UnifiedLog) -> PartitionId:
     topic, partition = unified.topic_partition
     return PartitionId(topic, unified.topic_id, partition)
+
+
+def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int:
+    """Bytes of a frozen segment from ``offset`` on, which need not be its first."""
+    if segment.base_offset >= offset:
+        return segment.size_bytes
+    return unified.log.read_range(offset, segment.end_offset).size_bytes
 
 
 def _wake(unified: UnifiedLog) -> None:

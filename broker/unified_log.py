@@ -63,7 +63,7 @@ class RemoteReader(Protocol):
         """The remote end: behind the last archived offset."""
         ...
 
-    def read(self, reader: object, offset: int, max_bytes: int) -> RemoteRead | None:
+    def read(self, reader: object, offset: int, max_bytes: int, *, min_one_batch: bool) -> RemoteRead | None:
         """Cached bytes from the batch of ``offset`` on, or None while they are being fetched.
 
         ``reader`` tells streams apart for read-ahead. The partition's watchers are called when more is cached.
@@ -78,8 +78,8 @@ class RemoteReader(Protocol):
         """Whether the manifest admits a record at or after this time below ``before_offset``."""
         ...
 
-    async def find_timestamp(self, timestamp_ms: int, before_offset: int) -> TimestampOffset | None:
-        """The first archived record at or after a time below ``before_offset``. Raises `KafkaError`."""
+    async def find_timestamp(self, timestamp_ms: int, from_offset: int, before_offset: int) -> TimestampOffset | None:
+        """The first archived record at or after a time in ``[from_offset, before_offset)``. Raises `KafkaError`."""
         ...
 
     async def find_max_timestamp(self, before_offset: int) -> TimestampOffset | None:
@@ -139,7 +139,7 @@ class UnifiedLog:
         if offset >= limit:
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
-            return self._read_remote(reader, offset, max_bytes, committed=committed)
+            return self._read_remote(reader, offset, max_bytes, committed=committed, min_one_batch=min_one_batch)
         if self.remote is not None:
             self.remote.crossed(reader, offset)
         local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
@@ -150,7 +150,9 @@ class UnifiedLog:
             ]
         return LogRead(local.parts, local.size_bytes, local.next_offset, aborted)
 
-    def _read_remote(self, reader: object, offset: int, max_bytes: int, *, committed: bool) -> LogRead:
+    def _read_remote(
+        self, reader: object, offset: int, max_bytes: int, *, committed: bool, min_one_batch: bool
+    ) -> LogRead:
         remote = self.remote
         if remote is None:
             raise KafkaError(
@@ -158,7 +160,7 @@ class UnifiedLog:
                 f"offset {offset} of {self.topic_partition} is not on this disk, which begins at "
                 f"{self.log.local_log_start_offset}, and the topic has no archive here",
             )
-        found = remote.read(reader, offset, max_bytes)
+        found = remote.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
         if found is None:
             return LogRead(next_offset=offset, pending=True, remote=True)
         aborted = list(found.aborted) if committed else []
@@ -168,6 +170,22 @@ class UnifiedLog:
         """``(epoch, end offset)``: the largest epoch not above ``epoch`` and where it ends (KIP-101, KIP-320)."""
         end = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
         return end.epoch, end.end_offset
+
+    async def find_timestamp(self, timestamp_ms: int, *, committed: bool) -> TimestampOffset | None:
+        """The first record at or after a time that consumers may see, archived or local.
+
+        What is evicted while the archive is asked is looked for there, too. Raises `KafkaError`, `OSError`, `Corrupt`.
+        """
+        from_offset = self.log_start_offset
+        while (remote := self.archived_part(timestamp_ms)) is not None:
+            border = self.log.local_log_start_offset
+            found = await remote.find_timestamp(timestamp_ms, from_offset, border)
+            if found is not None and found.offset >= self.log_start_offset:
+                return found
+            from_offset = max(self.log_start_offset, border if found is None else from_offset)
+            if found is None and self.log.local_log_start_offset == border:
+                break
+        return self.local_offset_for_timestamp(timestamp_ms, committed=committed)
 
     def archived_part(self, timestamp_ms: int) -> RemoteReader | None:
         """The archive, if a look-up for this time must begin there."""

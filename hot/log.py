@@ -79,6 +79,21 @@ class Log(LogTrim):
             self._segments, offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
         )
 
+    def read_range(self, base_offset: int, end_offset: int) -> LocalRead:
+        """Exactly the batches of ``[base_offset, end_offset)``, both batch borders, for the archive.
+
+        The log start may lie inside: objects begin on batch borders. Raises `KafkaError` OFFSET_OUT_OF_RANGE for
+        what is no longer here, and `OSError`.
+        """
+        if not self.first_base_offset <= base_offset < end_offset <= self.written_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offsets [{base_offset}, {end_offset}) of {self.topic_partition} are not all on this disk, which "
+                f"holds [{self.first_base_offset}, {self.written_offset})",
+            )
+        size_bytes = self.size_bytes
+        return read_slices(self._segments, base_offset, max_bytes=size_bytes, end_offset=end_offset, min_one_batch=True)
+
     def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
         """The first local record at or after ``timestamp_ms`` below ``max_offset``. Raises `OSError`, `Corrupt`."""
         end_offset = min(max_offset, self.written_offset)

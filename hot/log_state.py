@@ -95,6 +95,11 @@ class LogState:
         return max(self.log_start_offset, self._segments[0].base_offset)
 
     @property
+    def first_base_offset(self) -> int:
+        """Where the first local segment begins: a batch border, never above the local log start."""
+        return self._segments[0].base_offset
+
+    @property
     def active_base_offset(self) -> int:
         """Where the active segment begins: everything local below it is frozen."""
         return self._segments.active.base_offset

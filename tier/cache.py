@@ -3,6 +3,8 @@
 Files are written and removed by others: this class decides. One fill per chunk at a time, however many readers ask.
 A chunk is pinned for a reader until it has been read past, or for 30 s. When more than 80 % of the cache is pinned,
 readers that hold nothing yet are throttled, so that those under way can finish instead of evicting each other.
+A chunk that was checked longer than 30 s ago counts as missing: filling it again first compares the file's CRC, and
+asks the store only if it is wrong.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from stratalog.wire.errors import Invalid
 __all__ = ["Admission", "CachedChunk", "ChunkCache", "Reader"]
 
 _PIN_MS: Final = 30_000
+_CHECK_MS: Final = 30_000
 _PINNED_PERCENT_MAX: Final = 80
 
 Reader: TypeAlias = Hashable
@@ -61,15 +64,18 @@ class CachedChunk:
 class _Slot:
     length: int
     chunk: CachedChunk | None = None
+    checked_ms: int = 0
+    path: str = ""  # of the file there was, while it is checked again
     pins: dict[Reader, int] = field(default_factory=dict)  # reader -> when the pin ends
 
 
 class ChunkCache:
     """At most ``limit_bytes`` of chunks, filled and being filled."""
 
-    def __init__(self, limit_bytes: int, *, pin_ms: int = _PIN_MS) -> None:
+    def __init__(self, limit_bytes: int, *, pin_ms: int = _PIN_MS, check_ms: int = _CHECK_MS) -> None:
         self._limit_bytes = limit_bytes
         self._pin_ms = pin_ms
+        self._check_ms = check_ms
         self._slots: OrderedDict[ChunkId, _Slot] = OrderedDict()  # least recently used first
         self._pinned: dict[ChunkId, _Slot] = {}  # those with pins or under way: few, unlike all slots
         self._evicted: list[str] = []
@@ -83,7 +89,7 @@ class ChunkCache:
     def get(self, chunk_id: ChunkId, reader: Reader, now_ms: int) -> CachedChunk | None:
         """The chunk if it is there; pinned for ``reader``."""
         slot = self._slots.get(chunk_id)
-        if slot is None or slot.chunk is None:
+        if slot is None or slot.chunk is None or now_ms - slot.checked_ms >= self._check_ms:
             return None
         self._pin(chunk_id, slot, reader, now_ms)
         return slot.chunk
@@ -93,6 +99,9 @@ class ChunkCache:
         slot = self._slots.get(chunk_id)
         if slot is not None:
             self._pin(chunk_id, slot, reader, now_ms)
+            if slot.chunk is not None and now_ms - slot.checked_ms >= self._check_ms:
+                slot.path, slot.chunk = slot.chunk.path, None
+                return Admission.FILL
             self.hits += slot.chunk is not None
             return Admission.WAIT if slot.chunk is None else Admission.HIT
         self.misses += 1
@@ -112,7 +121,7 @@ class ChunkCache:
         if slot is None or slot.chunk is not None:
             raise Invalid(f"no fill of chunk {chunk_id.number} of {chunk_id.uuid.hex()} is under way")
         self.used_bytes += filled.length - slot.length
-        slot.length = filled.length
+        slot.length, slot.checked_ms = filled.length, now_ms
         slot.chunk = CachedChunk(
             filled.path, filled.length, filled.next_offset, _native("q", filled.offsets), _native("i", filled.positions)
         )
@@ -128,6 +137,8 @@ class ChunkCache:
             return []
         del self._slots[chunk_id], self._pinned[chunk_id]
         self.used_bytes -= slot.length
+        if slot.path:
+            self._evicted.append(slot.path)
         return list(slot.pins)
 
     def read_past(self, chunk_id: ChunkId, reader: Reader) -> None:
@@ -189,7 +200,10 @@ class ChunkCache:
                 self._settle(chunk_id, slot)
 
     def _make_room(self, length: int) -> bool:
-        """Evict the least recently used chunks that nobody pins; nothing if that would not be enough."""
+        """Evict the least recently used chunks that nobody pins; nothing if that would not be enough.
+
+        A chunk larger than the whole cache is let in alone: without it its readers would never go on.
+        """
         excess = self.used_bytes + length - self._limit_bytes
         victims = []
         for chunk_id, slot in self._slots.items():
@@ -198,7 +212,7 @@ class ChunkCache:
             if chunk_id not in self._pinned:
                 victims.append((chunk_id, slot))
                 excess -= slot.length
-        if excess > 0:
+        if excess > 0 and self._pinned:
             return False
         for chunk_id, slot in victims:
             self._drop(chunk_id, slot)

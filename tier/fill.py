@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+
+from crc32c import crc32c
 
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.commands import (
@@ -31,22 +34,46 @@ from stratalog.wire.errors import Corrupt
 
 __all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state", "sparse_index"]
 
+log = logging.getLogger(__name__)
+
 
 def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
     """One GET, a CRC-32C check of each chunk, then a temporary file renamed to each path.
 
-    Nothing is written unless every chunk is right. Raises `CorruptObject`, `OSError` for the cache's disk, and what
+    No GET if the files are there already and right. Nothing is written unless every chunk is right. Raises `CorruptObject`, `OSError` for the cache's disk, and what
     the store raises.
     """
-    pieces = read_chunks(store, command.key, [fill.chunk for fill in command.chunks])
+    kept = [_cached(command, fill) for fill in command.chunks]
+    pieces = [piece for piece in kept if piece is not None]
+    if len(pieces) < len(command.chunks):
+        pieces = read_chunks(store, command.key, [fill.chunk for fill in command.chunks])
     indexed = []
     for fill, piece in zip(command.chunks, pieces, strict=True):
         indexed.append(sparse_index(command.key, fill.chunk, piece, command.index_interval_bytes))
     filled = []
-    for fill, piece, (offsets, positions, next_offset) in zip(command.chunks, pieces, indexed, strict=True):
-        _write_file(fill, piece, sync=command.sync)
+    for fill, piece, old, (offsets, positions, next_offset) in zip(command.chunks, pieces, kept, indexed, strict=True):
+        if old is None:
+            _write_file(fill, piece, sync=command.sync)
         filled.append(FilledChunk(fill.path, len(piece), offsets, positions, next_offset))
     return ChunksFilled(command.key, tuple(filled))
+
+
+def _cached(command: FillChunks, fill: ChunkFill) -> memoryview | None:
+    """The chunk as its file holds it; None if there is no file, or one that fails its check, which is reported."""
+    try:
+        data = Path(fill.path).read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) == fill.chunk.length and crc32c(data) == fill.chunk.crc32c:
+        return memoryview(data)
+    log.error(
+        "%s: the cache file %s, offsets from %d of %s, fails its check; it is not served but fetched again",
+        command.partition,
+        fill.path,
+        fill.chunk.first_offset,
+        command.key,
+    )
+    return None
 
 
 def sparse_index(key: str, chunk: Chunk, data: memoryview, interval_bytes: int) -> tuple[bytes, bytes, int]:

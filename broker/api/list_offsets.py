@@ -66,13 +66,7 @@ async def _look_up(
         if timestamp == MAX_TIMESTAMP:
             _fill_found(answer, await _largest(unified))
             return
-        remote = unified.archived_part(timestamp)
-        found = None
-        if remote is not None:
-            found = await remote.find_timestamp(timestamp, unified.log.local_log_start_offset)
-        if found is None or found.offset < unified.log_start_offset:
-            found = unified.local_offset_for_timestamp(timestamp, committed=committed)
-        _fill_found(answer, found)
+        _fill_found(answer, await unified.find_timestamp(timestamp, committed=committed))
     except KafkaError as error:
         answer.error_code = error.code
     except (Corrupt, OSError):

@@ -45,10 +45,16 @@ class Archive:
         self.reads = []
         self.answer = SimpleNamespace(parts=["remote"], size_bytes=9, next_offset=20, aborted=[(3, 12)])
         self.holds = True
+        self.asked = []
+        self.found = [lambda: None]
 
-    def read(self, reader, offset, max_bytes):
+    def read(self, reader, offset, max_bytes, *, min_one_batch):
         self.reads.append((reader, offset, max_bytes))
         return self.answer
+
+    async def find_timestamp(self, timestamp_ms, from_offset, before_offset):
+        self.asked.append((from_offset, before_offset))
+        return self.found.pop(0)()
 
     def crossed(self, reader, offset):
         self.last_crossing = (reader, offset)
@@ -146,6 +152,39 @@ def test_time_look_ups_begin_in_the_archive_only_if_it_may_hold_the_time(unified
     assert unified.archived_part(5) is None
     unified.remote = None
     assert unified.archived_part(5) is None
+
+
+async def test_times_are_looked_up_in_the_archive_first(unified):
+    """Then on the local disk, if the archive has none."""
+    unified.remote.found = [lambda: SimpleNamespace(offset=12)]
+    assert (await unified.find_timestamp(5, committed=False)).offset == 12
+    unified.remote.found = [lambda: None]
+    assert await unified.find_timestamp(5, committed=False) == (5, HIGH_WATERMARK)
+    assert unified.remote.asked == [(LOG_START, LOCAL_START)] * 2
+
+
+async def test_what_is_evicted_during_a_look_up_is_looked_for_in_the_archive(unified, local):
+    """The answer is the one that a scan of the whole log would give."""
+    unified.remote.may_hold = lambda *_: True
+
+    def evicted():
+        local.local_log_start_offset = 70
+
+    unified.remote.found = [evicted, lambda: SimpleNamespace(offset=65)]
+    assert (await unified.find_timestamp(5, committed=False)).offset == 65
+    assert unified.remote.asked == [(LOG_START, LOCAL_START), (LOCAL_START, 70)]
+
+
+async def test_a_record_below_a_log_start_that_moved_meanwhile_is_no_answer(unified, local):
+    """The search goes on behind it."""
+
+    def deleted():
+        local.log_start_offset = 30
+        return SimpleNamespace(offset=12)
+
+    unified.remote.found = [deleted, lambda: SimpleNamespace(offset=33)]
+    assert (await unified.find_timestamp(5, committed=False)).offset == 33
+    assert unified.remote.asked == [(LOG_START, LOCAL_START), (30, LOCAL_START)]
 
 
 def test_local_look_ups_stop_where_the_reader_must(unified):
