@@ -13,7 +13,7 @@ from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api
 from stratalog.metadata import configs_image
-from stratalog.metadata.configs import ConfigEntry, ConfigSource, definitions, resolve_broker_config
+from stratalog.metadata.configs import ConfigEntry, ConfigSource, resolve_broker_config
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -81,6 +81,11 @@ def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigs
     return row
 
 
+def _is_hidden(entry: ConfigEntry) -> bool:
+    """Kafka describes its internal settings, topics' and brokers', only where somebody has set them."""
+    return entry.definition.internal and entry.source is ConfigSource.DEFAULT_CONFIG
+
+
 _BY_TYPE: Mapping[int, Any] = {
     configs_image.ResourceType.TOPIC: _topic,
     configs_image.ResourceType.BROKER: _broker,
@@ -104,11 +109,10 @@ def _describe(
         result.error_code, result.error_message = error.code, error.message
         return result
     keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
-    internal = {name for name, row in definitions().items() if row.internal}
     result.configs = [
         _row(entry, request)
         for name, entry in sorted(entries.items())
-        if name not in internal and (not keys or name in keys)
+        if not _is_hidden(entry) and (not keys or name in keys)
     ]
     return result
 

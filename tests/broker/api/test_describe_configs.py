@@ -83,3 +83,13 @@ def test_a_change_shows_at_once(broker):
     alter_topic_configs(client, "t", set_to={}, delete=["segment.ms"])
     (row,) = ask(broker.link(), TOPIC, "t", "segment.ms").configs
     assert (row.value, row.config_source) == ("604800000", DEFAULT_SOURCE)
+
+
+def test_an_internal_setting_is_told_only_where_it_is_set(broker):
+    """A topic without it does not show it, one with it does."""
+    broker.create("plain")
+    broker.create("small", internal_segment_bytes=2000)
+    link = broker.link()
+    told = {name: {one.name for one in ask(link, TOPIC, name).configs} for name in ("plain", "small")}
+    assert "internal.segment.bytes" not in told["plain"]
+    assert "internal.segment.bytes" in told["small"]
