@@ -333,6 +333,7 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""
+        self.purgatory.drain()
         await self.server.close()
         await self.dispatcher.close()
         self.purgatory.cancel_all()
