@@ -208,6 +208,14 @@ def broker(start_node) -> RunningNode:
     return start_node()
 
 
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory) -> Iterator[RunningNode]:
+    """One running broker for all tests of a file, with the default settings."""
+    node = RunningNode(str(tmp_path_factory.mktemp("shared")), {})
+    yield node.start()
+    node.stop()
+
+
 @pytest.fixture
 def new_batch() -> Callable[..., bytearray]:
     """Builds a batch of values as a client would; options are `build_batch`'s, and the time of the first record."""

@@ -1,0 +1,156 @@
+"""What happens now and then: rolls, retention, checkpoints, time-outs."""
+
+import errno
+from pathlib import Path
+
+from stratalog.broker.client_records import NewRecord
+from stratalog.broker.clock import SystemClock
+
+DAY_MS = 86_400_000
+THEN_MS = 1_385_856_000_000  # 2013
+
+
+class MovableClock(SystemClock):
+    """The machine's clock, and more when the test says so."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
+def bases(node, topic="t"):
+    """The base offsets of the local segments."""
+    return [segment.base_offset for segment in node.partition(topic).log.segments()]
+
+
+def test_an_idle_segment_freezes_by_wall_clock_time(start_node):
+    """segment.ms after its first append, without another append, and only once."""
+    clock = MovableClock()
+    node = start_node(clock=clock)
+    node.create("t", segment_ms=60_000, retention_ms=-1)
+    node.produce("t", NewRecord(b"v", THEN_MS, partition=0))
+    node.run(node.node.housekeeping._tick)
+    assert bases(node) == [0]
+    clock.ahead_ms = 60_001
+    node.run(node.node.housekeeping._tick)
+    assert bases(node) == [0, 1]
+    clock.ahead_ms = 600_000
+    node.run(node.node.housekeeping._tick)
+    assert bases(node) == [0, 1]
+    assert node.values("t") == [b"v"]
+
+
+def test_records_of_2013_do_not_roll_on_every_tick(start_node):
+    """The tick never looks at record time."""
+    node = start_node()
+    node.create("t", segment_ms=60_000, retention_ms=-1)
+    for day in range(5):
+        node.produce("t", NewRecord(b"v", THEN_MS + day * 10, partition=0))
+        node.run(node.node.housekeeping._tick)
+    assert bases(node) == [0]
+
+
+def test_retention_removes_whole_segments_by_their_newest_record(start_node):
+    """A segment with one unexpired record stays; it goes when that one has expired too."""
+    clock = MovableClock()
+    node = start_node(clock=clock)
+    now_ms = clock.wall_ms()
+    node.create("t", segment_bytes=1 << 20, retention_ms=DAY_MS)
+    for age_ms in (DAY_MS + 5000, DAY_MS // 2):
+        node.produce("t", NewRecord(b"x" * 400_000, now_ms - age_ms, partition=0))
+    node.produce("t", NewRecord(b"x" * 400_000, now_ms, partition=0))
+    assert bases(node) == [0, 2]
+    node.run(node.node.housekeeping._retain)
+    assert bases(node) == [0, 2]
+    clock.ahead_ms = DAY_MS // 2 + 1000
+    node.run(node.node.housekeeping._retain)
+    assert bases(node) == [2]
+    assert node.end("t", timestamp=-2) == 2
+    assert node.end("t") == 3
+
+
+def test_an_expired_active_segment_rolls_and_goes(start_node):
+    """The log is empty then and goes on counting."""
+    clock = MovableClock()
+    node = start_node(clock=clock)
+    node.create("t", retention_ms=1000)
+    node.produce("t", b"v")
+    clock.ahead_ms = 10_000
+    node.run(node.node.housekeeping._retain)
+    assert (bases(node), node.end("t", timestamp=-2)) == ([1], 1)
+    assert node.produce("t", b"next") == [1]
+
+
+def test_retention_by_size_keeps_the_newest(start_node):
+    """As many whole segments go as are above retention.bytes."""
+    node = start_node()
+    node.create("t", segment_bytes=1 << 20, retention_ms=-1, retention_bytes=1_300_000)
+    for _ in range(7):
+        node.produce("t", b"x" * 500_000)
+    before = bases(node)
+    node.run(node.node.housekeeping._retain)
+    after = bases(node)
+    assert before == [0, 2, 4, 6]
+    assert after == [4, 6]
+
+
+def test_checkpoints_are_written_while_running(start_node):
+    """So that a kill costs no verification of what was flushed long ago."""
+    node = start_node(log_flush_offset_checkpoint_interval_ms=20)
+    node.create("t")
+    node.produce("t", b"a", b"b")
+    data = Path(node.directory, "data")
+
+    def stored(name):
+        path = data / name
+        return path.exists() and "t 0 2" in path.read_text()
+
+    node.wait_until(lambda: stored("recovery-point-offset-checkpoint"))
+    node.wait_until(lambda: stored("replication-offset-checkpoint"))
+
+
+def test_a_job_that_fails_is_done_again(start_node, caplog):
+    """Its error is logged; the other jobs and the broker go on."""
+    node = start_node()
+    calls = []
+
+    def job():
+        calls.append(1)
+        raise ZeroDivisionError
+
+    node.run(lambda: node.node.housekeeping._repeat("odd job", 0.001, job))
+    node.wait_until(lambda: len(calls) >= 3)
+    assert "odd job failed" in caplog.text
+    node.create("t")
+
+
+def test_a_roll_that_finds_no_room_is_done_later(start_node, watched_files):
+    """The directory stays online, and the log goes on."""
+    clock = MovableClock()
+    node = start_node(files=watched_files, clock=clock)
+    node.create("t", segment_ms=60_000)
+    node.produce("t", b"v")
+    clock.ahead_ms = 60_001
+    watched_files.fail("write", "/t-0/00000000000000000000.timeindex", errno.ENOSPC)
+    node.run(node.node.housekeeping._tick)
+    assert node.node.not_ready() == []
+    assert node.values("t") == [b"v"]
+    watched_files.faults.clear()
+    directory = node.partition("t").partition.directory
+    node.wait_until(lambda: not directory._full and bases(node) == [0, 1])
+    assert node.produce("t", b"w") == [1]
+
+
+def test_a_roll_that_fails_takes_the_directory_offline(start_node, watched_files):
+    """As any other failed write does."""
+    clock = MovableClock()
+    node = start_node(files=watched_files, clock=clock)
+    node.create("t", segment_ms=60_000)
+    node.produce("t", b"v")
+    clock.ahead_ms = 60_001
+    watched_files.fail("write", "/t-0/00000000000000000000.timeindex")
+    node.run(node.node.housekeeping._tick)
+    assert node.node.failed.is_set()
+    watched_files.faults.clear()

@@ -1,0 +1,83 @@
+"""Partitions open, change and go as the image says."""
+
+import os
+from pathlib import Path
+
+from stratalog.broker.client_admin import delete_topics
+
+
+def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
+    """And open where they lie after a restart, whatever the counts are then."""
+    names = ("a", "b", "c")
+    node = start_node(log_dirs=",".join(str(tmp_path / name) for name in names))
+    node.create("t", 6)
+
+    def places():
+        return {number: node.partition("t", number).partition.directory.path for number in range(6)}
+
+    before = places()
+    assert sorted(before.values()) == sorted(str(tmp_path / name) for name in names for _ in range(2))
+    node.produce("t", b"v", partition=5)
+    node.restart()
+    assert places() == before
+    assert node.values("t", 5) == [b"v"]
+
+
+def test_the_id_of_the_topic_is_in_the_directory(broker):
+    """So that files and topics are never mixed up by name."""
+    from stratalog.wire.topic import uuid_text
+
+    topic_id = broker.create("t").topic_id
+    text = Path(broker.directory, "data", "t-0", "partition.metadata").read_text()
+    assert text == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+
+
+def test_files_of_another_topic_of_the_name_are_set_aside(broker):
+    """A deletion that a crash cut off between the record and the files loses nothing and shows nothing."""
+    broker.create("t")
+    broker.produce("t", b"old")
+    data = Path(broker.directory, "data")
+    saved = {path.name: path.read_bytes() for path in (data / "t-0").iterdir()}
+    delete_topics(broker.client(), ["t"])
+    broker.stop()
+    (data / "t-0").mkdir()
+    for name, content in saved.items():
+        (data / "t-0" / name).write_bytes(content)
+    broker.start()
+    broker.create("t")
+    assert broker.values("t") == []
+    (stray,) = data.glob("t-0.*-stray")
+    assert b"old" in (stray / "00000000000000000000.log").read_bytes()
+    assert broker.produce("t", b"new") == [0]
+
+
+def test_a_damaged_log_is_led_and_its_damage_reported(broker, caplog):
+    """The bytes are kept, the log goes on above what was lost, and nothing damaged is served."""
+    broker.create("t")
+    for number in range(4):
+        broker.produce("t", b"record %d" % number)
+    broker.stop()
+    data = Path(broker.directory, "data")
+    log = data / "t-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[content.index(b"record 2")] ^= 1
+    log.write_bytes(content)
+    os.unlink(data / ".kafka_cleanshutdown")  # noqa: PTH108 - as a kill would leave it
+    for name in ("recovery-point-offset-checkpoint",):
+        (data / name).unlink()
+    broker.start()
+    assert broker.values("t")[:2] == [b"record 0", b"record 1"]
+    assert b"secord 2" not in broker.values("t")
+    base = broker.produce("t", b"next")[0]
+    assert base >= 2
+    assert broker.read("t", offset=base)[0].value == b"next"
+
+
+def test_every_partition_is_counted_once(broker):
+    """Deleting gives its place back."""
+    broker.create("a", 2)
+    broker.create("b", 3)
+    assert len(broker.node.partitions) == 5
+    delete_topics(broker.client(), ["a"])
+    assert len(broker.node.partitions) == 3
+    assert sum(broker.node.led._counts.values()) == 3
