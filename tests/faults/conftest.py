@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,10 +202,10 @@ StartTiered = Callable[..., TieredBroker]
 
 @pytest.fixture
 def start_tiered(start_node, monkeypatch) -> StartTiered:
-    """Start brokers on a bucket in memory; settings are arguments, ``bucket_url`` takes another bucket."""
+    """Start brokers on a bucket in memory; settings are arguments, ``bucket_url`` takes another bucket, ``cache_bytes`` less than may be set."""
     monkeypatch.setattr(housekeeping, "TICK_SECONDS", 0.02)
 
-    def start(*, start: bool = True, bucket_url: str = "", directory: str = "", **settings: str) -> TieredBroker:
+    def start(*, start: bool = True, bucket_url: str = "", directory: str = "", cache_bytes: int = 0, **settings: str) -> TieredBroker:
         url = bucket_url or f"memory:faults-{time.time_ns()}-{next(_numbers)}"
         store = FaultyStore(MemoryStore(url))
         if url.startswith("memory:"):
@@ -215,7 +216,8 @@ def start_tiered(start_node, monkeypatch) -> StartTiered:
 
         def config():
             assignments = [f"{name}={value}" for name, value in node.settings.items()]
-            return load_config(assignments=assignments, environment={}, flags=flags, host_name="localhost")
+            found = load_config(assignments=assignments, environment={}, flags=flags, host_name="localhost")
+            return replace(found, cache_bytes_max=cache_bytes) if cache_bytes else found
 
         node.config = config
         return TieredBroker(node.start() if start else node, store)

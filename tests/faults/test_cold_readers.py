@@ -1,0 +1,131 @@
+"""Readers of the archive: one GET however many wait, a cache that stays small, progress with a tiny one."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.client_records import fetch, visible_records
+from stratalog.tier.segment_object import SegmentRequest
+from stratalog.wire.topic import TopicPartition
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Objects of many chunks: about a kilobyte each."""
+    init = SegmentRequest.__init__
+
+    def small(self, *args, **options):
+        init(self, *args, **{"chunk_bytes": 1200, **options})
+
+    monkeypatch.setattr(SegmentRequest, "__init__", small)
+
+
+def read_at_once(tiered, count, topic="t", partition=0):
+    """What ``count`` readers get that all begin now."""
+    gate = threading.Barrier(count)
+    answers = []
+
+    def read():
+        gate.wait()
+        answers.append(tiered.read(topic, partition))
+
+    threads = [threading.Thread(target=read) for _ in range(count)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    return answers
+
+
+def test_many_readers_cost_one_get_a_chunk(tiered):
+    """Chunk, footer and manifest are asked for once, however many wait for them."""
+    tiered.topic("t", internal_segment_bytes=40_000)
+    tiered.write("t", 100)
+    tiered.roll("t")
+    tiered.archived("t")
+    objects = len(tiered.manifest("t").entries)
+    before = tiered.gets
+    answers = read_at_once(tiered, 8)
+    assert answers == [tiered.written["t", 0]] * 8
+    assert tiered.gets - before <= 2 * objects
+
+
+def test_reading_ahead_crosses_objects_and_asks_for_neighbours_together(tiered, small_chunks):
+    """A whole sequential read costs one footer an object and less than one GET a chunk."""
+    tiered.topic("t", internal_segment_bytes=20_000)
+    tiered.write("t", 200)
+    tiered.archived("t")
+    chunks = sum(entry.chunks_bytes for entry in tiered.manifest("t").entries) // 32
+    objects = len(tiered.manifest("t").entries)
+    assert chunks > 5 * objects
+    before = tiered.gets
+    tiered.check_reads("t")
+    assert tiered.gets - before <= objects + 0.75 * chunks
+
+
+@pytest.mark.parametrize("cache_bytes", [1, 3_000, 9_000])
+def test_many_cold_readers_make_progress_with_a_tiny_cache(start_tiered, small_chunks, cache_bytes):
+    """Even smaller than one chunk: every reader gets everything, and the cache stays as small as it was told."""
+    tiered = start_tiered(cache_bytes=cache_bytes, remote_fetch_max_wait_ms="20")
+    tiered.topic("t", 2, internal_segment_bytes=6_000)
+    for partition in (0, 1):
+        tiered.write("t", 30, partition=partition)
+        tiered.archived("t", partition)
+    books = tiered.node.node.tiering.chunks.books
+    largest = 2_500
+    answers = []
+    threads = [
+        threading.Thread(target=lambda number=number: answers.append((number % 2, tiered.read("t", number % 2))))
+        for number in range(4)
+    ]
+    chunks = tiered.node.node.tiering.chunks
+    now_ms, shift = chunks._now_ms, [0]
+    tiered.node.run(lambda: setattr(chunks, "_now_ms", lambda: now_ms() + shift[0]))
+    for one in threads:
+        one.start()
+    seen = 0
+    while any(one.is_alive() for one in threads):
+        seen = max(seen, books.used_bytes)
+        shift[0] += 2_000  # pins of readers that are done run out
+        threads[0].join(0.05)
+        for one in threads:
+            one.join(0.01)
+    assert sorted(answers) == sorted((number % 2, tiered.written["t", number % 2]) for number in range(4))
+    assert seen <= max(cache_bytes, largest)
+    on_disk = sum(path.stat().st_size for path in Path(chunks.directory).iterdir())
+    assert on_disk <= max(cache_bytes, largest)
+
+
+def test_a_sequential_reader_lets_chunks_go(start_tiered, small_chunks):
+    """Reading far more than the cache holds needs no pin to run out: chunks are let go when they were read past."""
+    tiered = start_tiered(cache_bytes=6_000)
+    tiered.topic("t", internal_segment_bytes=8_000)
+    tiered.write("t", 120)
+    tiered.archived("t")
+    clock = tiered.node.node.tiering.chunks
+    now_ms = clock._now_ms()
+    tiered.node.run(lambda: setattr(clock, "_now_ms", lambda: now_ms))
+    client, position, records = tiered.node.client(), 0, []
+    name = TopicPartition("t", 0)
+    while position < 590:
+        (found,) = fetch(client, {name: position}, partition_max_bytes=2_000)
+        for _, batch in visible_records(found, position):
+            records += batch
+            position = batch[-1].offset + 1
+    assert [one.value for one in records] == [one[2] for one in tiered.written["t", 0][: len(records)]]
+
+
+def test_readers_that_are_gone_are_forgotten(tiered):
+    """Neither streams nor pins of old connections stay."""
+    tiered.topic("t")
+    tiered.write("t", 40)
+    tiered.archived("t")
+    remote = tiered.node.run(lambda: tiered.node.partition("t").remote)
+    for _ in range(10):
+        tiered.check_reads("t")
+    assert len(remote._streams) <= 10
+    now_ms = remote._now_ms
+    tiered.node.run(lambda: setattr(remote, "_now_ms", lambda: now_ms() + 31_000))
+    tiered.read("t")
+    assert len(remote._streams) <= 1
