@@ -191,8 +191,10 @@ def _free_or_any(address: str) -> str:
 
 async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code."""
+    from stratalog.broker.network_limits import allow_descriptors  # noqa: PLC0415 - as below
     from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
 
+    allow_descriptors()
     for notice in config.notices:
         log.info("%s", notice)
     stop = asyncio.Event()

@@ -22,19 +22,18 @@ from stratalog.broker.sending import PlainSender, Sender, TransportSender
 from stratalog.broker.tick import Tick
 from stratalog.wire.frame import FrameError, ResponseQueue, ResponseSlot
 from stratalog.wire.parts import Part
+from stratalog.wire.schema import TAGS_MAX
 
 __all__ = ["Connection", "ConnectionLimits", "Services"]
 
 log = logging.getLogger(__name__)
 
-UNAUTHENTICATED_FRAME_BYTES_MAX = 64 << 10
-"""The largest frame before authentication (CVE-2022-34917)."""
-
 JOINED_ANSWER_BYTES = 8 << 10
 """Answers up to this size wait for the other answers of the same read, to leave with them in one write."""
 
 FRAMES_PER_TURN = 128
-"""After this many requests of one connection the others get their turn."""
+TURN_SECONDS = 0.01
+"""After this many requests of one connection, or this time, the others get their turn."""
 
 AUTHENTICATION_SECONDS = 10.0
 """How long a connection may stay unauthenticated."""
@@ -52,11 +51,16 @@ _ENDED: Final = 32
 class ConnectionLimits:
     """What one connection may use.
 
-    ``frame_bytes_max``: ``socket.request.max.bytes``. ``parked_max``: requests whose answers wait.
-    ``queued_bytes_max``: bytes of answers that the client has not taken, above which no further request is handled.
+    ``frame_bytes_max``: ``socket.request.max.bytes``; ``unauthenticated_frame_bytes_max``: the same before
+    authentication (CVE-2022-34917). ``elements_max`` and ``tags_max``: list elements of one request, unknown tagged
+    fields of one structure. ``parked_max``: requests whose answers wait. ``queued_bytes_max``: bytes of answers that
+    the client has not taken, above which no further request is handled.
     """
 
     frame_bytes_max: int = 104_857_600
+    unauthenticated_frame_bytes_max: int = 64 << 10
+    elements_max: int = 10_000
+    tags_max: int = TAGS_MAX
     parked_max: int = 128
     queued_bytes_max: int = 4 << 20
 
@@ -100,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         "client_id",
         "client_id_bytes",
         "closed",
+        "elements_max",
         "frame_bytes_max",
         "host",
         "listener",
@@ -110,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         "software_name",
         "software_version",
         "stalled",
+        "tags_max",
     )
 
     _transport: asyncio.Transport
@@ -129,8 +135,11 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.authenticated = listener.protocol in {SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL}
-        limit = services.limits.frame_bytes_max
-        self.frame_bytes_max = limit if self.authenticated else min(limit, UNAUTHENTICATED_FRAME_BYTES_MAX)
+        limits = services.limits
+        self.elements_max, self.tags_max = limits.elements_max, limits.tags_max
+        self.frame_bytes_max = limits.frame_bytes_max
+        if not self.authenticated:
+            self.frame_bytes_max = min(limits.frame_bytes_max, limits.unauthenticated_frame_bytes_max)
         self.client_id: str | None = None
         self.client_id_bytes = b""
         self.software_name = self.software_version = ""
@@ -139,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self.read_at = 0.0
         self.closed = False
         self._opened_at = 0.0
-        self._receiver = FrameReceiver(services.buffers)
+        self._receiver = FrameReceiver(services.buffers, services.clock.monotonic)
         self._responses = ResponseQueue()
         self._out: list[Part] = []
         self._flush_due = False
@@ -161,7 +170,13 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{self.host}:{peer[1]} on {self.listener.name}"
         if transport.get_extra_info("ssl_object") is None:
             descriptor = transport.get_extra_info("socket").fileno()
-            self._sender = PlainSender(services.loop, self, services.page_cache, services.metrics, descriptor)
+            try:
+                self._sender = PlainSender(services.loop, self, services.page_cache, services.metrics, descriptor)
+            except OSError as error:  # no descriptor left
+                self._sender = Sender(services.loop, self, services.page_cache, services.metrics)
+                log.warning("refusing a connection from %s: %s", self.peer, error)
+                self.abort()
+                return
         else:
             self._sender = TransportSender(services.loop, self, services.page_cache, services.metrics, transport)
         if not self._on_open(self):
@@ -192,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.stalled:
             self._receiver.received(nbytes)
         else:
-            self._handle_frames(nbytes)
+            self._handle_frames(nbytes, self.read_at)
 
     def pause_writing(self) -> None:
         """The transport's own buffer is full (TLS only)."""
@@ -308,13 +323,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # Receiving.
 
-    def _handle_frames(self, count: int) -> None:
-        """``count`` more bytes are there: handle the complete frames, as far as nothing stalls the connection."""
+    def _handle_frames(self, count: int, begun_at: float) -> None:
+        """``count`` more bytes are there, the turn began then: handle the complete frames, as far as nothing stalls the connection."""
         services = self._services
         receiver = self._receiver
         self._handling = True
         try:
-            if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN):
+            if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN, begun_at + TURN_SECONDS):
                 self._stall(_TURN)
                 services.loop.call_soon(self._unstall, _TURN)
         except FrameError as error:
@@ -372,8 +387,8 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         if self.stalled or self._handling:
             return
-        self._receiver.frame_since = self._services.clock.monotonic()
-        self._handle_frames(0)
+        self._receiver.frame_since = now = self._services.clock.monotonic()
+        self._handle_frames(0, now)
         if not self.stalled and self._paused:
             self._paused = False
             self._transport.resume_reading()

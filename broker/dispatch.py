@@ -128,7 +128,7 @@ class Dispatcher:
                 connection.client_id, connection.client_id_bytes = header.client_id, client
             if row.flexible:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-            request, _ = row.decode(frame, position)
+            request, _ = row.decode(frame, position, connection.elements_max, connection.tags_max)
         except (Invalid, IndexError, ValueError) as error:
             row.metrics.errors += 1
             connection.refuse(f"{row.api.name} v{row.version} cannot be decoded: {error}")

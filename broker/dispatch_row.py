@@ -111,7 +111,7 @@ class Row:
         self.flexible = version >= api.request.flexible_since
         self.response_flexible = self.flexible and api.key != API_VERSIONS_KEY
         self.on_cluster = api.resource is ResourceType.CLUSTER
-        self.decode: Callable[[memoryview, int], tuple[Any, int]] = self._decode_first
+        self.decode: Callable[[memoryview, int, int, int], tuple[Any, int]] = self._decode_first
         self.encode: Callable[[Any], list[Part]] = self._encode_first
 
     def answer(self, correlation_id: int, response: Message | None, seconds: float) -> list[Part]:
@@ -142,9 +142,9 @@ class Row:
         self.decode = decoder(self.api.request, self.version)
         self.encode = encoder(self.api.response, self.version)
 
-    def _decode_first(self, frame: memoryview, position: int) -> tuple[Any, int]:
+    def _decode_first(self, frame: memoryview, position: int, elements_max: int, tags_max: int) -> tuple[Any, int]:
         self.compile()
-        return self.decode(frame, position)
+        return self.decode(frame, position, elements_max, tags_max)
 
     def _encode_first(self, response: Any) -> list[Part]:
         self.compile()

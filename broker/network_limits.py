@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Final
 
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.connection import ConnectionLimits
 from stratalog.broker.server import ServerLimits
 
-__all__ = ["server_limits"]
+__all__ = ["allow_descriptors", "server_limits"]
 
 _UNLIMITED: Final = (1 << 31) - 1
 _REQUEST_MEMORY_BYTES: Final = 1 << 30
 _CONNECTIONS_MAX: Final = 10_000
-"""Where Kafka's default says "no limit": below what file descriptors usually allow."""
+"""Where Kafka's default says "no limit"."""
+
+_DESCRIPTORS_KEPT: Final = 768
+"""For segments (`SegmentCache` holds 512), chunks, checkpoints, workers. Without them a log cannot even roll."""
+_DESCRIPTORS_PER_CONNECTION: Final = 2
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:
@@ -21,7 +26,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
     rate = config.integer("max.connection.creation.rate")
     memory = config.integer("queued.max.request.bytes")
     return ServerLimits(
-        connections_max=min(config.integer("max.connections"), _CONNECTIONS_MAX),
+        connections_max=min(config.integer("max.connections"), _CONNECTIONS_MAX, _connections_possible()),
         connections_per_ip_max=config.integer("max.connections.per.ip"),
         per_ip_overrides=_overrides(config.text("max.connections.per.ip.overrides") or ""),
         connection_rate_max=None if rate >= _UNLIMITED else rate,
@@ -30,8 +35,29 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
         receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         backlog=config.integer("socket.listen.backlog.size"),
-        connection=ConnectionLimits(frame_bytes_max=config.integer("socket.request.max.bytes")),
+        connection=ConnectionLimits(
+            frame_bytes_max=config.integer("socket.request.max.bytes"),
+            unauthenticated_frame_bytes_max=config.integer("stratalog.unauthenticated.request.bytes.max"),
+            elements_max=config.integer("stratalog.request.elements.max"),
+            tags_max=config.integer("stratalog.request.tags.max"),
+        ),
     )
+
+
+def allow_descriptors() -> int:
+    """Take as many file descriptors as this process may have without asking anybody; how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _connections_possible() -> int:
+    """Connections for which there are descriptors: clients may not take those that the logs need."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _CONNECTIONS_MAX
+    return max((soft - _DESCRIPTORS_KEPT) // _DESCRIPTORS_PER_CONNECTION, soft // 8, 1)
 
 
 def _buffer_bytes(config: BrokerConfig, name: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer
@@ -15,6 +16,9 @@ __all__ = ["EAGER_BYTES", "Dispatch", "FrameReceiver"]
 
 EAGER_BYTES = 1 << 20
 """Frames up to this size get their whole buffer at once; larger ones grow it as their bytes arrive."""
+
+TIMED_BYTES = 512
+"""Requests smaller than this hold too little to take long: the clock is not asked after them."""
 
 SLOW_FRAME_SECONDS = 30.0
 SLOW_FRAME_BYTES_PER_SECOND = 16 << 10
@@ -32,10 +36,21 @@ class Dispatch(Protocol):
 class FrameReceiver:
     """The receiving half of a connection: a buffer while bytes of an unfinished frame exist, none otherwise."""
 
-    __slots__ = ("_filled", "_frame_bytes", "_fresh", "_pool", "_position", "_preferred_bytes", "buffer", "frame_since")
+    __slots__ = (
+        "_filled",
+        "_frame_bytes",
+        "_fresh",
+        "_monotonic",
+        "_pool",
+        "_position",
+        "_preferred_bytes",
+        "buffer",
+        "frame_since",
+    )
 
-    def __init__(self, pool: BufferPool) -> None:
+    def __init__(self, pool: BufferPool, monotonic: Callable[[], float]) -> None:
         self._pool = pool
+        self._monotonic = monotonic
         self.buffer: ReceiveBuffer | None = None
         self._position = 0
         self._filled = 0
@@ -68,10 +83,12 @@ class FrameReceiver:
         if self.buffer is None:
             self.buffer = self._pool.adopt()
 
-    def handle(self, count: int, connection: Connection, dispatch: Dispatch, frames_max: int) -> bool:
+    def handle(
+        self, count: int, connection: Connection, dispatch: Dispatch, frames_max: int, turn_end: float = inf
+    ) -> bool:
         """``count`` more bytes are there: dispatch the complete frames until one stalls the connection.
 
-        True if ``frames_max`` ended it before. Raises :class:`FrameError` for a length that no request can have.
+        True if ``frames_max`` or the time ``turn_end`` (monotonic seconds) ended it before. Raises :class:`FrameError` for a length that no request can have.
         """
         own = self.buffer
         buffer = self._pool.common if own is None else own
@@ -90,6 +107,8 @@ class FrameReceiver:
             position = end
             dispatch(connection, view[begin:end])
             left -= 1
+            if length >= TIMED_BYTES and self._monotonic() > turn_end:
+                left = 0
             if connection.stalled or not left:
                 break
         if position == filled and own is None and buffer.users == 1:

@@ -342,6 +342,37 @@ async def test_connections_leave_no_descriptors_or_memory(serve, wire, segment, 
     assert edge.server.buffers.used_bytes == 0
 
 
+async def test_without_a_descriptor_left_a_connection_is_refused(serve, wire, monkeypatch, until):
+    """A connection for which the socket cannot be duplicated is closed, leaves nothing, and the next one is served."""
+    edge = await serve(wire.api(wire.EchoRequest, wire.EchoResponse, wire.echo))
+
+    def refuse(descriptor):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stratalog.broker.sending.os.dup", refuse)
+        client = await edge.client()
+        assert await client.closed_by_server()
+    assert not edge.server.connections
+    client = await edge.client()
+    answer = await client.ask(wire.EchoRequest(text="on"), wire.EchoResponse)
+    assert answer.text == "on"
+
+
+async def test_elements_and_tags_of_a_request_are_bounded_by_settings(serve, wire, caplog):
+    """A request with more unknown tagged fields than allowed closes its connection, also where the codec allows more."""
+    limits = ServerLimits(connection=ConnectionLimits(tags_max=0))
+    edge = await serve(wire.api(wire.EchoRequest, wire.EchoResponse, wire.echo), limits=limits)
+    client = await edge.client()
+    frame = bytearray(client.frame(wire.EchoRequest(text="x"), 2))
+    assert frame[-1] == 0
+    frame[-1:] = bytes.fromhex("01 07 00")  # one field with tag 7 and no bytes
+    frame[:4] = struct.pack(">i", len(frame) - 4)
+    await client.send(bytes(frame))
+    assert await client.closed_by_server()
+    assert "cannot be decoded" in caplog.text
+
+
 async def test_an_error_that_escapes_dispatch_ends_only_that_connection(serve, wire, caplog):
     """An error that escapes dispatch itself ends its connection, not the server."""
     edge = await serve(wire.echo_api())

@@ -1,9 +1,24 @@
 """Kafka's network settings as limits of the server."""
 
+import resource
+
 import pytest
 
 from stratalog.broker.config import load_config
-from stratalog.broker.network_limits import server_limits
+from stratalog.broker.network_limits import allow_descriptors, server_limits
+
+
+@pytest.fixture
+def descriptors(monkeypatch):
+    """What the process may open, as far as it is told here; changes are kept here, too."""
+
+    def allowed(soft, hard=1 << 20):
+        held = [(soft, hard)]
+        monkeypatch.setattr(resource, "getrlimit", lambda which: held[-1])
+        monkeypatch.setattr(resource, "setrlimit", lambda which, pair: held.append(pair))
+        return held
+
+    return allowed
 
 
 @pytest.fixture
@@ -18,8 +33,9 @@ def limits(tmp_path):
     return make
 
 
-def test_kafkas_defaults_are_bounded(limits):
+def test_kafkas_defaults_are_bounded(limits, descriptors):
     """Where Kafka says "no limit", descriptors and memory still have one; buffers are the kernel's."""
+    descriptors(1 << 20)
     found = limits()
     assert found.connections_max == 10_000
     assert found.connection_rate_max is None
@@ -41,9 +57,30 @@ def test_what_is_set_holds(limits):
         socket_send_buffer_bytes=70_000,
         socket_receive_buffer_bytes=-1,
         socket_request_max_bytes=2_000_000,
+        stratalog_unauthenticated_request_bytes_max=4096,
+        stratalog_request_elements_max=5000,
+        stratalog_request_tags_max=3,
     )
     assert (found.connections_max, found.connections_per_ip_max) == (5, 3)
     assert found.per_ip_overrides == {"10.0.0.1": 7, "::1": 2}
     assert (found.connection_rate_max, found.idle_ms, found.request_memory_bytes) == (9, 1000, 5_000_000)
     assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (70_000, None)
     assert found.connection.frame_bytes_max == 2_000_000
+    assert found.connection.unauthenticated_frame_bytes_max == 4096
+    assert (found.connection.elements_max, found.connection.tags_max) == (5000, 3)
+
+
+@pytest.mark.parametrize(("soft", "most"), [(1024, 128), (4096, 1664), (300, 37), (resource.RLIM_INFINITY, 10_000)])
+def test_clients_cannot_take_the_descriptors_of_the_logs(limits, descriptors, soft, most):
+    """A connection costs two; enough of them stay for segments, whatever max.connections says."""
+    descriptors(soft)
+    assert limits(max_connections=2_000_000).connections_max == most
+
+
+def test_as_many_descriptors_as_may_be(descriptors):
+    """The soft limit, often 1024, is raised to the hard one."""
+    held = descriptors(1024, 4096)
+    assert allow_descriptors() == 4096
+    assert held[-1] == (4096, 4096)
+    assert allow_descriptors() == 4096
+    assert len(held) == 2

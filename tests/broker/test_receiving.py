@@ -16,7 +16,7 @@ class Feed:
 
     def __init__(self, pool=None, *, lease=False):
         self.pool = pool or BufferPool(1 << 30)
-        self.receiver = FrameReceiver(self.pool)
+        self.receiver = FrameReceiver(self.pool, lambda: 0.0)
         self.connection = SimpleNamespace(frame_bytes_max=200 << 20, stalled=0, read_at=0.0)
         self.frames = []
         self.views = []
@@ -204,3 +204,25 @@ def test_closing_gives_the_buffer_back():
     feed.receiver.memory_suffices()
     feed.receiver.close()
     assert feed.pool.used_bytes == 0
+
+
+def test_a_turn_is_over_when_its_time_is():
+    """Many large requests that came together do not keep the loop for all of them; the rest is handled next turn."""
+    feed = Feed()
+    now = iter(range(100))
+    feed.receiver = FrameReceiver(feed.pool, lambda: float(next(now)))
+    bodies = [bytes(receiving.TIMED_BYTES)] * 5
+    stream = b"".join(map(framed, bodies))
+    feed.receiver.writable()[: len(stream)] = stream
+    assert feed.receiver.handle(len(stream), feed.connection, feed.dispatch, 1000, 0.5) is True
+    assert feed.frames == bodies[:2]
+    assert feed.receiver.handle(0, feed.connection, feed.dispatch, 1000, 99.0) is False
+    assert feed.frames == bodies
+
+
+def test_small_requests_are_not_timed():
+    """The clock is not asked after a request that holds too little to take long."""
+    feed = Feed()
+    feed.receiver = FrameReceiver(feed.pool, pytest.fail)
+    feed.feed(framed(bytes(receiving.TIMED_BYTES - 1)) * 3)
+    assert len(feed.frames) == 3

@@ -12,7 +12,7 @@ _ROWS = {row.name: row for row in OWN_SETTINGS}
     [
         ("stratalog.bucket.url", None),
         ("stratalog.chunk.bytes", 4194304),
-        ("stratalog.request.elements.max", 100000),
+        ("stratalog.request.elements.max", 10000),
         ("stratalog.request.tags.max", 64),
         ("stratalog.unauthenticated.request.bytes.max", 65536),
         ("stratalog.inline.append.bytes.max", 4194304),
