@@ -1,0 +1,141 @@
+"""The strongest judge: Kafka itself started on a directory of ours, and we again on what it made of it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+START_MS = 1_700_000_000_000
+WAIT_SECONDS = 60
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+log.dirs={data}
+broker.session.timeout.ms=1000
+broker.heartbeat.interval.ms=200
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+"""
+
+
+class KafkaBroker:
+    """Kafka as a server on a directory; ``log`` is everything it said."""
+
+    def __init__(self, command: list[str], directory: Path, address: str) -> None:
+        self.log = directory / "kafka.log"
+        self.address = address
+        with self.log.open("w") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def wait(self) -> KafkaBroker:
+        """Wait until it serves."""
+        end = time.monotonic() + WAIT_SECONDS
+        while "Kafka Server started" not in self.said():
+            assert self._process.poll() is None, self.said()[-4000:]
+            assert time.monotonic() < end, self.said()[-4000:]
+            time.sleep(0.1)
+        return self
+
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text()
+
+    def stop(self) -> None:
+        """Stop in order; a second call does nothing."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(WAIT_SECONDS)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def start_kafka(kafka, tmp_path) -> Iterator[Callable[[Path], KafkaBroker]]:
+    """Starts Kafka on a log directory."""
+    started: list[KafkaBroker] = []
+
+    def start(data: Path) -> KafkaBroker:
+        port = free_port()
+        properties = tmp_path / "server.properties"
+        properties.write_text(PROPERTIES.format(port=port, controller_port=free_port(), data=data))
+        command = kafka.command("kafka.Kafka", str(properties))
+        command.insert(1, "-Djudge.log.level=info")
+        started.append(KafkaBroker(command, tmp_path, f"127.0.0.1:{port}"))
+        return started[-1].wait()
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+def records(seed: int) -> Iterator[tuple[str, int, bytes, int]]:
+    """Values for two partitions."""
+    for i in range(2000):
+        yield "codecs", i % 2, b"%d-%d " % (seed, i) * 8, START_MS + i
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_kafka_goes_on_where_we_ended_and_we_where_kafka_ended(kafka, serve, clients, start_kafka, end) -> None:
+    """Same cluster, topic ids, records and offsets to both sides, from a clean stop and from a kill; with a snapshot."""
+    ours = serve("metadata.log.max.record.bytes.between.snapshots=500", "log.index.interval.bytes=500")
+    admin = AdminClient({"bootstrap.servers": ours.address, "log_level": 0})
+    config = {"internal.segment.bytes": "100000", "retention.ms": "-1"}
+    admin.create_topics([NewTopic("codecs", 2, 1, config=config)])["codecs"].result(30)
+    written: dict[int, list] = {0: [], 1: []}
+
+    def load(address: str, seed: int) -> None:
+        for codec in CODECS:
+            sent = clients.load(address, codec, records(seed), batch_num_messages=100)
+            for (_, partition), rows in sent.items():
+                written[partition] += rows
+
+    def same(address: str) -> None:
+        for partition, rows in written.items():
+            assert clients.read(address, "codecs", partition) == rows
+
+    load(ours.address, 1)
+    topic_id = admin.describe_topics(TopicCollection(["codecs"]))["codecs"].result(30).topic_id
+    getattr(ours, end)()
+    assert len(ours.files(".checkpoint")) == 1
+
+    theirs = start_kafka(ours.data)
+    same(theirs.address)
+    told = kafka.run(
+        "consumer.ConsoleConsumer", "--bootstrap-server", theirs.address, "--topic", "codecs", "--partition", "0",
+        "--offset", "earliest", "--max-messages", str(len(written[0])), "--timeout-ms", "20000",
+    ).ok()  # fmt: skip
+    assert told.splitlines() == [value.decode() for _, _, value, _ in written[0]]
+    their_admin = AdminClient({"bootstrap.servers": theirs.address, "log_level": 0})
+    assert str(their_admin.describe_topics(TopicCollection(["codecs"]))["codecs"].result(30).topic_id) == str(topic_id)
+    load(theirs.address, 2)
+    complaints = re.findall(r"^(?:WARN|ERROR|FATAL) .*", theirs.said(), re.MULTILINE)
+    assert [line for line in complaints if "Performing controller activation" not in line] == []
+    assert ("since clean shutdown file was found" in theirs.said()) == (end == "stop")
+    theirs.stop()
+
+    ours.start()
+    same(ours.address)
+    load(ours.address, 3)
+    same(ours.address)
+    ours.stop()
+    logs = [path for path in ours.files(".log", ".index", ".timeindex", ".snapshot") if "codecs" in str(path.parent)]
+    kafka.dump(logs, "--deep-iteration").clean()
