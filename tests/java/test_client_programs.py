@@ -99,3 +99,21 @@ def test_a_console_consumer_reads_across_the_border_of_the_tier(kafka, broker, c
     first = broker.data / f"{topic}-0" / f"{0:020}.log"
     until(lambda: not first.exists() and len(broker.files(".log", partition=f"{topic}-0")) == 1)
     assert consume(kafka, broker, topic, "earliest", 5000) == [value.decode() for _, _, value, _ in values]
+
+
+def test_kafkas_compatibility_test_succeeds(kafka, broker) -> None:
+    """Its own list of what a broker can do: all of it, without access lists, which are not served yet."""
+    supported = {
+        "offsets-for-times": True,
+        "cluster-id": True,
+        "create-topics": True,
+        "describe-acls": False,
+        "describe-configs": True,
+        "idempotent-producer": True,
+    }
+    options = [word for name, able in supported.items() for word in (f"--{name}-supported", str(able).lower())]
+    said = kafka.run(
+        "ClientCompatibilityTest", "--bootstrap-server", broker.address, "--topic", "compatible", *options,
+        "--expect-record-too-large-exception", "false", "--num-cluster-nodes", "1",
+    )  # fmt: skip
+    assert said.ok().endswith("SUCCESS.\n")
