@@ -16,7 +16,10 @@ MIRRORED_FROM_LINES = 40
 
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
-UNMIRRORED: dict[str, str] = {}
+UNMIRRORED: dict[str, str] = {
+    "tier/commands.py": "declarations only; tests/tier/test_work.py carries every one of them out",
+    "tier/plan_events.py": "declarations only; tests/tier/test_plan.py steps through every one of them",
+}
 
 BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|common|misc|stuff)(_|$)")
 BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
