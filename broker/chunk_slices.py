@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 from stratalog.hot.filesystem import File
 from stratalog.tier.cache import CachedChunk
-from stratalog.wire.batch import iter_headers
+from stratalog.wire.batch import iter_headers, read_header
 from stratalog.wire.parts import FileSlice
 
 __all__ = ["ChunkSlices"]
@@ -59,8 +59,11 @@ def _batch_position(file: File, chunk: CachedChunk, offset: int) -> int:
             if header.next_offset > offset:
                 return at + position
             after = at + position + header.size_bytes
-        if after == at:
-            return at  # the batch is longer than the probe: it is the one
+        if after == at:  # the batch is longer than the probe
+            header = read_header(data)
+            if header.next_offset > offset:
+                return at
+            after = at + header.size_bytes
         at = after
     return chunk.length
 

@@ -205,7 +205,9 @@ def start_tiered(start_node, monkeypatch) -> StartTiered:
     """Start brokers on a bucket in memory; settings are arguments, ``bucket_url`` takes another bucket, ``cache_bytes`` less than may be set."""
     monkeypatch.setattr(housekeeping, "TICK_SECONDS", 0.02)
 
-    def start(*, start: bool = True, bucket_url: str = "", directory: str = "", cache_bytes: int = 0, **settings: str) -> TieredBroker:
+    def start(
+        *, start: bool = True, bucket_url: str = "", directory: str = "", cache_bytes: int = 0, **settings: str
+    ) -> TieredBroker:
         url = bucket_url or f"memory:faults-{time.time_ns()}-{next(_numbers)}"
         store = FaultyStore(MemoryStore(url))
         if url.startswith("memory:"):

@@ -1,0 +1,180 @@
+"""Chunks on the local disk: asked for once, kept within bounds."""
+
+from array import array
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.tier import commands
+from stratalog.tier.chunk_table import Chunk
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.remote_log import ChunkId, ChunkRef
+
+PARTITION = PartitionId("t", bytes(16), 0)
+
+
+def ref(number, length=10, uuid=bytes(16)):
+    """The ``number``-th chunk of one object."""
+    chunk = Chunk(10 * number, length * number, length, 0, 0)
+    return ChunkRef(ChunkId(uuid, number), "key", chunk, 10 * number + 10)
+
+
+class Cache:
+    """A cache whose fills the test answers."""
+
+    def __init__(self, directory, limit_bytes=100):
+        self.now_ms = 0
+        self.submitted = []
+        self.files = ChunkFiles(str(directory), limit_bytes, self.submit, lambda: self.now_ms)
+        self.filled = 0
+        self.failed = []
+
+    def submit(self, command, answered):
+        self.submitted.append((command, answered))
+
+    def want(self, *refs, reader="r"):
+        def filled():
+            self.filled += 1
+
+        self.files.want(PARTITION, refs, reader, filled=filled, failed=lambda *args: self.failed.append(args))
+
+    def answer(self):
+        """Fill what was asked for longest."""
+        command, answered = self.submitted.pop(0)
+        for fill in command.chunks:
+            Path(fill.path).write_bytes(b"c" * fill.chunk.length)
+        index = array("q", [0]).tobytes(), array("i", [0]).tobytes()
+        chunks = tuple(
+            commands.FilledChunk(fill.path, fill.chunk.length, *index, fill.chunk.first_offset + 10)
+            for fill in command.chunks
+        )
+        answered(commands.ChunksFilled(command.key, chunks))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache")
+
+
+def test_a_chunk_is_asked_for_once(cache):
+    """Whoever comes while it is on its way waits for the same fill."""
+    cache.want(ref(0), reader="a")
+    cache.want(ref(0), reader="b")
+    assert len(cache.submitted) == 1
+    assert cache.files.get(ref(0).id, "a") is None
+    cache.answer()
+    assert cache.filled == 1
+    chunk, file = cache.files.get(ref(0).id, "b")
+    assert file.pread(chunk.length, 0) == b"c" * 10
+    cache.want(ref(0), reader="c")
+    assert not cache.submitted
+
+
+def test_neighbours_come_by_one_request(cache):
+    """Two at most, and of one object only."""
+    cache.want(ref(0), ref(1), ref(2), ref(3, uuid=b"o" * 16))
+    assert [len(command.chunks) for command, _ in cache.submitted] == [2, 1, 1]
+
+
+def test_a_fill_that_fails_is_told_and_may_be_tried_again(cache):
+    """Its space is free again."""
+    cache.want(ref(0))
+    _, answered = cache.submitted.pop()
+    report = commands.MissingReport("key", "gone")
+    answered(report)
+    assert cache.failed == [(ref(0), report)]
+    assert cache.files.books.used_bytes == 0
+    cache.want(ref(0))
+    assert len(cache.submitted) == 1
+
+
+def test_what_is_evicted_leaves_the_disk(cache):
+    """The cache never holds more than its limit, on the disk neither."""
+    for number in range(30):
+        cache.want(ref(number))
+        cache.answer()
+        cache.files.leave("r")
+    cache.want(ref(40))
+    sizes = [path.stat().st_size for path in Path(cache.files.directory).iterdir()]
+    assert sum(sizes) <= 100
+    assert cache.files.books.used_bytes <= 100
+
+
+def test_a_reader_keeps_the_file_of_an_evicted_chunk(cache):
+    """Slices under way are sent whatever becomes of the cache."""
+    cache.want(ref(0))
+    cache.answer()
+    chunk, file = cache.files.get(ref(0).id, "r")
+    cache.files.leave("r")
+    for number in range(1, 12):
+        cache.want(ref(number))
+        cache.answer()
+        cache.files.leave("r")
+    assert not Path(chunk.path).exists()
+    assert file.pread(chunk.length, 0) == b"c" * 10
+
+
+def test_a_file_that_is_gone_is_asked_for_again(cache, caplog):
+    """It is said once, and the space is not counted twice."""
+    cache.want(ref(0))
+    cache.answer()
+    (path,) = Path(cache.files.directory).iterdir()
+    path.unlink()
+    assert cache.files.get(ref(0).id, "r") is None
+    assert "is gone" in caplog.text
+    cache.want(ref(0))
+    cache.answer()
+    assert cache.files.get(ref(0).id, "r") is not None
+    assert cache.files.books.used_bytes == 10
+
+
+def test_a_chunk_checked_long_ago_is_checked_again(cache):
+    """It is asked for like a missing one; others wait for the same check."""
+    cache.want(ref(0))
+    cache.answer()
+    cache.now_ms += 29_999
+    assert cache.files.get(ref(0).id, "r") is not None
+    cache.now_ms += 1
+    assert cache.files.get(ref(0).id, "r") is None
+    cache.want(ref(0))
+    cache.want(ref(0), reader="other")
+    assert len(cache.submitted) == 1
+    cache.answer()
+    assert cache.files.get(ref(0).id, "r") is not None
+    assert cache.files.books.used_bytes == 10
+
+
+def test_a_check_that_fails_lets_the_file_go(cache):
+    """Its bytes are neither counted nor kept."""
+    cache.want(ref(0))
+    cache.answer()
+    cache.now_ms += 30_000
+    cache.want(ref(0))
+    cache.submitted.pop()[1](commands.FailedReport("down", retriable=True))
+    cache.want(ref(5))
+    assert cache.files.books.used_bytes == 10
+    assert list(Path(cache.files.directory).iterdir()) == []
+
+
+def test_what_an_earlier_run_left_is_removed_and_nothing_else(tmp_path):
+    """Chunks and half-written ones; a stranger's file stays."""
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    for name in (f"{'0' * 32}.3.chunk", f"{'a' * 32}.12.chunk.tmp", "notes.txt"):
+        (directory / name).write_bytes(b"x")
+    cache = Cache(directory)
+    cache.want(ref(0))
+    assert [path.name for path in directory.iterdir()] == ["notes.txt"]
+
+
+def test_a_directory_that_was_cleared_away_is_made_again(cache):
+    """While the broker runs."""
+    cache.want(ref(0))
+    cache.answer()
+    (path,) = Path(cache.files.directory).iterdir()
+    path.unlink()
+    path.parent.rmdir()
+    cache.want(ref(1))
+    cache.answer()
+    assert cache.files.get(ref(1).id, "r") is not None

@@ -1,0 +1,29 @@
+"""What the cpu worker does."""
+
+import pytest
+
+from stratalog.broker.cpu_worker import Rework, cpu_worker
+from stratalog.wire.batch import iter_records, read_header
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
+
+
+def test_a_batch_is_brought_to_another_codec(new_batch):
+    """Offsets, times and values stay; the codec bits change."""
+    batch = bytes(new_batch(b"a" * 100, b"b" * 100, key=b"k"))
+    out = cpu_worker().execute(Rework(batch, Codec.ZSTD, keys_required=True))
+    assert read_header(out).codec is Codec.ZSTD
+    assert [record.value for record in iter_records(out)] == [b"a" * 100, b"b" * 100]
+
+
+def test_what_is_wrong_with_a_batch_is_raised(new_batch):
+    """A record without a key where keys are needed."""
+    with pytest.raises(KafkaError) as refused:
+        cpu_worker().execute(Rework(bytes(new_batch(b"a")), None, keys_required=True))
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_an_unknown_command_is_refused():
+    """It says which."""
+    with pytest.raises(Invalid, match="str"):
+        cpu_worker().execute("dance")

@@ -1,0 +1,68 @@
+"""The whole way to S3 and back over HTTP, through a proxy that fails: the worker process, its retries, its probe."""
+
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+
+from stratalog.tier import open_store
+from stratalog.tier.manifest_store import read_manifest
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    """An S3 service behind a proxy that obeys rules; bucket ``archive``; credentials in the environment, as a worker finds them."""
+    from moto.server import ThreadedMotoServer
+
+    path = Path(__file__).resolve().parents[2] / "localstack" / "fault_proxy.py"
+    spec = importlib.util.spec_from_file_location("stratalog_localstack_fault_proxy", path)
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket="archive")
+    with module.FaultProxy(f"http://{host}:{port}") as running:
+        running.rule = module.Rule
+        yield running
+    server.stop()
+
+
+def test_s3_that_fails_now_and_then(start_tiered, proxy):
+    """Requests refused, reset, answered with errors after they were done, or damaged: archived once, read back right."""
+    tiered = start_tiered(
+        bucket_url="s3://archive/some/prefix",
+        stratalog_bucket_endpoint_url=proxy.url,
+        stratalog_bucket_region="us-east-1",
+    )
+    tiered.topic("t", internal_segment_bytes=6_000)
+    tiered.write("t", 20)
+    tiered.archived("t")
+    rules = [
+        {"action": "status", "method": "PUT", "count": 2},
+        {"action": "drop_after_commit", "method": "PUT", "path": "manifest", "count": 1},
+        {"action": "fail_after_commit", "method": "PUT", "path": r"\.seg", "status": 500, "code": "InternalError"},
+        {"action": "reset", "method": "HEAD", "count": 1},
+        {"action": "corrupt", "method": "GET", "path": r"\.seg", "count": 1},
+        {"action": "truncate", "method": "GET", "path": r"\.seg", "count": 1},
+    ]
+    proxy.script.replace([proxy.rule(**rule) for rule in rules])
+    tiered.write("t", 60)
+    tiered.check_reads("t", 0, tiered.offsets("t")[1])
+    tiered.archived("t")
+    tiered.check_reads("t")
+    assert sum(bool(one.action) for one in proxy.script.seen) >= 6
+    store = open_store("s3://archive/some/prefix", endpoint_url=proxy.url, region="us-east-1")
+    manifest = read_manifest(store, tiered.partition_id("t")).manifest
+    at = 0
+    for entry in manifest.entries:
+        assert entry.base == at
+        assert store.head(entry.key).size_bytes == entry.size_bytes
+        at = entry.end
+    assert at == manifest.remote_end == tiered.offsets("t")[2]
