@@ -51,7 +51,7 @@ class _Fetch:
         """The answer, or None if there is not enough yet and ``final`` is not set."""
         request = self.request
         by_id = self.context.api_version >= _TOPIC_IDS_SINCE
-        left_bytes = request.max_bytes
+        left_bytes = min(request.max_bytes, self.context.broker.config.integer("fetch.max.bytes"))
         found_bytes = 0
         complete = False
         self.keys = []

@@ -10,6 +10,7 @@ from stratalog.metadata.config_validators import AnyList, ListOf, at_least
 __all__ = ["KRAFT_SETTINGS"]
 
 _ONE_VOTER: Final = "the quorum of this release is one voter in the broker's own process"
+_SNAPSHOT_CUTS: Final = "each snapshot closes the segment of the metadata log, and what is below it goes"
 
 # fmt: off
 KRAFT_SETTINGS: Final[tuple[ConfigDef, ...]] = (
@@ -54,20 +55,30 @@ KRAFT_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, at_least(1),
             doc="Bytes of metadata records after which a snapshot is written."),
     setting("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, at_least(0),
+            unused="snapshots are taken by size, see metadata.log.max.record.bytes.between.snapshots",
             doc="Longest time without a snapshot while records come in; 0 is no limit."),
-    setting("metadata.log.segment.bytes", INT, 1 << 30, at_least(8 << 20), doc="Segment size of the metadata log."),
-    setting("metadata.log.segment.ms", LONG, 604_800_000, doc="Age at which its segment is closed."),
+    setting("metadata.log.segment.bytes", INT, 1 << 30, at_least(8 << 20),
+            unused=_SNAPSHOT_CUTS,
+            doc="Segment size of the metadata log."),
+    setting("metadata.log.segment.ms", LONG, 604_800_000,
+            unused=_SNAPSHOT_CUTS,
+            doc="Age at which its segment is closed."),
     setting("metadata.max.idle.interval.ms", INT, 500, at_least(0), unused=_ONE_VOTER,
             doc="Silence after which the leader writes a no-op record."),
     setting("metadata.max.retention.bytes", LONG, 104_857_600,
+            unused=_SNAPSHOT_CUTS,
             doc="Bytes of metadata log and snapshots above which old ones go; one snapshot always stays."),
     setting("metadata.max.retention.ms", LONG, 604_800_000,
+            unused=_SNAPSHOT_CUTS,
             doc="Age of metadata log and snapshots above which they go; one snapshot always stays."),
     setting("internal.metadata.delete.delay.millis", LONG, 60_000, at_least(0), internal=True,
+            unused=_SNAPSHOT_CUTS,
             doc="How long a dropped file of the metadata log stays on disk."),
     setting("internal.metadata.log.segment.bytes", INT, None, internal=True,
+            unused=_SNAPSHOT_CUTS,
             doc="Segment size of the metadata log below the minimum; for tests only."),
     setting("internal.metadata.max.batch.size.in.bytes", INT, 8 << 20, internal=True,
+            unused="a command is one batch, and at most as large as a request may be",
             doc="Largest batch of metadata records."),
     setting("internal.metadata.max.fetch.size.in.bytes", INT, 8 << 20, internal=True, unused=_ONE_VOTER,
             doc="Largest answer to a fetch of the metadata log."),

@@ -23,6 +23,7 @@ from stratalog.metadata.config_validators import AnyList, GzipLevel, ListOf, One
 __all__ = ["LOG_SETTINGS"]
 
 _NO_COMPACTION: Final = "the log is not compacted in this release"
+_OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
 
 # fmt: off
@@ -72,6 +73,7 @@ LOG_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("log.index.interval.bytes", INT, 4096, at_least(0), mode=WIDE, doc="Default of index.interval.bytes."),
     setting("log.index.size.max.bytes", INT, 10 << 20, at_least(4), mode=WIDE, doc="Default of segment.index.bytes."),
     setting("log.initial.task.delay.ms", LONG, 30_000, at_least(0), internal=True,
+            unused="retention first runs one log.retention.check.interval.ms after the start",
             doc="Pause after the start before retention runs for the first time."),
     setting("log.local.retention.bytes", LONG, -2, at_least(-2), mode=WIDE, doc="Default of local.retention.bytes."),
     setting("log.local.retention.ms", LONG, -2, at_least(-2), mode=WIDE, doc="Default of local.retention.ms."),
@@ -96,17 +98,25 @@ LOG_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("log.segment.delete.delay.ms", LONG, 60_000, at_least(0), mode=WIDE,
             doc="Default of file.delete.delay.ms."),
     setting("message.max.bytes", INT, 1_048_588, at_least(0), mode=WIDE, doc="Default of max.message.bytes."),
-    setting("compression.gzip.level", INT, -1, GzipLevel(), mode=WIDE, doc="Default of the topic's gzip level."),
-    setting("compression.lz4.level", INT, 9, between(1, 17), mode=WIDE, doc="Default of the topic's lz4 level."),
+    setting("compression.gzip.level", INT, -1, GzipLevel(), mode=WIDE,
+            unused=_OWN_LEVELS,
+            doc="Default of the topic's gzip level."),
+    setting("compression.lz4.level", INT, 9, between(1, 17), mode=WIDE,
+            unused=_OWN_LEVELS,
+            doc="Default of the topic's lz4 level."),
     setting("compression.type", STRING, "producer", OneOf(COMPRESSION_TYPES), mode=WIDE,
             doc="Default of the topic's compression.type."),
     setting("compression.zstd.level", INT, 3, between(-131072, 22), mode=WIDE,
+            unused=_OWN_LEVELS,
             doc="Default of the topic's zstd level."),
     setting("num.recovery.threads.per.data.dir", INT, 2, at_least(1), mode=WIDE,
+            unused="logs are recovered one after the other",
             doc="Logs of one directory that are recovered at once when the broker starts."),
     setting("producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), internal=True,
+            unused="every ten minutes",
             doc="How often expired producer ids are looked for."),
     setting("producer.id.expiration.ms", INT, 86_400_000, at_least(1), mode=WIDE,
+            unused="a partition remembers an idempotent producer for a day",
             doc="How long a partition remembers an idempotent producer after its last batch."),
 )
 # fmt: on

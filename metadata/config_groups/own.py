@@ -24,15 +24,11 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.cache.dir", STRING, None, NonEmptyText(),
             doc="Directory of these chunks; not set, the one beside the first log directory whose name is that one's "
                 "with -cache behind it."),
-    setting("stratalog.chunk.bytes", INT, 4 * _MIB, at_least(64 << 10),
-            doc="Bytes of archived log about which a chunk is cut, always on the border of a batch."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
     setting("stratalog.incarnation", LONG, 0, at_least(0), internal=True,
             doc="Which life of the cluster writes to the bucket; kept among the cluster-wide defaults, raised only by a "
                 "takeover, never set by hand."),
-    setting("stratalog.inline.append.bytes.max", INT, 4 * _MIB, at_least(0),
-            doc="Bytes one turn of the event loop appends by itself; more goes to the directory's writer thread."),
     setting("stratalog.request.elements.max", INT, 10_000, at_least(1000),
             doc="Array elements one request may hold before its connection is closed. Ten thousand take the event "
                 "loop about 20 ms."),
@@ -40,7 +36,5 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Unknown tagged fields one structure may hold before its connection is closed."),
     setting("stratalog.unauthenticated.request.bytes.max", INT, 64 << 10, at_least(1024),
             doc="Largest request of a connection that must still authenticate."),
-    setting("stratalog.unsynced.bytes.max", LONG, 256 * _MIB, at_least(_MIB),
-            doc="Bytes of a directory that may wait for their sync; above it appends wait."),
 )
 # fmt: on

@@ -38,8 +38,7 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 any free port. "
                 "The controller's listener may be named, nothing listens there while the quorum is one process."),
     setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), mode=WIDE,
-            unused="new connections are bounded by number, not by rate, in this release",
-            doc="New connections a second."),
+            doc="New connections a second, of all listeners together."),
     setting("max.connections", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="Connections at one time; a listener may have its own bound."),
     setting("max.connections.per.ip", INT, INT_MAX, at_least(0), mode=WIDE,

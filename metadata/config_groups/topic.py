@@ -26,6 +26,7 @@ TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
 _NO_COMPACTION: Final = "the log is not compacted in this release"
 _NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
+_OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
 
 
@@ -51,13 +52,16 @@ TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="What happens to old data: delete drops whole segments by age or size, compact keeps the newest record "
                 "of each key, both do both, an empty list keeps everything."),
     setting("compression.gzip.level", INT, -1, GzipLevel(), synonyms=_from("compression.gzip.level"),
+            unused=_OWN_LEVELS,
             doc="Level used when compression.type is gzip; -1 leaves the choice to zlib."),
     setting("compression.lz4.level", INT, 9, between(1, 17), synonyms=_from("compression.lz4.level"),
+            unused=_OWN_LEVELS,
             doc="Level used when compression.type is lz4."),
     setting("compression.type", STRING, "producer", OneOf(COMPRESSION_TYPES), synonyms=_from("compression.type"),
             doc="Codec of the stored batches; producer keeps what arrives, any other codec re-encodes batches that "
                 "come in a different one. Offsets and times stay."),
     setting("compression.zstd.level", INT, 3, between(-131072, 22), synonyms=_from("compression.zstd.level"),
+            unused=_OWN_LEVELS,
             doc="Level used when compression.type is zstd."),
     setting("delete.retention.ms", LONG, 86_400_000, at_least(0), synonyms=_from("log.cleaner.delete.retention.ms"),
             unused=_NO_COMPACTION,

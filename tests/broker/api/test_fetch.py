@@ -100,6 +100,16 @@ def test_limits_hold_but_one_batch_always_comes(broker, new_batch):
     assert (bases(first), bases(second)) == ([0, 1, 2], [0])
 
 
+def test_the_broker_has_a_largest_answer_too(start_node, new_batch):
+    """What a client asks for is cut at fetch.max.bytes, on the border of a batch."""
+    broker = start_node(fetch_max_bytes=2500)
+    topic_id = broker.create("t").topic_id
+    for _ in range(4):
+        broker.append("t", new_batch(b"x" * 1000))
+    (partition,) = parts(broker.link().call(request(topic_id, (0, 0)), 18))
+    assert bases(partition) == [0, 1]
+
+
 def test_a_waiting_fetch_is_answered_by_the_next_append(broker):
     """A long poll at the end of the log leaves as soon as something is committed."""
     topic_id = broker.create("t").topic_id

@@ -11,11 +11,9 @@ _ROWS = {row.name: row for row in OWN_SETTINGS}
     ("name", "default"),
     [
         ("stratalog.bucket.url", None),
-        ("stratalog.chunk.bytes", 4194304),
         ("stratalog.request.elements.max", 10000),
         ("stratalog.request.tags.max", 64),
         ("stratalog.unauthenticated.request.bytes.max", 65536),
-        ("stratalog.inline.append.bytes.max", 4194304),
     ],
 )
 def test_defaults_are_those_of_the_design(name, default):
