@@ -105,24 +105,27 @@ class DirectoryWriter:
 
     def _write(self) -> None:
         written_bytes = 0
-        while self._queued and written_bytes < INLINE_BYTES_MAX:
-            owner = next(iter(self._queued))
-            del self._queued[owner]
-            written_bytes += owner.log.queued_bytes
-            try:
-                owner.log.write_queued()
-            except OSError as error:
-                self.report(error, owner)
-                if self.offline is not None:
-                    return
-                continue
-            owner.on_written()
-            if owner.flush_due():
-                self._dirty[owner] = None
-        if self._queued:
-            self._loop.call_soon(self._write)
-        if self._dirty and not self._syncing:
-            self._begin_cycle()
+        try:
+            while self._queued and written_bytes < INLINE_BYTES_MAX:
+                owner = next(iter(self._queued))
+                del self._queued[owner]
+                written_bytes += owner.log.queued_bytes
+                self._write_one(owner)
+        finally:  # a mistake in one owner may not keep the others waiting for ever
+            if self._queued:
+                self._loop.call_soon(self._write)
+            if self._dirty and not self._syncing:
+                self._begin_cycle()
+
+    def _write_one(self, owner: LogOwner) -> None:
+        try:
+            owner.log.write_queued()
+        except OSError as error:
+            self.report(error, owner)
+            return
+        if owner.flush_due():
+            self._dirty[owner] = None
+        owner.on_written()
 
     def report(self, error: OSError, owner: LogOwner | None = None) -> None:
         """Something failed in this directory, with ``owner``'s log or with none.
@@ -176,6 +179,8 @@ class DirectoryWriter:
             ticket.run()
         except OSError as failure:
             error = failure
+        except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
+            error = OSError(f"a sync failed: {failure!r}")
         self._loop.call_soon_threadsafe(self._synced, owner, ticket, error)
 
     def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:

@@ -59,6 +59,12 @@ class _Held:
     ready: bool
     error: KafkaError | None = None
 
+    def give_back(self) -> None:
+        """Let go of the receive buffer, once: a worker may answer after the append has been refused."""
+        release, self.release = self.release, None
+        if release is not None:
+            release()
+
 
 class Partition:
     """The leader of one partition, on the event loop."""
@@ -118,6 +124,8 @@ class Partition:
         self.log.update_config(config)
         self._codec = _demanded_codec(config)
         self._keys_required = config.compacted
+        if config.flush_messages > 1:
+            self._advance(self.log.written_offset)  # what has waited for a sync waits no longer
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
@@ -253,9 +261,7 @@ class Partition:
             log.error("a batch of %s could not be reworked: %s", self.topic_partition, out)
             held.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the batch could not be reworked: {out}")
         else:
-            if held.release is not None:
-                held.release()
-                held.release = None
+            held.give_back()
             held.records = out
         held.ready = True
         self._append_ready()
@@ -266,8 +272,7 @@ class Partition:
             if held.error is None:
                 self._append(memoryview(held.records), held.acks, held.deadline, held.release, held.acknowledge)
                 continue
-            if held.release is not None:
-                held.release()
+            held.give_back()
             held.acknowledge(held.error)
 
     # -- what the log directory reports ---------------------------------------------------------------------
@@ -355,8 +360,7 @@ class Partition:
                 queue.popleft().acknowledge(failure)
         while self._held:
             held = self._held.popleft()
-            if held.release is not None:
-                held.release()
+            held.give_back()
             held.acknowledge(failure)
         for watcher in tuple(self.watchers):
             watcher()

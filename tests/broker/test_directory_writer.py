@@ -257,3 +257,34 @@ async def test_a_log_that_is_let_go_hears_nothing_more(bench):
     assert syncing.heard == ["write", "written"]
     assert queued.heard == []
     assert bench.writer.idle
+
+
+async def test_a_mistake_in_one_owner_does_not_stop_the_others(bench):
+    """Whatever an owner raises when it hears of its write, the others are written, and everything is synced."""
+    one, two = bench.owner(), bench.owner()
+
+    def mistaken():
+        raise RuntimeError("answered twice")
+
+    one.on_written = mistaken
+    bench.writer.enqueue(one)
+    bench.writer.enqueue(two)
+    await bench.turn()
+    await bench.turn()
+    assert two.heard == ["write", "written"]
+    while bench.threads.waiting:
+        await bench.threads.run()
+    assert one.heard[-1] == two.heard[-1] == "flushed"
+    assert bench.writer.idle
+
+
+async def test_a_sync_that_ends_in_a_mistake_counts_as_failed(bench):
+    """An exception that is no OSError leaves nothing waiting for ever: the directory goes offline."""
+    owner = bench.owner()
+    owner.sync_error = ValueError("closed")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard[-1] == "failed"
+    assert bench.writer.offline is not None
+    assert bench.writer.idle

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.partition import Partition
-from stratalog.hot.config import LogConfig
+from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import AppendInfo, Log
 from stratalog.hot.replica_state import ReplicaState
@@ -271,6 +271,26 @@ def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
     read = it.partition.log.read(0, max_bytes=9999, max_offset=2)
     stored = b"".join(part.file.pread(part.length, part.position) for part in read.parts)
     assert [header.codec for _, header in iter_headers(stored)] == [Codec.ZSTD, Codec.ZSTD]
+
+
+def test_a_rework_that_ends_after_its_partition_changes_nothing(bench, batch):
+    """The buffer was given back and the producer told when the partition closed; the late answer does neither again."""
+    it = bench(compression_type="zstd")
+    it.append("late", batch())
+    it.partition.close()
+    it.reworks[0][3](bytearray(batch()))
+    assert it.codes() == {"late": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert it.released == ["late"]
+
+
+def test_appends_that_wait_for_a_sync_are_answered_when_none_is_demanded_any_more(bench, batch):
+    """A topic that turns to Kafka's page-cache behaviour answers acks=all for what is written."""
+    it = bench()
+    it.append("all", batch())
+    it.disk.write()
+    assert it.ended == {}
+    it.partition.update_config(LogConfig(flush_messages=LONG_MAX))
+    assert it.codes() == {"all": 0}
 
 
 @pytest.mark.parametrize(
