@@ -143,7 +143,7 @@ class TieredBroker:
 
         def roll() -> None:
             unified = self.node.partition(topic, partition)
-            unified.log.roll(self.node.node.clock.wall_ms())
+            unified.log.roll()
             unified.partition.directory.sync(unified.partition)
 
         self.node.run(roll)

@@ -229,23 +229,26 @@ def test_a_batch_is_frozen_for_the_archive_only_when_rolled_and_synced(start_tie
         assert end <= active
 
 
-def test_reads_that_race_eviction_are_never_out_of_range(tiered):
-    """A reader at the border goes on from the archive, a thousand times."""
+@pytest.mark.parametrize(
+    "rounds", [250, pytest.param(5_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=["some", "many"]
+)
+def test_reads_that_race_eviction_are_never_out_of_range(tiered, rounds):
+    """A reader at the border goes on from the archive, a thousand times and ten thousand."""
     tiered.topic("t")
     tiered.spoil(FaultRule(Fault.DELAY, "get_range", count=None, seconds=0.001))
-    client, position, rounds = tiered.node.client(), 0, 0
+    client, position, reads = tiered.node.client(), 0, 0
     seen = []
-    for _ in range(250):
+    for _ in range(rounds):
         tiered.write("t", 2, count=2, size_bytes=300)
         end = tiered.written["t", 0][-1][0] + 1
         while position < end:
             (found,) = fetch(client, {NAME: position}, max_wait_ms=200, partition_max_bytes=700)
-            rounds += 1
+            reads += 1
             for _, records in visible_records(found, position):
                 for record in records:
                     seen.append((record.offset, record.timestamp_ms, record.value))
                     position = record.offset + 1
-    assert rounds >= 500
+    assert reads >= 2 * rounds
     assert seen == tiered.written["t", 0]
     tiered.archived("t")
     tiered.check_reads("t")

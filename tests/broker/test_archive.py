@@ -1,0 +1,290 @@
+"""One leadership's archive, driven by hand: a real log, a bucket in memory, commands carried out when the test says."""
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.archive import Archive
+from stratalog.broker.remote_reader import RemotePartition
+from stratalog.hot.config import LogConfig
+from stratalog.hot.filesystem import RealFilesystem
+from stratalog.hot.log import Log
+from stratalog.tier import commands
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant, claim
+from stratalog.tier.manifest_store import change_manifest, read_manifest
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.plan import PlanSettings
+from stratalog.tier.work import Worker
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.topic import TopicPartition
+
+PARTITION = PartitionId("t", bytes(16), 0)
+CONFIG = LogConfig(
+    segment_bytes=1000, remote_storage_enable=True, local_retention_bytes=0, retention_ms=-1, file_delete_delay_ms=0
+)
+
+
+class Rig:
+    """Batches of five records, a segment holds two; everything written is flushed and below the high watermark."""
+
+    def __init__(self, tmp_path, config=CONFIG) -> None:
+        self.store = MemoryStore()
+        self.worker = Worker(self.store)
+        self.queue = []
+        self.now_ms = 0
+        self.failed = []
+        self.log = Log.open(
+            str(tmp_path / "t-0"),
+            TopicPartition("t", 0),
+            bytes(16),
+            config,
+            files=RealFilesystem(),
+            now_ms=0,
+            clean=True,
+        )
+        self.partition = SimpleNamespace(
+            high_watermark=0, last_stable_offset=0, directory=SimpleNamespace(fail=self.failed.append)
+        )
+        metrics = SimpleNamespace(
+            remote_copy_requests=0, remote_copy_bytes=0, remote_copy_errors=0, remote_log_size_bytes=0
+        )
+        self.unified = SimpleNamespace(
+            log=self.log,
+            partition=self.partition,
+            topic_partition=TopicPartition("t", 0),
+            topic_id=bytes(16),
+            metrics=metrics,
+        )
+        self.archive = self.lead(1)
+
+    def lead(self, epoch) -> Archive:
+        """A leadership begins."""
+        remote = RemotePartition(
+            PARTITION,
+            submit=self.submit,
+            chunks=None,
+            metrics=self.unified.metrics,
+            wake=lambda: None,
+            now_ms=lambda: self.now_ms,
+        )
+        return Archive(
+            self.unified,
+            remote,
+            claimant=Claimant(0, epoch, bytes([epoch]) * 16),
+            cluster_id="c",
+            submit=self.submit,
+            now_ms=lambda: self.now_ms,
+            dice=random.Random(0),
+            settings=PlanSettings(),
+        )
+
+    def write(self, batches) -> None:
+        for _ in range(batches):
+            batch = build_batch([Record(n, 1000 + n, None, b"v" * 60) for n in range(5)])
+            self.log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=self.now_ms)
+        self.log.write_queued()
+        self.log.sync()
+        self.partition.high_watermark = self.partition.last_stable_offset = self.log.flushed_offset
+
+    def submit(self, command, answered) -> None:
+        self.queue.append((command, answered))
+
+    def step(self, report=None) -> commands.Command:
+        """Answer the oldest command, with its own report unless one is given."""
+        command, answered = self.queue.pop(0)
+        answered(self.worker.execute(command) if report is None else report)
+        return command
+
+    def settle(self) -> list[str]:
+        """Look and answer until there is nothing to do; what was asked."""
+        asked = []
+        for _ in range(200):
+            self.now_ms += 100_000
+            self.archive.look()
+            if not self.queue:
+                return asked
+            asked.append(type(self.step()).__name__)
+        raise AssertionError(f"it never settles: {asked[-10:]}")
+
+    @property
+    def manifest(self):
+        return read_manifest(self.store, PARTITION).manifest
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+def test_nothing_is_asked_before_there_is_something_to_archive(rig):
+    """An idle partition costs no request; nor does one whose first segment is still open."""
+    assert rig.settle() == []
+    rig.write(1)
+    assert rig.settle() == []
+
+
+def test_frozen_segments_are_claimed_uploaded_committed_read_back_and_evicted(rig):
+    """In this order; the active one stays."""
+    rig.write(9)
+    asked = rig.settle()
+    assert asked[:2] == ["Claim", "Upload"]
+    assert asked.index("Commit") < asked.index("ReadBack")
+    active = rig.log.active_base_offset
+    assert rig.manifest.remote_end == active == rig.log.first_base_offset
+    assert rig.archive.lag == (active, active)
+    assert rig.settle() == []
+
+
+@pytest.mark.parametrize("kind", ["Claim", "Upload", "Commit", "ReadBack"])
+def test_an_answer_that_is_lost_is_asked_for_again(rig, kind):
+    """Whether or not the command was carried out: the end is the same, and no range stands twice."""
+    rig.write(9)
+    for carried_out in (True, False, True):
+        rig.archive.look()
+        while rig.queue and type(rig.queue[0][0]).__name__ != kind:
+            rig.step()
+        if carried_out and rig.queue:
+            rig.worker.execute(rig.queue[0][0])
+        if rig.queue:
+            rig.step(commands.FailedReport("the connection broke", retriable=True))
+        rig.now_ms += 1_000_000
+    rig.settle()
+    ends = [0, *[entry.end for entry in rig.manifest.entries]]
+    assert [entry.base for entry in rig.manifest.entries] == ends[:-1]
+    assert ends[-1] == rig.log.active_base_offset == rig.log.first_base_offset
+
+
+def test_eviction_waits_for_the_read_back(rig):
+    """Committed data stays on the disk until the read-back has answered."""
+    rig.write(9)
+    rig.archive.look()
+    while not isinstance(rig.queue[0][0], commands.ReadBack):
+        rig.step()
+    assert rig.manifest.entries
+    assert rig.log.first_base_offset == 0
+    rig.settle()
+    assert rig.log.first_base_offset > 0
+
+
+def test_a_log_start_inside_a_segment_that_is_not_archived_yet(rig):
+    """The archive begins at the segment, the manifest's log start is the log's."""
+    rig.write(9)
+    rig.log.advance_log_start(13)
+    rig.log.delete_local_before(13)
+    rig.settle()
+    assert rig.manifest.log_start_offset == 13
+    assert rig.manifest.remote_start == 10
+    assert rig.manifest.remote_end == rig.log.active_base_offset
+
+
+def test_what_was_deleted_before_it_was_archived_is_skipped(rig, caplog):
+    """The archive goes on behind it, with no alarm about a gap that nobody can read."""
+    rig.write(5)
+    rig.settle()
+    rig.write(10)
+    rig.archive.look()
+    rig.log.advance_log_start(52)
+    rig.log.delete_local_before(52)
+    rig.settle()
+    assert rig.manifest.log_start_offset == 52
+    assert rig.manifest.remote_end == rig.log.active_base_offset
+    assert rig.manifest.remote_start == 50
+    assert "nothing can be archived" not in caplog.text
+
+
+def test_a_gap_that_readers_would_fall_into_is_reported(rig, caplog):
+    """Files that went without the log start: nothing is archived behind the hole, and it is said once."""
+    rig.write(5)
+    rig.settle()
+    rig.write(10)
+    rig.log.delete_local_before(40)
+    rig.settle()
+    assert rig.manifest.remote_end < 40
+    assert caplog.text.count("nothing can be archived") == 1
+
+
+def test_the_log_follows_a_manifest_that_starts_later(rig):
+    """What the archive has dropped is not brought back by an older local checkpoint."""
+    rig.write(9)
+    rig.settle()
+    rig.archive.close()
+    rig.log.advance_log_start(7)
+    rig.archive = rig.lead(2)
+    rig.write(4)
+    rig.settle()
+    rig.log.log_start_offset = 0
+    rig.archive.look()
+    assert rig.log.log_start_offset == 7
+
+
+def test_a_newer_leader_ends_it(rig):
+    """No more writes, no eviction; the reason is told."""
+    rig.write(5)
+    rig.settle()
+    before = rig.log.first_base_offset
+    newer = Claimant(0, 2, b"n" * 16)
+    change_manifest(rig.store, PARTITION, lambda manifest: claim(manifest, newer, now_ms=0))
+    rig.write(4)
+    rig.settle()
+    assert rig.archive.state == "fenced"
+    assert rig.log.first_base_offset == before
+    assert rig.settle() == []
+
+
+def test_a_corrupt_segment_stays_and_stops_the_archive(rig, caplog):
+    """It is reported with partition and offset, and what lies behind it is not archived."""
+    rig.write(5)
+    path = rig.log.segments()[1].path
+    with open(path, "r+b") as file:  # noqa: PTH123 - the log names its files by strings
+        file.seek(80)
+        file.write(b"\xff")
+    rig.settle()
+    assert rig.archive.state == "quarantined"
+    assert "offset 10" in rig.archive.corrupt
+    assert "t" in caplog.text
+    assert rig.manifest.remote_end <= 10
+    assert rig.log.first_base_offset <= 10
+
+
+def test_after_the_end_answers_change_nothing(rig):
+    """The partition is led by somebody else, or deleted."""
+    rig.write(9)
+    rig.archive.look()
+    rig.archive.close()
+    rig.step()
+    assert rig.queue == []
+    assert rig.log.first_base_offset == 0
+
+
+def test_a_disk_that_fails_at_eviction_goes_offline(rig, monkeypatch):
+    """The archive itself is not in question."""
+    rig.write(9)
+
+    def fail(_):
+        raise OSError("broken")
+
+    monkeypatch.setattr(Log, "delete_local_before", lambda self, offset: fail(offset))
+    rig.archive.look()
+    while rig.queue:
+        rig.step()
+    assert rig.failed
+    assert rig.log.first_base_offset == 0
+
+
+def test_copying_can_be_switched_off_and_on(rig):
+    """``remote.log.copy.disable``."""
+    rig.write(5)
+    rig.settle()
+    end = rig.manifest.remote_end
+    rig.log.update_config(replace(CONFIG, remote_copy_disable=True))
+    rig.archive.configured()
+    rig.write(6)
+    rig.settle()
+    assert rig.manifest.remote_end == end
+    rig.log.update_config(CONFIG)
+    rig.archive.configured()
+    rig.settle()
+    assert rig.manifest.remote_end == rig.log.active_base_offset

@@ -1,0 +1,86 @@
+"""Commands for a bucket: tried out before the first write, counted, and held to a byte rate."""
+
+import time
+
+import pytest
+
+from stratalog.broker.io_worker import io_worker
+from stratalog.tier import commands, opening
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Claimant
+from stratalog.tier.memory_store import MemoryStore
+
+PARTITION = PartitionId("t", bytes(16), 0)
+CLAIM = commands.Claim(PARTITION, Claimant(0, 1, b"c" * 16), 0, start_offset=0)
+READ = commands.ReadManifest(PARTITION)
+UNLIMITED = (1 << 63) - 1
+
+
+@pytest.fixture
+def bucket(request):
+    """A failing bucket in memory, under a URL of its own."""
+    store = FaultyStore(MemoryStore(f"memory:io-{time.time_ns()}"))
+    opening._memory_stores[store.url] = store
+    return store
+
+
+@pytest.fixture
+def worker(bucket):
+    return io_worker(bucket.url, {}, UNLIMITED)
+
+
+class Careless(MemoryStore):
+    """Ignores conditions, as several look-alikes of S3 do."""
+
+    def put_if_absent(self, key, data, **options):
+        return self.put(key, data, **options)
+
+
+def test_the_store_is_tried_out_before_the_first_write_only(worker):
+    """Reads need no trial, and one trial is enough."""
+    assert "put_if_absent" not in worker.execute(READ).requests
+    first = worker.execute(CLAIM)
+    assert isinstance(first.report, commands.ManifestRead)
+    second = worker.execute(commands.Claim(PARTITION, Claimant(0, 2, b"d" * 16), 0, start_offset=0))
+    assert isinstance(second.report, commands.ManifestRead)
+    assert sum(second.requests.values()) < sum(first.requests.values())
+
+
+def test_a_store_that_ignores_conditions_is_not_written_to(bucket, worker):
+    """For good, with the reason; it may still be read."""
+    bucket.inner.put_if_absent = Careless(bucket.url).put_if_absent
+    for _ in range(2):
+        report = worker.execute(CLAIM).report
+        assert isinstance(report, commands.FailedReport)
+        assert not report.retriable
+        assert "If-None-Match" in report.message
+    assert isinstance(worker.execute(READ).report, commands.ManifestRead)
+    assert list(bucket.inner.list("topics/")) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.DROP_AFTER_COMMIT])
+def test_a_trial_that_the_network_ended_is_repeated(bucket, worker, fault):
+    """It proves nothing about the store."""
+    bucket.set_rules([FaultRule(fault, "put_if_absent", count=1)])
+    report = worker.execute(CLAIM).report
+    if isinstance(report, commands.FailedReport):
+        assert report.retriable
+    bucket.set_rules([])
+    assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
+
+
+def test_what_a_command_costs_is_counted(worker):
+    """Requests by operation and bytes in both directions, of this command alone."""
+    worker.execute(CLAIM)
+    read = worker.execute(READ)
+    assert read.requests == {"get": 1}
+    assert read.received_bytes > 100
+    assert read.sent_bytes == 0
+
+
+def test_only_uploads_obey_the_byte_rate(bucket):
+    """A rate of next to nothing holds up neither claims nor reads."""
+    worker = io_worker(bucket.url, {}, 1)
+    assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
+    assert isinstance(worker.execute(READ).report, commands.ManifestRead)

@@ -1,0 +1,215 @@
+"""Reading one partition's archive: asked for when needed, once, and never in a circle."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.remote_reader import RemotePartition
+from stratalog.tier import commands
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.work import Worker
+from stratalog.wire.batch import Record, build_batch, iter_headers
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+PARTITION = PartitionId("t", bytes(16), 0)
+
+
+class Rig:
+    """An archive of three objects of four batches with five records each, and a reader whose commands wait for `run`."""
+
+    def __init__(self, tmp_path, checkpoint=None) -> None:
+        self.store = MemoryStore()
+        self.worker = Worker(self.store)
+        self.queue = []
+        self.sent = []
+        self.now_ms = 1_000_000
+        self.woken = 0
+        self.metrics = SimpleNamespace(remote_fetch_errors=0, remote_log_size_bytes=0)
+        chunks = ChunkFiles(str(tmp_path / "cache"), 1 << 20, self.submit, lambda: self.now_ms)
+        self.manifest = archive_log(self.store, PARTITION, [self.segment(20 * n) for n in range(3)], now_ms=0)
+        self.remote = RemotePartition(
+            PARTITION,
+            submit=self.submit,
+            chunks=chunks,
+            metrics=self.metrics,
+            wake=self.wake,
+            now_ms=lambda: self.now_ms,
+            checkpoint=checkpoint,
+        )
+
+    @staticmethod
+    def segment(base):
+        batches = [[Record(base + 5 * b + n, base + 5 * b + n, None, b"v" * 50) for n in range(5)] for b in range(4)]
+        return b"".join(bytes(build_batch(records, leader_epoch=1)) for records in batches)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def submit(self, command, answered) -> None:
+        self.sent.append(type(command).__name__)
+        self.queue.append((command, answered))
+
+    def run(self) -> None:
+        """Carry out everything that was asked for, also what follows from it."""
+        while self.queue:
+            command, answered = self.queue.pop(0)
+            answered(self.worker.execute(command))
+
+    def read(self, offset, max_bytes=1 << 20, **options):
+        """Read until there is an answer."""
+        for _ in range(5):
+            found = self.remote.read("r", offset, max_bytes, **options)
+            if found is not None:
+                return found
+            self.run()
+        raise AssertionError("no answer")
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+def offsets(found):
+    data = b"".join(part.file.pread(part.length, part.position) for part in found.parts)
+    return [header.base_offset for _, header in iter_headers(data)]
+
+
+@pytest.mark.parametrize("offset", range(60))
+def test_every_offset_is_found(rig, offset):
+    """Inside batches, at their ends, and where one object follows another."""
+    found = rig.read(offset, 1)
+    assert offsets(found) == [offset - offset % 5]
+    assert found.next_offset == offset - offset % 5 + 5
+
+
+def test_what_is_missing_is_asked_for_once(rig):
+    """Manifest, footer and chunk, however often one tries meanwhile."""
+    for step in ("ReadManifest", "ReadFooter", "FillChunks"):
+        assert rig.remote.read("a", 3, 1000) is None
+        assert rig.remote.read("b", 4, 1000) is None
+        assert rig.sent.pop() == step
+        assert rig.sent == []
+        rig.run()
+        rig.sent.clear()
+    assert rig.woken == 3
+    assert rig.remote.read("a", 3, 1000) is not None
+
+
+def test_one_answer_crosses_objects(rig):
+    """Once they are cached."""
+    rig.read(5)
+    rig.read(25)
+    assert offsets(rig.read(15)) == [15, 20, 25, 30, 35]
+
+
+def test_offsets_that_are_nowhere_are_an_error_and_no_storm(rig):
+    """Beyond the archive's ends the manifest is read again, but once in a while."""
+    rig.read(0)
+    rig.sent.clear()
+    for offset in (60, 1000):
+        with pytest.raises(KafkaError) as refused:
+            rig.remote.read("r", offset, 1)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert str(offset) in str(refused.value)
+    rig.run()
+    assert rig.sent == []
+    rig.now_ms += 5_000
+    assert rig.remote.read("r", 60, 1) is None
+    rig.run()
+    assert rig.sent == ["ReadManifest"]
+    with pytest.raises(KafkaError):
+        rig.remote.read("r", 60, 1)
+
+
+def test_a_manifest_that_ends_before_what_was_archived_is_not_believed(tmp_path):
+    """It was lost or replaced: what the checkpoint says stands, and readers are told."""
+    rig = Rig(tmp_path, checkpoint=(0, 75, 1000))
+    assert rig.remote.read("r", 3, 1) is None
+    rig.run()
+    with pytest.raises(KafkaError) as refused:
+        rig.remote.read("r", 3, 1)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert "ends at offset 60" in str(refused.value)
+    assert (rig.remote.end_offset, rig.remote.entries) == (75, None)
+
+
+def test_a_damaged_object_hides_no_other(rig):
+    """Its readers get the error for five seconds without asking again; then it is tried anew."""
+    entry = rig.manifest.entries[1]
+    data, _ = rig.store.get(entry.key)
+    rig.store.delete_many([entry.key])
+    rig.store.put(entry.key, data[:70] + b"\0" + data[71:])
+    with pytest.raises(KafkaError) as refused:
+        rig.read(22)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert entry.key in str(refused.value)
+    assert "t" in str(refused.value)
+    rig.sent.clear()
+    with pytest.raises(KafkaError):
+        rig.remote.read("r", 22, 1)
+    assert rig.sent == []
+    assert offsets(rig.read(3, 1)) == [0]
+    assert offsets(rig.read(41, 1)) == [40]
+    rig.store.delete_many([entry.key])
+    rig.store.put(entry.key, data)
+    rig.now_ms += 5_000
+    assert offsets(rig.read(22, 1)) == [20]
+
+
+def test_a_bucket_that_is_down_is_waited_for(rig):
+    """A failure that passes is no answer to a reader: the next try asks again."""
+    answered = []
+    assert rig.remote.read("r", 3, 1) is None
+    answered.append(rig.queue.pop())
+    answered[0][1](commands.FailedReport("503", retriable=True))
+    assert offsets(rig.read(3, 1)) == [0]
+
+
+def test_a_limit_is_kept_where_something_was_found_before(rig):
+    """Only the first partition of an answer may exceed it by a batch."""
+    rig.read(0)
+    found = rig.read(3, 0, min_one_batch=False)
+    assert (found.parts, found.size_bytes, found.next_offset) == ([], 0, 3)
+    assert rig.read(3, 0, min_one_batch=True).size_bytes > 0
+
+
+def test_chunks_are_let_go_when_they_were_read_past(rig):
+    """A reader holds what it is reading and what is ahead of it, nothing behind."""
+    for offset in (0, 20, 40):
+        rig.read(offset, 1)
+    books = rig.remote._chunks.books
+    pinned = sum("r" in slot.pins for slot in books._slots.values())
+    assert (pinned, len(books)) == (1, 3)
+    rig.remote.crossed("r", 60)
+    assert not any("r" in slot.pins for slot in books._slots.values())
+
+
+def test_a_reader_that_goes_on_locally_has_crossed_the_border(rig):
+    """Counted once; a reader that begins there has not."""
+    position = 0
+    while position < 60:
+        position = rig.read(position).next_offset
+    rig.remote.crossed("other", 60)
+    assert rig.remote.border_reads == 0
+    rig.remote.crossed("r", 60)
+    rig.remote.crossed("r", 65)
+    assert rig.remote.border_reads == 1
+
+
+async def test_times_are_looked_up_within_bounds(rig):
+    """The first record at or after a time, not before the first nor behind the last offset asked for."""
+    rig.submit = None
+
+    def submit(command, answered):
+        answered(rig.worker.execute(command))
+
+    rig.remote._submit = submit
+    assert (await rig.remote.find_timestamp(33, 0, 60)).offset == 33
+    assert (await rig.remote.find_timestamp(10, 33, 60)).offset == 33
+    assert await rig.remote.find_timestamp(33, 0, 33) is None
+    assert await rig.remote.find_timestamp(60, 0, 60) is None
+    assert (await rig.remote.find_max_timestamp(60)).offset == 59

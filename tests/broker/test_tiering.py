@@ -1,0 +1,145 @@
+"""The archive side of a whole broker: who is attached, what is written beside the logs and into the bucket, what is told."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.client_admin import alter_topic_configs, delete_topics
+from stratalog.hot.checkpoint import read_remote_log
+from stratalog.hot.filesystem import RealFilesystem
+from stratalog.tier import commands, open_store
+from stratalog.tier.keys import PartitionId
+from stratalog.wire.topic import TopicPartition
+
+TIERED = {
+    "remote_storage_enable": "true",
+    "internal_segment_bytes": 2000,
+    "local_retention_bytes": 0,
+    "retention_ms": -1,
+}
+
+
+@pytest.fixture
+def broker(start_node):
+    return start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")
+
+
+def archive(broker, topic, batches=10):
+    """Write, and wait until all frozen segments are archived."""
+    for _ in range(batches):
+        broker.produce(topic, *[b"v" * 100] * 5)
+
+    def done():
+        unified = broker.partition(topic)
+        return unified.remote.end_offset == unified.log.active_base_offset > 0
+
+    broker.wait_until(done)
+
+
+def checkpoint(broker):
+    return read_remote_log(RealFilesystem(), f"{broker.directory}/data")
+
+
+def test_topics_without_tiering_have_no_archive(broker):
+    """Nothing is asked of the bucket for them."""
+    broker.create("t", internal_segment_bytes=2000)
+    for _ in range(10):
+        broker.produce("t", *[b"v" * 100] * 5)
+    assert broker.partition("t").remote is None
+    assert not (Path(broker.directory) / "bucket").exists() or not any((Path(broker.directory) / "bucket").iterdir())
+    assert broker.run(broker.node.tiering.describe, broker.partition("t")).state == "local"
+
+
+def test_a_new_partition_has_a_checkpoint_before_its_first_upload(broker):
+    """A restart before that needs no bucket: there is nothing that the log could lack."""
+    broker.create("t", **TIERED)
+    broker.wait_until(lambda: checkpoint(broker).get(TopicPartition("t", 0)) == (0, 0, 0))
+
+
+def test_the_checkpoint_follows_the_manifest(broker):
+    """Log start, remote end and bytes; those of deleted topics go."""
+    broker.create("t", **TIERED)
+    archive(broker, "t")
+    remote = broker.partition("t").remote
+    broker.wait_until(
+        lambda: checkpoint(broker).get(TopicPartition("t", 0)) == (0, remote.end_offset, remote.size_bytes)
+    )
+    delete_topics(broker.client(), ["t"])
+    broker.wait_until(lambda: TopicPartition("t", 0) not in checkpoint(broker))
+
+
+def test_the_bucket_describes_itself(broker):
+    """Format, cluster and topic; the topic's settings are written again when they change."""
+    broker.create("t", **TIERED)
+    archive(broker, "t")
+    store = open_store(f"file://{broker.directory}/bucket")
+    topic_id = broker.partition("t").topic_id
+
+    def topic():
+        keys = [one.key for one in store.list("topics/") if one.key.endswith("topic.json")]
+        return json.loads(store.get(keys[0])[0]) if keys else None
+
+    broker.wait_until(topic)
+    assert json.loads(store.get("format.json")[0])
+    assert store.get(f"clusters/{broker.node.cluster_id}/cluster.json")[0]
+    alter_topic_configs(broker.client(), "t", set_to={"retention.bytes": "123456789"})
+    broker.wait_until(lambda: "123456789" in json.dumps(topic()))
+    assert topic_id
+
+
+def test_a_partition_is_described(broker):
+    """What ``tier status`` prints."""
+    broker.create("t", **TIERED)
+    archive(broker, "t")
+    figures = broker.run(broker.node.tiering.describe, broker.partition("t"))
+    assert figures.end_offset == broker.partition("t").log.active_base_offset
+    assert figures.object_count > 0
+    assert figures.size_bytes > 0
+    assert figures.state == "held"
+    broker.restart()
+    figures = broker.run(broker.node.tiering.describe, broker.partition("t"))
+    assert figures.end_offset > 0
+    assert figures.size_bytes > 0
+    broker.wait_until(lambda: broker.node.tiering.describe(broker.partition("t")).object_count > 0)
+
+
+def test_requests_are_counted_by_operation_and_topic(broker):
+    """Copies and fetches, as Kafka's metrics name them."""
+    broker.create("t", **TIERED)
+    archive(broker, "t")
+    metrics = broker.partition("t").metrics
+    assert metrics.remote_copy_requests >= 1
+    assert metrics.remote_copy_bytes > 0
+    assert metrics.remote_copy_errors == 0
+    assert metrics.remote_fetch_requests == 0
+    broker.values("t")
+    assert metrics.remote_fetch_requests >= 2
+    assert metrics.remote_fetch_bytes > 0
+    assert broker.run(lambda: broker.node.tiering._border_reads + broker.partition("t").remote.border_reads) == 1
+
+
+def test_a_closed_broker_answers_later_and_never_inside_the_call(broker):
+    """Commands that come while it closes fail; whoever asked is told in another turn of the loop."""
+
+    async def ask():
+        tiering, told = broker.node.tiering, []
+        await tiering._io.close()
+        tiering.submit(commands.ReadManifest(PartitionId("t", bytes(16), 0)), told.append)
+        assert told == []
+        await asyncio.sleep(0)
+        return told
+
+    (report,) = broker.run(ask)
+    assert report.retriable
+
+
+def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
+    """``remote.log.copy.disable`` and a restart: the archive is still there."""
+    broker.create("t", **{**TIERED, "local_retention_bytes": -2, "retention_bytes": -1})
+    archive(broker, "t")
+    expected = broker.values("t")
+    alter_topic_configs(broker.client(), "t", set_to={"remote.log.copy.disable": "true"})
+    broker.restart()
+    assert broker.values("t") == expected
