@@ -36,10 +36,12 @@ class EpochEnd(NamedTuple):
 class LeaderEpochCache:
     """Epoch entries, ascending in epoch and in start offset."""
 
-    __slots__ = ("_entries", "dirty")
+    __slots__ = ("_entries", "dirty", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
+        self.latest_epoch = UNDEFINED_EPOCH
+        """The newest epoch, -1 when there is none; an attribute, because every append asks for it."""
         self.dirty = False
         """Set by every change; cleared by whoever has written the checkpoint."""
         for entry in entries:
@@ -50,11 +52,6 @@ class LeaderEpochCache:
     def entries(self) -> tuple[EpochEntry, ...]:
         """The whole history."""
         return tuple(self._entries)
-
-    @property
-    def latest_epoch(self) -> int:
-        """The newest epoch, -1 when there is none."""
-        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     @property
     def earliest(self) -> EpochEntry | None:
@@ -74,6 +71,7 @@ class LeaderEpochCache:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        self.latest_epoch = epoch
         self.dirty = True
         return True
 
@@ -101,6 +99,7 @@ class LeaderEpochCache:
         """The log was cut to ``end_offset``: drop entries that start there or later."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+            self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -120,6 +119,7 @@ class LeaderEpochCache:
         """Forget everything."""
         if self._entries:
             self._entries.clear()
+            self.latest_epoch = UNDEFINED_EPOCH
             self.dirty = True
 
     def to_bytes(self) -> bytes:

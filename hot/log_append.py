@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from stratalog.hot.log_state import LogState
@@ -30,6 +31,10 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
     rolled: bool = False
     """The batch opened a new segment."""
+
+
+_append_info = partial(tuple.__new__, AppendInfo)
+"""An `AppendInfo` from a tuple of all its fields, at half the cost: one is made for every batch."""
 
 
 class LogAppend(LogState):
@@ -84,7 +89,7 @@ class LogAppend(LogState):
         base_offset = self.log_end_offset
         last_offset = base_offset + fields[6]
         max_timestamp = fields[8]
-        assign_offset(records, 0, base_offset, leader_epoch)
+        assign_offset(records, 0, base_offset, fields[1], leader_epoch)
         log_append_time_ms = -1
         if self.config.message_timestamp_type == "LogAppendTime":
             rewrite_timestamp(records, 0, now_ms)
@@ -101,7 +106,7 @@ class LogAppend(LogState):
         if fields[9] >= 0:
             self._apply_producer(fields, marker, base_offset, max_timestamp, segment)
         self.log_end_offset = self.producer_state.end_offset = last_offset + 1
-        return AppendInfo(base_offset, last_offset, log_append_time_ms, False, rolled)
+        return _append_info((base_offset, last_offset, log_append_time_ms, False, rolled))
 
     def _check_producer(
         self,

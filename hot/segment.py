@@ -202,7 +202,7 @@ class Segment:
         """
         indexes = self.indexes
         if final:
-            indexes.times.maybe_append(*indexes.max_timestamp)
+            indexes.close()
         stored = []
         for index, suffix in ((indexes.offsets, ".index"), (indexes.times, ".timeindex")):
             file = self._files.open_append(self.path(suffix))
@@ -252,14 +252,18 @@ class Segment:
     def must_roll(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
         """Kafka's four conditions for a batch that would be appended now."""
         config = self.config
-        if self.size_bytes > config.segment_bytes - size_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        position = self.size_bytes
+        if position > config.segment_bytes - size_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.size_bytes > 0:
+        if position:
             start = self.roll_timestamp_ms
             waited = max_timestamp_ms - start if start >= 0 else now_ms - self.first_append_ms
             if waited > config.segment_ms - config.segment_jitter_ms:
                 return True
-        return self.indexes.is_full(config.segment_index_bytes)
+        indexes = self._indexes
+        if indexes is None:
+            indexes = self.indexes
+        return indexes.wanted_bytes > config.segment_index_bytes
 
     def queue(
         self, buffer: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int, now_ms: int

@@ -10,7 +10,7 @@ __all__ = ["SegmentIndexes"]
 class SegmentIndexes:
     """Both indexes of a segment, and the rule by which they grow."""
 
-    __slots__ = ("_since_entry_bytes", "interval_bytes", "max_timestamp", "offsets", "times")
+    __slots__ = ("_since_entry_bytes", "interval_bytes", "max_timestamp", "offsets", "times", "wanted_bytes")
 
     def __init__(self, offsets: OffsetIndex, times: TimeIndex, interval_bytes: int, end_position: int) -> None:
         self.offsets = offsets
@@ -18,6 +18,9 @@ class SegmentIndexes:
         self.interval_bytes = interval_bytes
         self.max_timestamp = times.last()
         self._since_entry_bytes = end_position - (offsets.positions[-1] if offsets.positions else 0)
+        self.wanted_bytes = 0
+        """What the larger file needs for one more entry; the time index also for the entry that closes it."""
+        self._count_entries()
 
     @classmethod
     def empty(cls, base_offset: int, interval_bytes: int) -> SegmentIndexes:
@@ -32,14 +35,16 @@ class SegmentIndexes:
             self.offsets.append(last_offset, position)
             self.times.maybe_append(*self.max_timestamp)
             self._since_entry_bytes = 0
+            self._count_entries()
         self._since_entry_bytes += size_bytes
 
-    def is_full(self, index_bytes: int) -> bool:
-        """Whether either index has no room; the time index keeps one slot for the roll."""
-        return (
-            len(self.offsets.positions) >= index_bytes // OFFSET_ENTRY_BYTES
-            or len(self.times.timestamps) >= index_bytes // TIME_ENTRY_BYTES - 1
-        )
+    def close(self) -> None:
+        """The segment is complete: its largest timestamp gets the last time entry."""
+        self.times.maybe_append(*self.max_timestamp)
+        self._count_entries()
+
+    def _count_entries(self) -> None:
+        self.wanted_bytes = max((len(self.offsets) + 1) * OFFSET_ENTRY_BYTES, (len(self.times) + 2) * TIME_ENTRY_BYTES)
 
     @property
     def size_bytes(self) -> int:

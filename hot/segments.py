@@ -16,12 +16,14 @@ _HINTS_MAX: Final = 64
 class SegmentList:
     """Segments by base offset; the last one is active."""
 
-    __slots__ = ("_bases", "_hints", "_segments")
+    __slots__ = ("_bases", "_hints", "_segments", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._hints: dict[int, tuple[Segment, int]] = {}
+        self.active = segments[-1]
+        """The one that is appended to; an attribute, because every append asks for it."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -32,11 +34,6 @@ class SegmentList:
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
-    @property
-    def active(self) -> Segment:
-        """The one that is appended to."""
-        return self._segments[-1]
-
     def floor(self, offset: int) -> int:
         """The number of the last segment that begins at or below ``offset``; 0 below all."""
         return max(bisect_right(self._bases, offset) - 1, 0)
@@ -45,6 +42,7 @@ class SegmentList:
         """Add a segment behind all others."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
+        self.active = segment
 
     def remove_first(self, count: int) -> list[Segment]:
         """Take the ``count`` oldest out."""
@@ -55,10 +53,12 @@ class SegmentList:
         return removed
 
     def remove_from(self, number: int) -> list[Segment]:
-        """Take segment ``number`` and all later ones out."""
+        """Take segment ``number`` and all later ones out; of an empty list the caller makes a whole one at once."""
         removed = self._segments[number:]
         del self._segments[number:]
         del self._bases[number:]
+        if number:
+            self.active = self._segments[-1]
         self._hints.clear()
         return removed
 

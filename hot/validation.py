@@ -35,6 +35,7 @@ _CODEC: Final = 0x07
 _CODEC_LAST: Final = 4
 _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
+_TRANSACTIONAL: Final = 0x10
 _CLIENT: Final = AppendOrigin.CLIENT
 _COMMIT: Final = 1
 _MARKER_KEY_BYTES: Final = 4
@@ -60,6 +61,36 @@ def check_leader_batch(
     if size_bytes < HEADER_BYTES:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes sent to {topic_partition} hold no batch")
     fields: HeaderFields = _unpack_header(records)
+    base_offset, length, _, magic, crc, attributes, delta, base_ms, max_ms, producer_id, _, sequence, count = fields
+    if (
+        # The usual batch passes everything below in one expression; any other is looked at again, in Kafka's order.
+        origin is _CLIENT
+        and magic == _MAGIC
+        and length + LOG_OVERHEAD_BYTES == size_bytes <= config.max_message_bytes
+        and not base_offset
+        and 0 <= delta == count - 1
+        and 0 <= attributes & ~_TRANSACTIONAL <= _CODEC_LAST
+        and (producer_id < 0 or sequence >= 0)
+        and max_ms - now_ms <= config.message_timestamp_after_max_ms
+        and now_ms - base_ms <= config.message_timestamp_before_max_ms
+        and size_bytes <= config.segment_bytes
+        and crc == crc32c(memoryview(records)[CRC_START:])
+    ):
+        return fields
+    _check_with_care(records, fields, config, origin, now_ms, topic_partition)
+    return fields
+
+
+def _check_with_care(
+    records: bytes | bytearray | memoryview,
+    fields: HeaderFields,
+    config: LogConfig,
+    origin: AppendOrigin,
+    now_ms: int,
+    topic_partition: TopicPartition,
+) -> None:
+    """The rules of `check_leader_batch` one by one."""
+    size_bytes = len(records)
     if fields[3] != _MAGIC or fields[1] + LOG_OVERHEAD_BYTES != size_bytes:
         raise _not_one_batch(fields, size_bytes, topic_partition)
     from_client = origin is _CLIENT
@@ -77,7 +108,6 @@ def check_leader_batch(
             f"a batch of {size_bytes} bytes does not fit into a segment of {topic_partition} "
             f"(segment.bytes={config.segment_bytes})",
         )
-    return fields
 
 
 def _check_client_header(fields: HeaderFields, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> None:

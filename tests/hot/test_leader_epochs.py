@@ -81,6 +81,21 @@ def test_any_history_survives_its_checkpoint(pairs):
     assert starts == sorted(set(starts))
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(0, 100)), max_size=20))
+@settings(max_examples=40)
+def test_the_latest_epoch_is_that_of_the_last_entry(changes):
+    """After any sequence of changes."""
+    known = cache()
+    for kind, epoch, offset in changes:
+        (
+            lambda: known.assign(epoch, offset),  # noqa: B023 - called at once
+            lambda: known.truncate_from_end(offset),  # noqa: B023
+            lambda: known.truncate_from_start(offset),  # noqa: B023
+            known.clear,
+        )[kind]()
+        assert known.latest_epoch == (known.entries[-1].epoch if known.entries else -1)
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"0", b"1\n0\n", b"0\n2\n1 1\n", b"0\n1\n1 x\n", b"\xff\xfe", b"0\n1\n1\n", b"0\n1\n-1 3\n"]
 )

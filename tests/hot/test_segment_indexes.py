@@ -8,13 +8,13 @@ def test_indexes_are_full_by_entries():
     """The offset index at its last slot, the time index one before."""
     indexes = SegmentIndexes.empty(0, 0)
     for number in range(11):
-        assert indexes.is_full(80) == (number > 5)
+        assert (indexes.wanted_bytes > 80) == (number > 5)
         indexes.add_batch(number * 10, 10, number, 100 + number)
     flat = SegmentIndexes.empty(0, 0)
     for number in range(11):
-        assert not flat.is_full(80)
+        assert flat.wanted_bytes <= 80
         flat.add_batch(number * 10, 10, number, 100)
-    assert flat.is_full(80)
+    assert flat.wanted_bytes > 80
 
 
 def test_an_entry_needs_more_than_the_interval_before_its_batch():
@@ -42,3 +42,13 @@ def test_growth_goes_on_where_stored_indexes_end():
         for number in range(stop, 20):
             again.add_batch(number * 10, 10, number, number)
         assert again.offsets.to_bytes() == whole.offsets.to_bytes()
+
+
+def test_the_closing_entry_is_counted():
+    """A closed segment's time index has the largest timestamp as its last entry, and wants room for one more."""
+    indexes = SegmentIndexes.empty(0, 1000)
+    indexes.add_batch(0, 10, 0, 77)
+    indexes.close()
+    indexes.close()
+    assert list(indexes.times.timestamps) == [77]
+    assert indexes.wanted_bytes == 36

@@ -18,6 +18,17 @@ def test_the_segment_of_an_offset_is_the_last_that_begins_at_or_below_it(segment
     assert segments.active.base_offset == 30
 
 
+def test_the_active_one_is_always_the_last(segments):
+    """However segments come and go."""
+    for change in (lambda: segments.remove_from(2), lambda: segments.remove_first(1)):
+        change()
+        assert segments.active is segments[len(segments) - 1]
+    segments.append(segments[0])
+    segments.remove_from(0)
+    segments.append(new := Segment(None, "", 99, LogConfig(), SegmentCache()))
+    assert segments.active is new
+
+
 def test_removal_at_both_ends(segments):
     """What is taken out is handed over, and known borders are forgotten."""
     segments.note_border(25, segments[1], 100)

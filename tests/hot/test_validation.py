@@ -1,12 +1,19 @@
 """Tests of hot/validation.py."""
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.producer_state import AppendOrigin
-from stratalog.hot.validation import check_follower_batches, check_leader_batch, read_end_marker
+from stratalog.hot.validation import (
+    _check_with_care,
+    check_follower_batches,
+    check_leader_batch,
+    read_end_marker,
+)
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, build_control_batch, read_header
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -120,6 +127,39 @@ def test_a_batch_larger_than_a_segment_is_refused(make_batch):
 def test_arbitrary_bytes_are_answered_with_a_kafka_error(data):
     """Nothing else is raised, and none of it passes."""
     assert verdict(data) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "base_offset": st.integers(0, 1),
+            "magic": st.integers(1, 3),
+            "attributes": st.integers(-0x8000, 0x7FFF) | st.integers(0, 0x70),
+            "last_offset_delta": st.integers(-1, 3),
+            "record_count": st.integers(-1, 3),
+            "base_timestamp": st.integers(-1, NOW_MS * 2) | st.just(NOW_MS - 1000),
+            "max_timestamp": st.integers(-1, NOW_MS * 2) | st.just(NOW_MS + 3_600_001),
+            "producer_id": st.integers(-1, 1),
+            "base_sequence": st.integers(-1, 1),
+            "crc": st.just(1),
+        },
+    ),
+    st.sampled_from([LogConfig(), LogConfig(max_message_bytes=60), LogConfig(segment_bytes=60)]),
+    st.sampled_from(["CreateTime", "LogAppendTime"]),
+    st.sampled_from([1 << 62, 500]),
+)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_quick_look_takes_nothing_that_the_careful_one_refuses(make_batch, fields, config, stamp, before_max_ms):
+    """Whatever stands in the header, the verdict is that of the rules one by one."""
+    batch = patched(make_batch(), **fields)
+    config = replace(config, message_timestamp_type=stamp, message_timestamp_before_max_ms=before_max_ms)
+    try:
+        _check_with_care(batch, tuple(read_header(batch)), config, AppendOrigin.CLIENT, NOW_MS, PARTITION)
+        careful = ErrorCode.NONE
+    except KafkaError as error:
+        careful = error.code
+    assert verdict(batch, config) is careful
 
 
 def test_followers_keep_whole_batches_of_known_epochs(make_batch):

@@ -76,8 +76,10 @@ def test_header_layout_is_kafkas():
 def test_offset_and_epoch_lie_outside_the_crc():
     """A leader rewrites both without touching the checksum."""
     batch = build_batch([Record(0, 1, None, b"v")])
-    assign_offset(batch, 0, 4711, 12)
+    length = read_header(batch).batch_length
+    assign_offset(batch, 0, 4711, length, 12)
     header = check_batch(batch)
+    assert header.batch_length == length
     assert (header.base_offset, header.partition_leader_epoch) == (4711, 12)
 
 
