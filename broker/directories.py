@@ -10,7 +10,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 from stratalog.broker.directory_writer import DirectoryWriter
@@ -20,6 +20,7 @@ from stratalog.hot.checkpoint import MetaProperties, write_meta_properties
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.log import Log
+from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
@@ -158,14 +159,20 @@ class Directories:
         while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.001)
 
-    def close(self, partitions: Iterable[Partition], *, now_ms: int, broker_epoch: int) -> None:
-        """Close every log and leave the mark of a clean shutdown where nothing has failed."""
+    def close(self, partitions: Iterable[Partition], *, broker_epoch: int, sync_threads: Executor) -> None:
+        """Close every log, syncing in ``sync_threads``; leave the mark of a clean shutdown where nothing has failed."""
+
+        def sync(tickets: Sequence[SyncTicket]) -> None:
+            wait(running := [sync_threads.submit(ticket.run) for ticket in tickets])
+            for one in running:
+                one.result()
+
         for directory, mine in self._grouped(partitions):
             logs: dict[TopicPartition, Log] = {one.topic_partition: one.log for one in mine}
             try:
                 if directory.writer.offline is None:
                     directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
-                    directory.files.close(logs, now_ms=now_ms, broker_epoch=broker_epoch)
+                    directory.files.close(logs, broker_epoch=broker_epoch, sync=sync)
             except OSError as error:
                 directory.writer.report(error)
         self.release()

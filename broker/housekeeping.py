@@ -110,7 +110,7 @@ class Housekeeping:
         if deletion is None:
             return
         if deletion.roll_active:
-            log_.roll(now_ms)
+            log_.roll()
         count = log_.delete_local_before(deletion.offset)
         log.info(
             "%s: %d segments below offset %d go: %s", unified.topic_partition, count, deletion.offset, deletion.reason

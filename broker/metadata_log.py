@@ -139,7 +139,7 @@ class MetadataLog:
         data = b"".join(build_snapshot(image))
         write_durably(self._files, f"{log_.directory}/{snapshot_name(snapshot)}", data)
         self._bytes_since_snapshot = 0
-        log_.roll(image.provenance.timestamp_ms)
+        log_.roll()
         log_.advance_log_start(snapshot.end_offset)
         log_.delete_local_before(snapshot.end_offset)
         for older in _snapshots(self._files, log_.directory):

@@ -53,7 +53,7 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["Node"]
 
 _UUID_BYTES: Final = 16
-_SYNC_THREADS: Final = 4
+_SYNC_THREADS: Final = 16
 _HOT_KEYS: Final = (0, 1, 3)
 
 log = logging.getLogger(__name__)
@@ -341,14 +341,15 @@ class Node:
         await self.tiering.close()
         await self.http.close()
         await self.directories.settle()
-        now_ms = self.clock.wall_ms()
         partitions = [unified.partition for unified in self.led.table]
         for partition in partitions:
             partition.close()
         broker = self.image.brokers.brokers.get(self.node_id)
         metadata_partition = self.control.log.partition
         self.directories.close(
-            [*partitions, metadata_partition], now_ms=now_ms, broker_epoch=-1 if broker is None else broker.epoch
+            [*partitions, metadata_partition],
+            broker_epoch=-1 if broker is None else broker.epoch,
+            sync_threads=self._sync_threads,
         )
         self._sync_threads.shutdown(wait=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from stratalog.hot.filesystem import Entry, Filesystem
 from stratalog.hot.log import Log
 from stratalog.hot.quarantine import STRAY
 from stratalog.hot.segment import SegmentCache
+from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -26,6 +27,8 @@ __all__ = ["OFFLINE", "FoundPartition", "LogDirectory", "directory_name", "parse
 
 OFFLINE: Final = ".stratalog-offline"
 DELETE_SUFFIX: Final = "-delete"
+_CLOSED_TOGETHER: Final = 64
+"""Logs whose files are open at one time while a directory is closed."""
 
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _DOOMED: Final = re.compile(r"\S+\.[0-9a-f]{32}-delete")
@@ -42,6 +45,14 @@ _ROOT_FILES: Final = frozenset(
         ".lock",
     }
 )
+
+
+Sync = Callable[[Sequence[SyncTicket]], None]
+
+
+def _one_by_one(tickets: Sequence[SyncTicket]) -> None:
+    for ticket in tickets:
+        ticket.run()
 
 
 class FoundPartition(NamedTuple):
@@ -208,10 +219,20 @@ class LogDirectory:
         self.files.sync_directory(self.path)
         self.was_offline = False
 
-    def close(self, logs: Mapping[TopicPartition, Log], *, now_ms: int, broker_epoch: int) -> None:
-        """Close all logs in order and leave the mark of a clean shutdown, as the last write. Raises `OSError`."""
-        for log in logs.values():
-            log.close(now_ms)
+    def close(self, logs: Mapping[TopicPartition, Log], *, broker_epoch: int, sync: Sync = _one_by_one) -> None:
+        """Close all logs and leave the mark of a clean shutdown, as the last write.
+
+        ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. Raises `OSError`.
+        """
+        every = list(logs.values())
+        for first in range(0, len(every), _CLOSED_TOGETHER):
+            group = every[first : first + _CLOSED_TOGETHER]
+            tickets = [(log, ticket) for log in group if (ticket := log.begin_close()) is not None]
+            sync([ticket for _, ticket in tickets])
+            for log, ticket in tickets:
+                log.finish_sync(ticket)
+            for log in group:
+                log.abandon()
         self.write_checkpoints(logs)
         checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
 

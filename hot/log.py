@@ -18,6 +18,7 @@ from stratalog.hot.log_trim import LogTrim
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.recovery import load_log
 from stratalog.hot.segment import SegmentCache
+from stratalog.hot.sync import SyncTicket
 from stratalog.hot.transaction_index import AbortedTxn
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -130,17 +131,29 @@ class Log(LogTrim):
         if self._doomed:
             self._unlink_doomed(now_ms)
         if now_ms >= self._next_expiry_ms:
+            # As in Kafka, not at once: a retry of old events after a restart must still find its first attempt.
+            if self._next_expiry_ms:
+                self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
             self._next_expiry_ms = now_ms + _EXPIRY_CHECK_MS
-            self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
         return self._roll_if_idle(now_ms)
 
-    def close(self, now_ms: int) -> None:
+    def close(self) -> None:
         """Write and sync everything, indexes and a producer snapshot included, so that the next open is clean.
 
         The directory's mark of a clean shutdown is the caller's. Raises `OSError`.
         """
+        ticket = self.begin_close()
+        if ticket is not None:
+            ticket.run()
+            self.finish_sync(ticket)
+        self.abandon()
+
+    def begin_close(self) -> SyncTicket | None:
+        """The first half of `close`: write everything; what remains is to run the ticket, finish it and `abandon`.
+
+        So a directory can sync its logs side by side. Raises `OSError`.
+        """
         self.write_queued()
-        self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
         active = self._segments.active
         if active.has_indexes or self.log_end_offset not in self._snapshots:
             for file in active.store_indexes(final=True):
@@ -148,8 +161,7 @@ class Log(LogTrim):
             if self.log_end_offset not in self._snapshots:
                 self._store_snapshot(self.log_end_offset, self.producer_state.to_bytes())
             self._directory_dirty = True
-        self.sync()
-        self.abandon()
+        return self.begin_sync()
 
     def abandon(self) -> None:
         """Let go of every file without writing: the disk failed, or the log is about to be removed."""

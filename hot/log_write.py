@@ -92,12 +92,11 @@ class LogWrite(LogAppend):
 
     # -- rolling ------------------------------------------------------------------------------------------
 
-    def roll(self, now_ms: int) -> bool:
+    def roll(self) -> bool:
         """Freeze the active segment if it holds anything, and open the next one. Raises `OSError`."""
         self.write_queued()
         if self._segments.active.size_bytes == 0:
             return False
-        self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)
         self._begin_segment(self.log_end_offset)
         self.write_queued()
         return True
@@ -108,7 +107,7 @@ class LogWrite(LogAppend):
         limit_ms = self.config.segment_ms - self.config.segment_jitter_ms
         if active.size_bytes == 0 or now_ms - active.first_append_ms < limit_ms:
             return False
-        return self.roll(now_ms)
+        return self.roll()
 
     # -- syncing ------------------------------------------------------------------------------------------
 

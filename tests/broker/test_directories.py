@@ -60,11 +60,11 @@ async def test_the_first_start_names_the_cluster_and_the_next_one_keeps_it(bench
     assert len(set(ids)) == 2
     assert len(first.cluster_id) == 22
     assert not first.cluster_id.startswith("-")
-    first.close([], now_ms=0, broker_epoch=5)
+    first.close([], broker_epoch=5, sync_threads=bench.threads)
     second = bench.open("a", "b", "c")
     assert second.cluster_id == first.cluster_id
     assert [directory.directory_id for directory in second.all][:2] == ids
-    second.close([], now_ms=0, broker_epoch=6)
+    second.close([], broker_epoch=6, sync_threads=bench.threads)
 
 
 async def test_a_directory_is_used_by_one_process(bench):
@@ -72,21 +72,21 @@ async def test_a_directory_is_used_by_one_process(bench):
     first = bench.open("a")
     with pytest.raises(Invalid, match="in use by another process"):
         bench.open("b", "a")
-    first.close([], now_ms=0, broker_epoch=1)
-    bench.open("b", "a").close([], now_ms=0, broker_epoch=1)
+    first.close([], broker_epoch=1, sync_threads=bench.threads)
+    bench.open("b", "a").close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_a_directory_of_another_node_or_cluster_is_not_touched(bench):
     """The message names both sides."""
-    bench.open("a").close([], now_ms=0, broker_epoch=1)
-    bench.open("b").close([], now_ms=0, broker_epoch=1)
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+    bench.open("b").close([], broker_epoch=1, sync_threads=bench.threads)
     before = (bench.path / "a" / "meta.properties").read_bytes()
     with pytest.raises(Invalid, match=r"belongs to node 1, this broker has node\.id=2"):
         bench.open("a", node_id=2)
     with pytest.raises(Invalid, match="different clusters"):
         bench.open("a", "b")
     assert (bench.path / "a" / "meta.properties").read_bytes() == before
-    bench.open("a").close([], now_ms=0, broker_epoch=1)
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_new_partitions_go_where_the_fewest_are(bench):
@@ -101,24 +101,24 @@ async def test_new_partitions_go_where_the_fewest_are(bench):
     one.writer.fail(OSError(errno.EIO, "broken"))
     with pytest.raises(OSError, match="every log directory is offline"):
         directories.emptiest({})
-    directories.close([], now_ms=0, broker_epoch=1)
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_a_partition_is_found_where_it_lies(bench):
     """So that a restart opens it there and nowhere else."""
     directories = bench.open("a", "b")
     partition = bench.partition(directories.all[1])
-    directories.close([partition], now_ms=0, broker_epoch=1)
+    directories.close([partition], broker_epoch=1, sync_threads=bench.threads)
     again = bench.open("a", "b")
     assert again.holding(NAME) is again.all[1]
     assert again.holding(TopicPartition("t", 1)) is None
-    again.close([], now_ms=0, broker_epoch=1)
+    again.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_a_directory_of_the_same_name_and_another_topic_is_kept_aside(bench):
     """What a crash leaves between the deletion of a topic and of its files is renamed, never removed."""
     directories = bench.open("a")
-    directories.close([bench.partition(directories.all[0])], now_ms=0, broker_epoch=1)
+    directories.close([bench.partition(directories.all[0])], broker_epoch=1, sync_threads=bench.threads)
     again = bench.open("a")
     again.set_aside(NAME, b"i" * 16)
     assert again.holding(NAME) is not None
@@ -128,7 +128,7 @@ async def test_a_directory_of_the_same_name_and_another_topic_is_kept_aside(benc
     assert stray.name.startswith("t-0.")
     assert stray.name.endswith("-stray")
     assert (stray / "partition.metadata").exists()
-    again.close([], now_ms=0, broker_epoch=1)
+    again.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_checkpoints_say_what_is_known_of_each_partition(bench):
@@ -140,7 +140,7 @@ async def test_checkpoints_say_what_is_known_of_each_partition(bench):
     path = directories.all[0].path
     found = [read_offsets(bench.files, path, name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
     assert found == [{NAME: 0}, {NAME: 0}, {NAME: 7}]
-    directories.close([], now_ms=0, broker_epoch=1)
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_a_checkpoint_that_fails_takes_its_directory_offline(bench):
@@ -156,16 +156,16 @@ async def test_a_checkpoint_that_fails_takes_its_directory_offline(bench):
     assert bench.failures == [directories.all[0].path]
     bench.files.faults.clear()
     assert not directories.checkpoint([partition])
-    directories.close([], now_ms=0, broker_epoch=1)
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
 async def test_the_mark_of_a_clean_stop_is_left_only_where_nothing_failed(bench):
     """The next start verifies the other directory."""
     directories = bench.open("a", "b")
     directories.all[1].writer.fail(OSError(errno.EIO, "broken"))
-    directories.close([], now_ms=0, broker_epoch=9)
+    directories.close([], broker_epoch=9, sync_threads=bench.threads)
     assert (bench.path / "a" / ".kafka_cleanshutdown").exists()
     assert not (bench.path / "b" / ".kafka_cleanshutdown").exists()
     again = bench.open("a", "b")
     assert [directory.files.clean for directory in again.all] == [True, False]
-    again.close([], now_ms=0, broker_epoch=1)
+    again.close([], broker_epoch=1, sync_threads=bench.threads)

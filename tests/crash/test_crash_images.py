@@ -165,7 +165,7 @@ class Workload:
         self.directory.write_checkpoints({PARTITION: self.log})
 
     def restart(self) -> None:
-        self.directory.close({PARTITION: self.log}, now_ms=self.now_ms, broker_epoch=1)
+        self.directory.close({PARTITION: self.log}, broker_epoch=1)
         self.files.mark(Ack(self.log.flushed_offset))
         self.directory = LogDirectory.load(ROOT, self.files)
         self.log = self.open()

@@ -54,7 +54,7 @@ class LogBench:
         while len(log.segments()) <= segments:
             for _ in range(per_segment):
                 self.append(log, 2)
-            log.roll(self.now_ms)
+            log.roll()
 
     @staticmethod
     def content(found) -> bytes:

@@ -42,7 +42,7 @@ def filled(root, files):
 def test_a_restart_finds_every_log(root, files):
     """After a clean stop nothing is verified; the mark is gone at once."""
     directory, logs = filled(root, files)
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     again = LogDirectory.load(root, files)
     assert (again.clean, again.clean_broker_epoch) == (True, 9)
     assert {found.topic_partition: found.topic_id for found in again.partitions} == IDS
@@ -66,7 +66,7 @@ def test_an_offline_marker_drops_the_cache_and_verifies_from_the_disk(root, file
     """Also over a mark of a clean shutdown, until it is cleared."""
     directory, logs = filled(root, files)
     directory.mark_offline("fdatasync: EIO")
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     dropped = []
     real = os.posix_fadvise
     monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: dropped.append(arguments) or real(*arguments))
@@ -82,7 +82,7 @@ def test_an_offline_marker_drops_the_cache_and_verifies_from_the_disk(root, file
 def test_a_damaged_checkpoint_costs_time_and_nothing_else(root, files):
     """The logs are verified from the start."""
     directory, logs = filled(root, files)
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     Path(f"{root}/{checkpoint.RECOVERY_POINTS}").write_text("garbage")
     again = LogDirectory.load(root, files)
     assert again.damaged_checkpoints == [checkpoint.RECOVERY_POINTS]
@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(root, files):
 def test_unknown_names_are_left_alone_and_reported(root, files):
     """Nothing is deleted because nobody knows it."""
     directory, logs = filled(root, files)
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     for name in ("lost+found", "notes", f"flights-0.{7:032x}-stray"):
         Path(f"{root}/{name}").mkdir()
     Path(f"{root}/README").write_text("mine")
@@ -106,7 +106,7 @@ def test_unknown_names_are_left_alone_and_reported(root, files):
 def test_a_partition_without_a_configuration_is_left_alone(root, files):
     """Metadata that does not know it is no reason to touch it."""
     directory, logs = filled(root, files)
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     again = LogDirectory.load(root, files)
     opened = again.open_all(
         lambda found: LogConfig() if found.topic_partition == ORDERS else None, now_ms=1, cache=SegmentCache()
@@ -119,7 +119,7 @@ def test_a_partition_without_a_configuration_is_left_alone(root, files):
 def test_a_partition_with_an_unreadable_topic_id_is_found_without_one(root, files):
     """The broker decides; it is not opened by guess."""
     directory, logs = filled(root, files)
-    directory.close(logs, now_ms=1, broker_epoch=9)
+    directory.close(logs, broker_epoch=9)
     Path(f"{root}/flights-0/partition.metadata").write_text("?")
     again = LogDirectory.load(root, files)
     assert [found.topic_id for found in again.partitions] == [None, IDS[ORDERS]]
@@ -184,7 +184,7 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
         for _ in range(3):
             log.append_as_leader(build_batch([Record(0, 1, None, bytes(100))]), leader_epoch=1, now_ms=1)
         log.write_queued()
-    directory.close(logs, now_ms=1, broker_epoch=1)
+    directory.close(logs, broker_epoch=1)
     before = len(list(Path("/proc/self/fd").iterdir()))
     cache = SegmentCache()
     again = LogDirectory.load(root, files)

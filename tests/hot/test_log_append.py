@@ -85,10 +85,10 @@ def test_a_retry_whose_segment_has_left_is_still_recognised(bench):
     log = bench.open(LogConfig(remote_storage_enable=True))
     options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     bench.append(log, 3, **options)
-    log.roll(bench.now_ms)
+    log.roll()
     log.delete_local_before(3)
     assert bench.append(log, 3, **options).duplicate
-    log.close(bench.now_ms)
+    log.close()
     log = bench.open(LogConfig(remote_storage_enable=True))
     assert bench.append(log, 3, **options).duplicate
 

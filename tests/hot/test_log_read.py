@@ -18,7 +18,7 @@ def log(bench):
     for _ in range(3):
         for _ in range(5):
             bench.append(log, 3)
-        log.roll(bench.now_ms)
+        log.roll()
     return log
 
 
@@ -109,11 +109,11 @@ def test_markers_behind_the_range_are_found_too(bench):
     """The abort of a transaction may stand segments later than its records."""
     log = bench.open()
     bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    log.roll(bench.now_ms)
+    log.roll()
     bench.append(log, 2)
-    log.roll(bench.now_ms)
+    log.roll()
     log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
-    log.close(bench.now_ms)
+    log.close()
     log = bench.open()
     assert [found.first_offset for found in log.aborted_transactions(0, 1)] == [0]
     assert log.aborted_transactions(5, 9) == []
@@ -126,8 +126,8 @@ def test_a_damaged_transaction_index_is_derived_again(bench):
         bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
         log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
     expected = log.aborted_transactions(0, 9)
-    log.roll(bench.now_ms)
-    log.close(bench.now_ms)
+    log.roll()
+    log.close()
     path = f"{log.directory}/{0:020d}.txnindex"
     Path(path).write_bytes(b"\xff\xff" + Path(path).read_bytes()[2:])
     log = bench.open()

@@ -61,5 +61,5 @@ def test_a_look_up_by_time_finds_what_a_scan_finds(bench, times, wanted):
         found = log.offset_for_timestamp(wanted, max_offset=len(flat))
         assert (None if found is None else found[:2]) == expected
         assert log.max_timestamp()[:2] == (newest, first_newest)
-        log.close(bench.now_ms)
+        log.close()
         log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=100))

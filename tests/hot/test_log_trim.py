@@ -65,7 +65,7 @@ def test_a_tiered_log_keeps_its_log_start_when_local_segments_go(bench):
     log.delete_local_before(10)
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 10)
     assert log.leader_epochs.entries == (EpochEntry(1, 0),)
-    log.close(bench.now_ms)
+    log.close()
     log = bench.open(LogConfig(remote_storage_enable=True))
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 10)
 
@@ -97,7 +97,7 @@ def test_truncation_at_any_offset_removes_its_batch_and_everything_behind(bench,
     log.sync()
     for clean in (True, False):
         assert [header.base_offset for header in bench.headers(log)] == list(range(0, end + 2, 2))
-        log.close(bench.now_ms)
+        log.close()
         log = bench.open(clean=clean)
     assert log.recovery.damaged_offset is None
 
@@ -137,7 +137,7 @@ def test_starting_over_elsewhere(bench, log):
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (100, 500, 500)
     assert log.leader_epochs.entries == tuple(epochs)
     assert bench.append(log, 2, epoch=6).base_offset == 500
-    log.close(bench.now_ms)
+    log.close()
     log = bench.open(LogConfig(remote_storage_enable=True), log_start_offset=100)
     assert [segment.base_offset for segment in log.segments()] == [500]
     assert log.leader_epochs.entries == (EpochEntry(1, 100), EpochEntry(5, 400), EpochEntry(6, 500))
@@ -169,7 +169,7 @@ def test_a_snapshot_of_the_producers_at_any_border(bench):
     for sequence in range(6):
         bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
         if sequence % 2:
-            log.roll(bench.now_ms)
+            log.roll()
     for offset in range(1, 7):
         (entry,) = snapshot_from_bytes(log.producer_snapshot_at(offset))
         assert entry.last_sequence == offset - 1

@@ -71,7 +71,7 @@ def test_index_entries_follow_kafkas_rule(bench):
     log = bench.open(LogConfig(index_interval_bytes=2 * size))
     for _ in range(8):
         bench.append(log, 2)
-    log.roll(bench.now_ms)
+    log.roll()
     data = bench.files.read_bytes(f"{log.directory}/{0:020d}.index")
     entries = [
         (int.from_bytes(data[at : at + 4]), int.from_bytes(data[at + 4 : at + 8])) for at in range(0, len(data), 8)
@@ -94,9 +94,9 @@ def test_the_tick_freezes_an_idle_segment_by_wall_clock_and_never_by_record_time
 def test_an_empty_segment_is_not_rolled(bench):
     """There is nothing to freeze."""
     log = bench.open()
-    assert not log.roll(bench.now_ms)
+    assert not log.roll()
     bench.append(log)
-    assert log.roll(bench.now_ms)
+    assert log.roll()
     assert bases(log) == [0, 1]
 
 

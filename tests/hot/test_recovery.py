@@ -20,7 +20,7 @@ def closed(bench):
     bench.fill(log, 3)
     bench.append(log, 2, epoch=2)
     bench.append(log, 2, epoch=2)
-    log.close(bench.now_ms)
+    log.close()
     return bench
 
 
@@ -159,7 +159,7 @@ def test_an_old_block_of_an_earlier_epoch_is_damage(bench, make_batch):
     """Valid bytes in the wrong place: epochs never go back within a log."""
     log = bench.open()
     log.append_as_follower(memoryview(make_batch(0, leader_epoch=5)), leader_epoch=9, now_ms=0)
-    log.close(bench.now_ms)
+    log.close()
     with path(bench, 0).open("ab") as file:
         file.write(make_batch(1, leader_epoch=3))
     log = bench.open(clean=False)
@@ -211,8 +211,8 @@ def test_lost_snapshots_are_replaced_by_a_longer_replay(bench, harm, clean):
     log = bench.open()
     for sequence in range(6):
         bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
-        log.roll(bench.now_ms)
-    log.close(bench.now_ms)
+        log.roll()
+    log.close()
     for snapshot in Path(bench.directory).glob("*.snapshot"):
         if harm == "missing":
             snapshot.unlink()
@@ -253,7 +253,7 @@ def test_arbitrary_bytes_anywhere_never_stop_a_start(bench, content, which, at, 
     log = bench.open(CONFIG)
     bench.fill(log, 3)
     bench.append(log, 2)
-    log.close(bench.now_ms)
+    log.close()
     target = path(bench, which)
     data = bytearray(target.read_bytes())
     data[at : at + len(content)] = content

@@ -16,7 +16,7 @@ def test_replaying_the_log_gives_the_state_that_appending_gave(bench):
             marker = bench.marker(commit=number % 2 == 0)
             log.append_as_leader(marker, leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
         if number % 4 == 3:
-            log.roll(bench.now_ms)
+            log.roll()
     log.write_queued()
     state = ProducerStateManager()
     replay(state, log._segments, 9)

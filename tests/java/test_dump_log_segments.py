@@ -241,12 +241,12 @@ def transactions(directory: Path) -> Path:
     send(3, 0)
     end(3, 1)
     log.write_queued()
-    log.roll(START_MS)
+    log.roll()
     send(1, 3)
     end(1, 0)
     send(4, 0)
     log.write_queued()
-    log.close(START_MS)
+    log.close()
     return directory
 
 
