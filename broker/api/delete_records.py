@@ -50,6 +50,23 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Message:
     )
 
 
+def _failure(request: DeleteRecordsRequest, _version: int, error: KafkaError) -> Message:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 API = Api(
     key=21,
     versions=(0, 2),
@@ -58,4 +75,5 @@ API = Api(
     handle=handle,
     operation=Operation.DELETE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

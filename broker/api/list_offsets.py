@@ -130,6 +130,21 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> Message | Pe
     return lookups.response if lookups.complete else context.run(lookups.finish())
 
 
+def _failure(request: ListOffsetsRequest, _version: int, error: KafkaError) -> Message:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 API = Api(
     key=2,
     versions=(1, 11),
@@ -138,4 +153,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

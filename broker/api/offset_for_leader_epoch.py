@@ -46,6 +46,20 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Mes
     )
 
 
+def _failure(request: OffsetForLeaderEpochRequest, _version: int, error: KafkaError) -> Message:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=wanted.partition, error_code=error.code) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 API = Api(
     key=23,
     versions=(2, 4),
@@ -54,4 +68,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

@@ -180,6 +180,27 @@ def _check_attributes(attributes: int, version: int, unified: UnifiedLog) -> Non
         )
 
 
+def _failure(request: ProduceRequest, _version: int, error: KafkaError) -> Message | None:
+    """The error for every partition, for what was queued before it can no longer be told; none under ``acks=0``."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, base_offset=-1, error_code=error.code, error_message=error.message
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
 API = Api(
     key=0,
     versions=(3, 13),
@@ -189,4 +210,5 @@ API = Api(
     handle=handle,
     operation=Operation.WRITE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

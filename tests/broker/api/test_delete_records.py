@@ -72,3 +72,21 @@ def test_what_cannot_be_deleted_is_refused(broker):
     broker.create("c", cleanup_policy="compact")
     assert link.call(request(0, topic="c"), 2).topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
     assert broker.values("t") == [b"a"]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_what_fails_inside_is_answered_for_every_partition(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR and nothing deleted; the connection goes on."""
+    broker.create("t", 2)
+    broker.produce("t", b"a", b"b")
+    link = broker.link()
+    led = type(broker.node.led)
+    with monkeypatch.context() as patch:
+        patch.setattr(led, "delete_records", lambda self, unified, offset: 1 / 0)
+        (topic,) = link.call(request(1, 0), version).topics
+    assert topic.name == "t"
+    assert [(one.partition_index, one.error_code, one.low_watermark) for one in topic.partitions] == [
+        (number, ErrorCode.UNKNOWN_SERVER_ERROR, -1) for number in (0, 1)
+    ]
+    assert broker.end("t", timestamp=-2) == 0
+    assert link.call(request(1), version).topics[0].partitions[0].low_watermark == 1

@@ -98,3 +98,20 @@ def test_read_committed_ends_at_the_last_stable_offset(broker, new_batch):
     link = broker.link()
     assert ask(link, 11, -1)[0].offset == 2
     assert ask(link, 11, -1, isolation_level=1)[0].offset == 1
+
+
+@pytest.mark.parametrize("version", [1, 4, 11])
+@pytest.mark.parametrize(("timestamp", "broken"), [(-2, "log_start_offset"), (THEN_MS, "find_timestamp")])
+def test_what_fails_inside_is_answered_for_every_partition(broker, monkeypatch, version, timestamp, broken):
+    """UNKNOWN_SERVER_ERROR, at once or by a look-up that takes its time; the connection goes on."""
+    broker.create("t", 2)
+    link = broker.link()
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in (1, 0)]
+    wanted = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.partition("t")), broken, property(lambda self: 1 / 0))
+        (topic,) = link.call(wanted, version).topics
+    assert [(one.partition_index, one.error_code, one.offset) for one in topic.partitions] == [
+        (number, ErrorCode.UNKNOWN_SERVER_ERROR, -1) for number in (1, 0)
+    ]
+    assert [one.error_code for one in link.call(wanted, version).topics[0].partitions] == [0, 0]

@@ -54,3 +54,17 @@ def test_the_clients_own_epoch_is_checked(broker):
     assert ask(link, 4, 0, current=now).error_code == 0
     assert ask(link, 4, 0, partition=8).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(link, 4, 0, topic="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_what_fails_inside_is_answered_for_the_partition(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR; the connection goes on."""
+    broker.create("t")
+    link = broker.link()
+    unified = type(broker.partition("t"))
+    with monkeypatch.context() as patch:
+        patch.setattr(unified, "offset_for_leader_epoch", lambda self, epoch: 1 / 0)
+        answer = ask(link, version, 0)
+    assert (answer.partition, answer.error_code) == (0, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert (answer.leader_epoch, answer.end_offset) == (-1, -1)
+    assert ask(link, version, 0).error_code == 0

@@ -239,3 +239,48 @@ def test_produce_is_counted(broker, new_batch):
     figures = broker.node.metrics.topics["t"]
     assert (figures.messages_in, figures.bytes_in) == (2, len(batch))
     assert (figures.total_produce_requests, figures.failed_produce_requests) == (2, 1)
+
+
+@pytest.fixture
+def broken_partition(broker, monkeypatch):
+    """Partition 1 of every topic raises what nobody expects; `mend` ends it."""
+    table = type(broker.node.partitions)
+    by_name, by_id = table.by_name, table.by_id
+
+    def broken(look_up):
+        def call(self, topic, partition):
+            return 1 / 0 if partition == 1 else look_up(self, topic, partition)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "by_name", broken(by_name))
+        patch.setattr(table, "by_id", broken(by_id))
+        broker.mend = patch.undo
+        yield broker
+
+
+@pytest.mark.parametrize("version", [3, 12, 13])
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_request_that_fails_inside_is_answered_for_every_partition(broken_partition, new_batch, version, acks):
+    """UNKNOWN_SERVER_ERROR once, in the order of the request, also for what was queued; the connection goes on."""
+    topic_id = broken_partition.create("t", 3).topic_id
+    link = broken_partition.link()
+    wanted = request(topic_id, *[new_batch(b"v") for _ in range(3)], acks=acks)
+    (topic,) = link.call(wanted, version).responses
+    assert (topic.topic_id == topic_id) if version >= 13 else (topic.name == "t")
+    assert [(one.index, one.error_code, one.base_offset) for one in topic.partition_responses] == [
+        (number, ErrorCode.UNKNOWN_SERVER_ERROR, -1) for number in range(3)
+    ]
+    broken_partition.mend()
+    offsets = [one.base_offset for one in link.call(wanted, version).responses[0].partition_responses]
+    assert offsets == [1, 0, 0]
+
+
+def test_a_request_that_fails_inside_closes_the_connection_under_acks_zero(broken_partition, new_batch):
+    """There is no answer that could carry the error."""
+    topic_id = broken_partition.create("t", 2).topic_id
+    link = broken_partition.link()
+    link.send(request(topic_id, new_batch(b"v"), acks=0, partitions=[1]), 13)
+    with pytest.raises(BrokerUnavailable):
+        link.receive_frame()
