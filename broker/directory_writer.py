@@ -187,10 +187,11 @@ class DirectoryWriter:
         self._syncing -= 1
         if self.offline is not None:
             return
-        if error is not None:
+        let_go = owner not in self._owners
+        if error is not None and not (let_go and isinstance(error, FileNotFoundError)):
             self.fail(error)
             return
-        if owner in self._owners:
+        if not let_go:  # else its directory may have been renamed under the sync: it was deleted
             owner.log.finish_sync(ticket)
             owner.on_flushed()
         if not self._syncing and self._dirty:

@@ -53,7 +53,7 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["Node"]
 
 _UUID_BYTES: Final = 16
-_SYNC_THREADS: Final = 16
+_SYNC_THREADS: Final = 4
 _HOT_KEYS: Final = (0, 1, 3)
 
 log = logging.getLogger(__name__)

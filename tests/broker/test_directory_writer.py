@@ -288,3 +288,28 @@ async def test_a_sync_that_ends_in_a_mistake_counts_as_failed(bench):
     assert owner.heard[-1] == "failed"
     assert bench.writer.offline is not None
     assert bench.writer.idle
+
+
+async def test_a_partition_deleted_during_its_sync_harms_nobody(bench):
+    """Its directory is gone by its name then; the disk is well, and the next cycle begins."""
+    deleted, other = bench.owner(), bench.owner()
+    deleted.sync_error = FileNotFoundError(errno.ENOENT, "gone")
+    bench.writer.enqueue(deleted)
+    await bench.turn()
+    bench.writer.enqueue(other)
+    await bench.turn()
+    bench.writer.remove(deleted)
+    await bench.threads.run()
+    await bench.threads.run()
+    assert bench.failures == []
+    assert other.heard[-1] == "flushed"
+
+
+async def test_a_name_that_is_missing_under_a_living_log_is_a_failure(bench):
+    """Somebody has taken its files away."""
+    owner = bench.owner()
+    owner.sync_error = FileNotFoundError(errno.ENOENT, "gone")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert len(bench.failures) == 1
