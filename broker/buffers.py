@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["BASE_BYTES", "BufferPool", "ReceiveBuffer"]
+__all__ = ["BASE_BYTES", "COPIED_BYTES_MAX", "BufferPool", "ReceiveBuffer"]
 
 BASE_BYTES = 64 << 10
 """Capacity of an ordinary buffer, and the granularity of larger ones."""
+
+COPIED_BYTES_MAX = 8 << 10
+"""Smaller slices are copied rather than leased: cheaper than to leave the common buffer and read on into another."""
 
 _RETAINED_BYTES_MAX = 16 << 20
 """Free memory the pool keeps for later."""

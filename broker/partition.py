@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend
 from stratalog.hot.config import LogConfig
-from stratalog.hot.log import AppendInfo, Log
+from stratalog.hot.log import Log
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
@@ -24,46 +24,14 @@ from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.rework import needs_rework
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["Acknowledge", "Partition", "Rework"]
+__all__ = ["Partition", "Rework"]
 
 log = logging.getLogger(__name__)
-
-Acknowledge = Callable[[AppendInfo | KafkaError], None]
-"""Told once how an append ended."""
 
 Rework = Callable[[bytes, Codec | None, bool, Callable[["bytearray | Exception"], None]], None]
 """Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones."""
 
 _ATTRIBUTES_FIELD = 5
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """An append that is in the log and not yet acknowledged."""
-
-    next_offset: int
-    deadline: float
-    info: AppendInfo
-    acknowledge: Acknowledge
-
-
-@dataclass(slots=True)
-class _Held:
-    """An append that waits for its own rework, or behind one that does."""
-
-    records: memoryview | bytearray
-    acks: int
-    deadline: float
-    release: Callable[[], None] | None
-    acknowledge: Acknowledge
-    ready: bool
-    error: KafkaError | None = None
-
-    def give_back(self) -> None:
-        """Let go of the receive buffer, once: a worker may answer after the append has been refused."""
-        release, self.release = self.release, None
-        if release is not None:
-            release()
 
 
 class Partition:
@@ -89,11 +57,10 @@ class Partition:
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
         self._clock = clock
         self._rework = rework
-        self._codec = _demanded_codec(log_.config)
-        self._keys_required = log_.config.compacted
-        self._written: deque[_Waiting] = deque()
-        self._committed: deque[_Waiting] = deque()
-        self._held: deque[_Held] = deque()
+        self._demand(log_.config)
+        self._written: deque[WaitingAppend] = deque()
+        self._committed: deque[WaitingAppend] = deque()
+        self._held: deque[HeldAppend] = deque()
         self._flushed_at = clock.monotonic()
         directory.add(self)
 
@@ -122,10 +89,15 @@ class Partition:
     def update_config(self, config: LogConfig) -> None:
         """New topic settings, effective from the next append on."""
         self.log.update_config(config)
-        self._codec = _demanded_codec(config)
-        self._keys_required = config.compacted
+        self._demand(config)
         if config.flush_messages > 1:
             self._advance(self.log.written_offset)  # what has waited for a sync waits no longer
+
+    def _demand(self, config: LogConfig) -> None:
+        """What the topic's settings ask of a batch beyond a good header."""
+        self._codec = _demanded_codec(config)
+        self._keys_required = config.compacted
+        self._demanding = self._codec is not None or self._keys_required
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
@@ -157,52 +129,50 @@ class Partition:
 
     def append(
         self,
-        records: memoryview,
-        *,
+        records: memoryview | bytearray,
         acks: int,
-        deadline: float,
         release: Callable[[], None] | None,
-        acknowledge: Acknowledge,
+        waiting: WaitingAppend,
     ) -> None:
         """Append one batch of a client.
 
-        ``acknowledge`` is called exactly once: at once with an error, or later. ``release`` is called when the
-        buffer of ``records`` may be used again. ``deadline`` (monotonic seconds) bounds the wait for ``acks=-1``.
+        ``waiting`` is acknowledged exactly once: at once with an error, or later. ``release`` is called when the
+        buffer of ``records`` may be used again; None if they are nobody else's.
         """
-        if len(records) >= HEADER_BYTES:
-            attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
-            deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
-        else:
+        if self._demanding or self._held:
             deep = False
-        if deep or self._held:
-            self._hold(records, acks, deadline, release, acknowledge, deep=deep)
-            return
-        self._append(records, acks, deadline, release, acknowledge)
+            if len(records) >= HEADER_BYTES:
+                attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
+                deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
+            if deep or self._held:
+                self._hold(records, acks, release, waiting, deep=deep)
+                return
+        self._append(records, acks, release, waiting)
 
     def append_as_leader(self, records: bytearray, acknowledge: Acknowledge) -> None:
         """Append a batch of the broker's own (coordinators, markers); acknowledged when committed."""
-        self._append(memoryview(records), -1, float("inf"), None, acknowledge, AppendOrigin.COORDINATOR)
+        self._append(records, -1, None, CallingBack(acknowledge), AppendOrigin.COORDINATOR)
 
     def _append(
         self,
-        records: memoryview,
+        records: memoryview | bytearray,
         acks: int,
-        deadline: float,
         release: Callable[[], None] | None,
-        acknowledge: Acknowledge,
+        waiting: WaitingAppend,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> None:
         try:
-            self.check_online()
+            if self.held_back is not None or self.directory.offline is not None:
+                self.check_online()
             if acks == -1:
                 self.replica.check_enough_replicas(self.log.config.min_insync_replicas)
         except KafkaError as error:
             if release is not None:
                 release()
-            acknowledge(error)
+            waiting.acknowledge(error)
             return
         try:
-            info = self.log.append_as_leader(
+            waiting.info = info = self.log.append_as_leader(
                 records,
                 leader_epoch=self.leader_epoch,
                 now_ms=self._clock.wall_ms(),
@@ -210,27 +180,26 @@ class Partition:
                 release=release,
             )
         except KafkaError as error:
-            acknowledge(error)
+            waiting.acknowledge(error)
             return
         if info.duplicate:
-            self._await_duplicate(info, acks, deadline, acknowledge)
+            self._await_duplicate(acks, waiting)
             return
         self.directory.enqueue(self)
-        waiting = _Waiting(info.last_offset + 1, deadline, info, acknowledge)
         (self._committed if acks == -1 else self._written).append(waiting)
 
-    def _await_duplicate(self, info: AppendInfo, acks: int, deadline: float, acknowledge: Acknowledge) -> None:
+    def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
+        info = waiting.info
         queue, safe_offset = self._written, self.log.written_offset
         if acks == -1:
             queue, safe_offset = self._committed, self.replica.high_watermark
         if info.last_offset < safe_offset:
-            acknowledge(info)
+            waiting.acknowledge(info)
             return
         # Its place is among the offsets it repeats, not behind what came later.
-        waiting = _Waiting(info.last_offset + 1, deadline, info, acknowledge)
         index = len(queue)
-        while index and queue[index - 1].next_offset > waiting.next_offset:
+        while index and queue[index - 1].info.last_offset > info.last_offset:
             index -= 1
         queue.insert(index, waiting)
 
@@ -238,21 +207,20 @@ class Partition:
 
     def _hold(
         self,
-        records: memoryview,
+        records: memoryview | bytearray,
         acks: int,
-        deadline: float,
         release: Callable[[], None] | None,
-        acknowledge: Acknowledge,
+        waiting: WaitingAppend,
         *,
         deep: bool,
     ) -> None:
-        held = _Held(records, acks, deadline, release, acknowledge, ready=not deep)
+        held = HeldAppend(records, acks, release, waiting, ready=not deep)
         self._held.append(held)
         if not deep:
             return
         self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))
 
-    def _reworked(self, held: _Held, out: bytearray | Exception) -> None:
+    def _reworked(self, held: HeldAppend, out: bytearray | Exception) -> None:
         if isinstance(out, KafkaError):
             held.error = out
         elif isinstance(out, Corrupt):
@@ -270,10 +238,10 @@ class Partition:
         while self._held and self._held[0].ready:
             held = self._held.popleft()
             if held.error is None:
-                self._append(memoryview(held.records), held.acks, held.deadline, held.release, held.acknowledge)
+                self._append(held.records, held.acks, held.release, held.waiting)
                 continue
             held.give_back()
-            held.acknowledge(held.error)
+            held.waiting.acknowledge(held.error)
 
     # -- what the log directory reports ---------------------------------------------------------------------
 
@@ -286,7 +254,7 @@ class Partition:
         """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
         written_offset = self.log.written_offset
         written = self._written
-        while written and written[0].next_offset <= written_offset:
+        while written and written[0].info.last_offset < written_offset:
             waiting = written.popleft()
             waiting.acknowledge(waiting.info)
         if self.log.config.flush_messages > 1:
@@ -304,7 +272,7 @@ class Partition:
         high_watermark = self.replica.high_watermark
         self.log.producer_state.on_high_watermark(high_watermark)
         committed = self._committed
-        while committed and committed[0].next_offset <= high_watermark:
+        while committed and committed[0].info.last_offset < high_watermark:
             waiting = committed.popleft()
             waiting.acknowledge(waiting.info)
         for watcher in tuple(self.watchers):
@@ -335,10 +303,10 @@ class Partition:
             waiting
             for queue in (self._written, self._committed)
             for waiting in queue
-            if waiting.next_offset > written_offset
+            if waiting.info.last_offset >= written_offset
         ]
-        self._written = deque(waiting for waiting in self._written if waiting.next_offset <= written_offset)
-        self._committed = deque(waiting for waiting in self._committed if waiting.next_offset <= written_offset)
+        self._written = deque(one for one in self._written if one.info.last_offset < written_offset)
+        self._committed = deque(one for one in self._committed if one.info.last_offset < written_offset)
         for waiting in lost:
             waiting.acknowledge(failure)
 
@@ -361,7 +329,7 @@ class Partition:
         while self._held:
             held = self._held.popleft()
             held.give_back()
-            held.acknowledge(failure)
+            held.waiting.acknowledge(failure)
         for watcher in tuple(self.watchers):
             watcher()
 

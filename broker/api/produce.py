@@ -7,6 +7,7 @@ then closes the connection, as in Kafka. Versions 0 to 2 are announced (KAFKA-18
 
 from __future__ import annotations
 
+from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
 from stratalog.broker.metrics import TopicMetrics
@@ -34,19 +35,23 @@ _ATTRIBUTES_LOW_BYTE = 22
 
 
 class _Batch:
-    """The place of one partition in a produce request; called when its append has ended."""
+    """The place of one partition in a produce request, and the append that waits for it (`WaitingAppend`)."""
 
-    __slots__ = ("answer", "count", "metrics", "size_bytes", "whole")
+    __slots__ = ("answer", "deadline", "info", "metrics", "size_bytes", "whole")
+
+    info: AppendInfo
 
     def __init__(
-        self, whole: _Produce, answer: PartitionProduceResponse, metrics: TopicMetrics, size_bytes: int
+        self, whole: _Produce, answer: PartitionProduceResponse, metrics: TopicMetrics, size_bytes: int, deadline: float
     ) -> None:
         self.whole = whole
         self.answer = answer
         self.metrics = metrics
         self.size_bytes = size_bytes
+        self.deadline = deadline
 
-    def __call__(self, outcome: AppendInfo | KafkaError) -> None:
+    def acknowledge(self, outcome: AppendInfo | KafkaError) -> None:
+        """The append has ended."""
         answer, metrics = self.answer, self.metrics
         if type(outcome) is AppendInfo:
             answer.base_offset = outcome.base_offset
@@ -158,13 +163,12 @@ def _append(
     whole.missing += 1
     metrics = unified.metrics
     metrics.total_produce_requests += 1
-    unified.partition.append(
-        records,
-        acks=whole.acks,
-        deadline=deadline,
-        release=context.lease(),
-        acknowledge=_Batch(whole, answer, metrics, len(records)),
-    )
+    size_bytes = len(records)
+    waiting = _Batch(whole, answer, metrics, size_bytes, deadline)
+    if size_bytes <= COPIED_BYTES_MAX:
+        unified.partition.append(bytearray(records), whole.acks, None, waiting)
+    else:
+        unified.partition.append(records, whole.acks, context.lease(), waiting)
 
 
 def _check_attributes(attributes: int, version: int, unified: UnifiedLog) -> None:

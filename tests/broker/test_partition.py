@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.partition import Partition
+from stratalog.broker.waiting_append import CallingBack
 from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import AppendInfo, Log
@@ -73,10 +74,9 @@ class Bench:
         assert name not in self.ended
         self.partition.append(
             memoryview(batch),
-            acks=acks,
-            deadline=deadline,
-            release=lambda: self.released.append(name),
-            acknowledge=lambda outcome: self._end(name, outcome),
+            acks,
+            lambda: self.released.append(name),
+            CallingBack(lambda outcome: self._end(name, outcome), deadline),
         )
 
     def _end(self, name: str, outcome) -> None:

@@ -1,0 +1,65 @@
+"""Appends that are under way: what a partition keeps of each until it is acknowledged.
+
+Whoever appends brings the object that waits: for a produce request the one that also holds the place of its
+answer, so that a small batch costs one object and no closure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.hot.log import AppendInfo
+from stratalog.wire.errors import KafkaError
+
+__all__ = ["Acknowledge", "CallingBack", "HeldAppend", "WaitingAppend"]
+
+Acknowledge = Callable[[AppendInfo | KafkaError], None]
+"""Told once how an append ended."""
+
+
+class WaitingAppend(Protocol):
+    """An append that is not yet acknowledged.
+
+    ``deadline`` (monotonic seconds) bounds the wait for ``acks=-1``. ``info`` is set by the partition as soon as the
+    batch has its place in the log.
+    """
+
+    deadline: float
+    info: AppendInfo
+
+    @property
+    def acknowledge(self) -> Acknowledge:
+        """Called exactly once: with ``info`` when the batch is as safe as was asked, with an error otherwise."""
+        ...
+
+
+class CallingBack:
+    """A waiting append that tells a callable."""
+
+    __slots__ = ("acknowledge", "deadline", "info")
+
+    info: AppendInfo
+
+    def __init__(self, acknowledge: Acknowledge, deadline: float = float("inf")) -> None:
+        self.acknowledge = acknowledge
+        self.deadline = deadline
+
+
+@dataclass(slots=True)
+class HeldAppend:
+    """An append that has no place in the log yet: it waits for its own rework, or behind one that does."""
+
+    records: memoryview | bytearray
+    acks: int
+    release: Callable[[], None] | None
+    waiting: WaitingAppend
+    ready: bool
+    error: KafkaError | None = None
+
+    def give_back(self) -> None:
+        """Let go of the receive buffer, once: a worker may answer after the append has been refused."""
+        release, self.release = self.release, None
+        if release is not None:
+            release()
