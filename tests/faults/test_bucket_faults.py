@@ -42,6 +42,11 @@ def test_an_answer_that_is_lost_commits_nothing_twice(tiered, fault, operation):
     tiered.check_reads("t")
 
 
+def where(fault):
+    """Which keys a fault may meet: whole objects are checked by the stores themselves, so none comes back damaged."""
+    return r"\.seg" if fault in {Fault.CORRUPT, Fault.TRUNCATE} else "topics/"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bucket_that_fails_at_random(start_tiered, seed):
     """Every kind of fault at every kind of request: the end is the same as without."""
@@ -51,7 +56,7 @@ def test_a_bucket_that_fails_at_random(start_tiered, seed):
     dice = random.Random(seed)
     dice.shuffle(faults)
     rules = [
-        FaultRule(fault, count=None, probability=dice.choice([0.03, 0.1]), seconds=0.002, key_pattern="topics/")
+        FaultRule(fault, count=None, probability=dice.choice([0.03, 0.1]), seconds=0.002, key_pattern=where(fault))
         for fault in faults
     ]
     tiered.topic("t", 2)

@@ -37,7 +37,7 @@ def test_a_worker_is_killed_again_and_again(start_tiered, tmp_path):
     tiered = start_tiered(bucket_url=f"file://{tmp_path}/bucket")
     tiered.topic("t")
     killed = set()
-    for _ in range(6):
+    for _ in range(4):
         tiered.write("t", 12)
         pid = tiered.node.wait_until(lambda: tiered.node.node.tiering._io.pid)
         time.sleep(0.05)
