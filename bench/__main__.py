@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.cells import CELLS, every_outcome, selected
 from bench.outcome import Outcome
 from bench.report import render, write
-from bench.settings import Settings, touch_memory
+from bench.settings import Settings, real_disk, touch_memory
 
 _TOUCHED_BYTES = 2 << 30
 
@@ -20,9 +20,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cells", default="", help=f"names or beginnings of names, of: {', '.join(CELLS)}")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured time of one run")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each kind, at least")
-    parser.add_argument("--disk", type=Path, default=Settings.disk, help="a directory on a real disk")
+    parser.add_argument("--paced-seconds", type=float, default=30.0, help="measured time of one run at a fixed rate")
+    parser.add_argument("--paced-repetitions", type=int, default=5, help="runs of each kind at a fixed rate")
+    parser.add_argument("--disk", type=Path, default=None, help="a directory on a real disk")
     given = parser.parse_args(arguments)
-    settings = Settings(seconds=given.seconds, repetitions=given.repetitions, disk=given.disk)
+    settings = Settings(
+        seconds=given.seconds,
+        repetitions=given.repetitions,
+        paced_seconds=given.paced_seconds,
+        paced_repetitions=given.paced_repetitions,
+        disk=given.disk or real_disk(),
+    )
     try:
         names = selected(given.cells)
     except ValueError as error:

@@ -1,35 +1,26 @@
-"""Every cell of the table by name."""
+"""Every cell of the table by name, in the order of the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from bench import cold_read, durability, librdkafka, memory, produce_fetch, spark_scan, startup, uploads
+from bench.cell import Cell
+from bench.outcome import Outcome
 
-from bench.outcome import Bound, Outcome, failed
-from bench.produce_fetch import FETCH, PRODUCE, Comparison, compare
-from bench.settings import Settings
+__all__ = ["CELLS", "every_outcome", "selected"]
 
-__all__ = ["CELLS", "Cell", "every_outcome", "selected"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What is measured together: the names, units and bounds of its lines, and how to get them."""
-
-    lines: tuple[tuple[str, str, Bound], ...]
-    measure: Callable[[Settings], list[Outcome]]
-
-
-def _compared(comparison: Comparison) -> Cell:
-    unit = "C's CPU per request / ours" if comparison.by_cpu else "throughput / C's, best of runs"
-
-    def measure(settings: Settings) -> list[Outcome]:
-        return [compare(comparison, settings)]
-
-    return Cell(((comparison.cell, unit, comparison.bound),), measure)
-
-
-CELLS: dict[str, Cell] = {comparison.cell: _compared(comparison) for comparison in (*PRODUCE, FETCH)}
+CELLS: dict[str, Cell] = {
+    cell.name: cell
+    for cell in (
+        *produce_fetch.CELLS,
+        librdkafka.CELL,
+        durability.CELL,
+        startup.CELL,
+        memory.CELL,
+        cold_read.CELL,
+        spark_scan.CELL,
+        uploads.CELL,
+    )
+}
 
 
 def selected(wanted: str) -> list[str]:
@@ -45,5 +36,5 @@ def selected(wanted: str) -> list[str]:
 
 
 def every_outcome() -> list[Outcome]:
-    """A line for each cell that says nothing was measured."""
-    return [failed(*line, "not measured") for cell in CELLS.values() for line in cell.lines]
+    """Each line of the table, saying that nothing was measured."""
+    return [line.not_measured("not measured") for cell in CELLS.values() for line in cell.lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "cpu_seconds_of_tree", "family", "parse_cpu_ticks", "parse_pss_kib", "pss_mib_of_tree"]
+__all__ = ["cpu_seconds", "cpu_seconds_of_tree", "family", "parse_cpu_ticks", "parse_pss_kib", "pss_megabytes_of_tree"]
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -50,6 +50,7 @@ def cpu_seconds_of_tree(pid: int) -> float:
     return sum(cpu_seconds(member) for member in family(pid))
 
 
-def pss_mib_of_tree(pid: int) -> float:
-    """The proportional set size of a process and its descendants in MiB: shared pages are counted once."""
-    return sum(parse_pss_kib(Path(f"/proc/{member}/smaps_rollup").read_text()) for member in family(pid)) / 1024
+def pss_megabytes_of_tree(pid: int) -> float:
+    """The proportional set size of a process and its descendants in 10**6 bytes: shared pages are counted once."""
+    kibibytes = [parse_pss_kib(Path(f"/proc/{member}/smaps_rollup").read_text()) for member in family(pid)]
+    return sum(kibibytes) * 1024 / 1e6

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.cell import Cell, Line
 from bench.load import Load, LoadResult
 from bench.outcome import Bound, Outcome, interleaved, median
 from bench.servers import KAFKA_FLUSH, BrokerServer, LimitServer
-from bench.settings import Settings
+from bench.settings import Settings, touch_memory
 
-__all__ = ["FETCH", "PRODUCE", "Comparison", "compare"]
+__all__ = ["CELLS", "Comparison", "compare"]
 
 OURS, LIMIT = "ours", "C"
 _MIB = 1 << 20
+_TOUCHED_BYTES = 2 << 30
+"""About what one run of large batches writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,22 @@ class Comparison:
     by_cpu: bool
     repetitions_min: int = 3
 
+    @property
+    def line(self) -> Line:
+        """Its line of the table."""
+        unit = "C's CPU per request / ours" if self.by_cpu else "throughput / C's, best of runs"
+        return Line(self.cell, unit, self.bound)
 
-PRODUCE = (
+
+COMPARISONS = (
     Comparison("produce-200B", Load("produce", 200, connections=50), Bound(">=", 0.35), by_cpu=True),
     Comparison("produce-200B-pipelined", Load("produce", 200, connections=50, depth=5), Bound(">=", 0.25), by_cpu=True),
     Comparison(
         "produce-16KiB", Load("produce", 16 << 10, connections=4, depth=5), Bound(">=", 0.5), False, repetitions_min=5
     ),
     Comparison("produce-1MiB", Load("produce", _MIB, depth=5), Bound(">=", 0.8), by_cpu=False, repetitions_min=5),
+    Comparison("fetch-1MiB", Load("fetch", _MIB, connections=4), Bound(">=", 0.85), by_cpu=False, repetitions_min=5),
 )
-FETCH = Comparison("fetch-1MiB", Load("fetch", _MIB, connections=4), Bound(">=", 0.85), False, repetitions_min=5)
 
 
 def compare(comparison: Comparison, settings: Settings) -> Outcome:
@@ -62,6 +71,8 @@ def _runner(
 
     def run(kind: str, repetition: int) -> LoadResult:
         topic = f"bench-{repetition:03}"
+        if load.batch_bytes >= _MIB:
+            touch_memory(_TOUCHED_BYTES)
         if kind == LIMIT:
             with LimitServer.start(folder / "limit", topic) as server:
                 result = _loaded(load, server, topic)
@@ -78,8 +89,6 @@ def _runner(
 
 def _timed(load: Load, seconds: float) -> Load:
     """The load for that long; a produce of large batches writes at most a few GB in all."""
-    from dataclasses import replace
-
     return replace(load, seconds=min(seconds, 1.5) if load.batch_bytes >= _MIB else seconds)
 
 
@@ -114,23 +123,26 @@ def _judge(comparison: Comparison, results: dict[str, list[LoadResult]]) -> Outc
     best = {kind: max(one.megabytes_per_second for one in runs) for kind, runs in results.items()}
     by_cpu = cpu[LIMIT] / cpu[OURS]
     by_rate = best[OURS] / best[LIMIT]
-    return Outcome(
-        comparison.cell,
-        "C's CPU per request / ours" if comparison.by_cpu else "throughput / C's, best of runs",
+    outcome = comparison.line.outcome(
         by_cpu if comparison.by_cpu else by_rate,
-        comparison.bound,
-        details={
-            "ours_cpu_us": cpu[OURS],
-            "limit_cpu_us": cpu[LIMIT],
-            "cpu_ratio": by_cpu,
-            "ours_requests_per_second": max(one.requests_per_second for one in ours),
-            "limit_requests_per_second": max(one.requests_per_second for one in limit),
-            "ours_megabytes_per_second": best[OURS],
-            "limit_megabytes_per_second": best[LIMIT],
-            "throughput_ratio": by_rate,
-            "ours_p99_us": median(one.p99_us for one in ours),
-            "limit_p99_us": median(one.p99_us for one in limit),
-            "repetitions": len(ours),
-        },
-        note="flush at Kafka's default, as the C program does not sync",
+        ours_cpu_us=cpu[OURS],
+        limit_cpu_us=cpu[LIMIT],
+        cpu_ratio=by_cpu,
+        ours_requests_per_second=max(one.requests_per_second for one in ours),
+        limit_requests_per_second=max(one.requests_per_second for one in limit),
+        ours_megabytes_per_second=best[OURS],
+        limit_megabytes_per_second=best[LIMIT],
+        throughput_ratio=by_rate,
+        ours_p99_us=median(one.p99_us for one in ours),
+        limit_p99_us=median(one.p99_us for one in limit),
+        repetitions=len(ours),
     )
+    outcome.note = "flush at Kafka's default, as the C program does not sync"
+    return outcome
+
+
+def _cell(comparison: Comparison) -> Cell:
+    return Cell(comparison.cell, (comparison.line,), lambda settings: [compare(comparison, settings)])
+
+
+CELLS = tuple(_cell(comparison) for comparison in COMPARISONS)

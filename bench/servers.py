@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,27 @@ from types import TracebackType
 from typing import Self
 
 from bench.build import build, cubic_environment
-from bench.processes import cpu_seconds_of_tree, pss_mib_of_tree
+from bench.processes import cpu_seconds_of_tree, pss_megabytes_of_tree
 from stratalog.broker.client import Client
 from stratalog.broker.client_admin import create_topic, delete_topics
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["KAFKA_FLUSH", "BrokerServer", "LimitServer", "Server"]
+__all__ = [
+    "KAFKA_FLUSH",
+    "LOCAL_START",
+    "LOG_END",
+    "REMOTE_LAST",
+    "BrokerServer",
+    "LimitServer",
+    "Server",
+    "parse_metric",
+]
 
 KAFKA_FLUSH = {"log.flush.interval.messages": "9223372036854775807"}
 """Kafka's default: an append is answered from the page cache. The C program does not sync either."""
 
-_LATEST = -1
+LOG_END, LOCAL_START, REMOTE_LAST = -1, -4, -5
+"""Which offset to ask for (KIP-405, KIP-1005)."""
 
 
 @dataclass
@@ -42,9 +53,9 @@ class Server:
         """The CPU time it has used so far, with its workers."""
         return cpu_seconds_of_tree(self.pid)
 
-    def pss_mib(self) -> float:
-        """Its memory now, with its workers."""
-        return pss_mib_of_tree(self.pid)
+    def pss_megabytes(self) -> float:
+        """Its memory now, with its workers, in 10**6 bytes."""
+        return pss_megabytes_of_tree(self.pid)
 
     def stop(self) -> None:
         """End it and wait for the end."""
@@ -118,12 +129,29 @@ class BrokerServer(Server):
         with self.client() as client:
             delete_topics(client, [name])
 
-    def record_count(self, topic: str, partition_count: int = 1) -> int:
-        """The sum of the log end offsets of a topic."""
+    def offsets(self, topic: str, partition_count: int, which: int) -> list[int]:
+        """An offset of each partition: -1 log end, -2 log start, -4 local log start, -5 last one in the bucket."""
         partitions = [TopicPartition(topic, number) for number in range(partition_count)]
         with self.client() as client:
             client.refresh([topic])
-            return sum(found.offset for found in client.list_offsets(dict.fromkeys(partitions, _LATEST)).values())
+            found = client.list_offsets(dict.fromkeys(partitions, which))
+        return [found[one].offset for one in partitions]
+
+    def metric(self, name: str) -> float:
+        """The sum of a figure of ``/metrics`` over its labels."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=30) as answer:
+            return parse_metric(answer.read().decode(), name)
+
+    def record_count(self, topic: str, partition_count: int = 1) -> int:
+        """The sum of the log end offsets of a topic."""
+        return sum(self.offsets(topic, partition_count, LOG_END))
+
+
+def parse_metric(text: str, name: str) -> float:
+    """The sum over the labels of one figure of a Prometheus text exposition; 0 if it is not there."""
+    return sum(
+        float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.split(" ", 1)[0].split("{", 1)[0] == name
+    )
 
 
 def _ready(process: subprocess.Popen[str]) -> dict[str, str]:
