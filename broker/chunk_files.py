@@ -113,7 +113,8 @@ class ChunkFiles:
     ) -> None:
         self._files.make_directory(self.directory)  # somebody may have cleared it away
         fills = tuple(
-            commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.number}.chunk") for ref in group
+            commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.number}.chunk")
+            for ref in group
         )
 
         def answered(report: commands.Report) -> None:
