@@ -152,7 +152,7 @@ class LedPartitions:
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
             )
             log_.assign_leader_epoch(state.leader_epoch)
-            log_.sync()
+            log_.write_queued()
         except OSError as error:
             directory.writer.report(error)
             if directory.writer.offline is None:
@@ -163,6 +163,7 @@ class LedPartitions:
         _report_recovery(log_)
         unified.partition.watchers.add(lambda: services.purgatory.check(unified))
         self.table.add(unified)
+        directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
         services.on_led(unified, led)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:
@@ -198,7 +199,7 @@ class LedPartitions:
         try:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:
-            directory.writer.fail(error)
+            directory.writer.report(error)
 
     def remove_doomed(self, writer: DirectoryWriter) -> None:
         """Remove the files of partitions deleted earlier."""
@@ -207,7 +208,7 @@ class LedPartitions:
             try:
                 directory.files.remove_doomed(path)
             except OSError as error:
-                writer.fail(error)
+                writer.report(error)
                 return
 
     def delete_records(self, unified: UnifiedLog, offset: int) -> int:

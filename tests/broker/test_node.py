@@ -130,6 +130,7 @@ def test_the_last_directory_lost_ends_the_broker(start_node, watched_files):
     """There is nothing left to serve."""
     node = start_node(files=watched_files)
     node.create("t")
+    node.produce("t", b"first")
     watched_files.fail("sync", "/t-0/")
     assert node.append("t", node_batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     node.wait_until(node.node.failed.is_set)
