@@ -381,7 +381,7 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
         loading.unsynced += [active.file, *_store(loading, active, final=False)]
     for file in loading.unsynced:
         file.fdatasync()
-    if loading.epochs.dirty:
+    if loading.epochs.dirty and loading.report.segments_checked:  # else they wait for the first sync cycle
         write_durably(files, f"{loading.base}/{LEADER_EPOCHS}", loading.epochs.to_bytes(), sync_directory=False)
         loading.epochs.dirty = False
         loading.changed = True

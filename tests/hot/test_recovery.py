@@ -201,6 +201,7 @@ def test_lost_epochs_are_derived_from_the_log(closed, harm, clean):
         checkpoint.write_text("garbage")
     log = closed.open(CONFIG, clean=clean)
     assert log.leader_epochs.entries == (EpochEntry(1, 0), EpochEntry(2, 30))
+    log.sync()
     assert checkpoint.read_text() == "0\n2\n1 0\n2 30\n"
 
 
@@ -264,6 +265,29 @@ def test_arbitrary_bytes_anywhere_never_stop_a_start(bench, content, which, at, 
         assert offsets == sorted(set(offsets))
         assert bench.append(log, epoch=2**31 - 1).base_offset == log.log_end_offset - 1
         log.sync()
+
+
+def test_a_clean_start_waits_for_no_disk(bench, monkeypatch):
+    """Every start is a new epoch at the log end; that the one before had no records is written with the next sync."""
+    log = bench.open()
+    bench.append(log, epoch=1)
+    log.assign_leader_epoch(2)
+    log.close()
+
+    def waited(*arguments):
+        raise AssertionError("a clean start syncs nothing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fdatasync", waited)
+        patched.setattr("os.fsync", waited)
+        log = bench.open(clean=True, recovery_point=1)
+        log.assign_leader_epoch(3)
+        log.write_queued()
+    log.sync()
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0), (3, 1)]
+    log.abandon()
+    reopened = bench.open(clean=False, recovery_point=1)
+    assert [tuple(entry) for entry in reopened.leader_epochs.entries] == [(1, 0)]
 
 
 def test_creating_a_log_waits_for_no_disk(bench, monkeypatch):
