@@ -167,6 +167,7 @@ def test_flush_messages_and_flush_ms_at_other_values_behave_as_in_kafka(start_no
     def syncs(topic):
         return sum(1 for call, path in list(watched_files.calls) if call == "sync" and f"/{topic}-0/" in path)
 
+    node.wait_until(lambda: all(directory.writer.idle for directory in node.node.directories.all))  # created
     before = {topic: syncs(topic) for topic in ("counted", "timed", "never")}
     for topic in before:
         for _ in range(2):
@@ -182,6 +183,7 @@ def test_a_batch_is_on_disk_before_acks_all_is_answered(start_node, watched_file
     """With flush.messages=1, our default: write, sync, then the answer."""
     node = start_node(files=watched_files)
     node.create("t")
+    node.wait_until(lambda: all(directory.writer.idle for directory in node.node.directories.all))  # created
     watched_files.calls.clear()
     assert node.append("t", new_batch(b"v")).error_code == 0
     calls = [call for call, path in watched_files.calls if path.endswith("/t-0/00000000000000000000.log")]

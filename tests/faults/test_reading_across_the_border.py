@@ -7,6 +7,7 @@ from bisect import bisect_right
 import pytest
 
 from stratalog.broker.client_records import fetch, visible_records
+from stratalog.broker.waiting_append import CallingBack
 from stratalog.tier.faulty_store import Fault, FaultRule
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -121,9 +122,7 @@ def append_inside(tiered, batch, *, marker=False):
         if marker:
             partition.append_as_leader(batch, done.set_result)
         else:
-            partition.append(
-                memoryview(batch), acks=-1, deadline=float("inf"), release=None, acknowledge=done.set_result
-            )
+            partition.append(memoryview(batch), -1, None, CallingBack(done.set_result))
         return await done
 
     return tiered.node.run(append).base_offset
