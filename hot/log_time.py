@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from stratalog.hot.scan import read_batch, scan_headers
@@ -74,5 +75,6 @@ def find_max_timestamp(segments: SegmentList) -> TimestampOffset | None:
     return TimestampOffset(timestamp_ms, offset, header.partition_leader_epoch)
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    return list(iter_records(read_batch(segment.file, position, header)))
+def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
+    """One record at a time: a small batch may hold a million, which would fill the memory together."""
+    return iter_records(read_batch(segment.file, position, header))
