@@ -209,11 +209,24 @@ def broker(start_node) -> RunningNode:
 
 
 @pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory) -> Iterator[RunningNode]:
+def start_shared_node(tmp_path_factory) -> Iterator[StartNode]:
+    """Start nodes for all tests of a file, with settings of the file's own; all are stopped after them."""
+    nodes: list[RunningNode] = []
+
+    def start(**settings: object) -> RunningNode:
+        named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        nodes.append(RunningNode(str(tmp_path_factory.mktemp("shared")), named))
+        return nodes[-1].start()
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_broker(start_shared_node) -> RunningNode:
     """One running broker for all tests of a file, with the default settings."""
-    node = RunningNode(str(tmp_path_factory.mktemp("shared")), {})
-    yield node.start()
-    node.stop()
+    return start_shared_node()
 
 
 @pytest.fixture

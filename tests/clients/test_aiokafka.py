@@ -1,5 +1,7 @@
 """aiokafka: asyncio, idempotent by choice."""
 
+import asyncio
+
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -34,3 +36,52 @@ async def test_aiokafka_writes_and_reads_back(topic, codec, expected, idempotent
     assert await consumer.end_offsets([partition]) == {partition: len(expected)}
     await consumer.stop()
     assert topic.stored_codecs(1) == {codec}
+
+
+async def test_aiokafka_reads_across_the_border(tiered_topic, codec, event):
+    """The archive and the local disk are one log: by offset, from inside a batch and by time, in every codec."""
+    border = tiered_topic(codec)
+    async with AIOKafkaProducer(
+        bootstrap_servers=border.address, compression_type=None if codec == "none" else codec, acks="all", linger_ms=5
+    ) as producer:
+        sent = [
+            await producer.send(
+                codec,
+                key=one.key,
+                value=one.value,
+                timestamp_ms=one.timestamp_ms,
+                partition=0,
+                headers=list(one.headers),
+            )
+            for one in border.events
+        ]
+        assert [(await one).offset for one in sent] == [one.offset for one in border.events]
+    partition = TopicPartition(codec, 0)
+    loop = asyncio.get_running_loop()
+    async with AIOKafkaConsumer(
+        bootstrap_servers=border.address,
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=100_000,
+        fetch_max_wait_ms=20,
+    ) as consumer:
+        consumer.assign([partition])
+
+        async def records(offset, count):
+            consumer.seek(partition, offset)
+            found = [await consumer.getone() for _ in range(count)]
+            return [event(one.offset, one.key, one.value, one.timestamp, tuple(one.headers)) for one in found]
+
+        def read(offset, count):
+            return asyncio.run_coroutine_threadsafe(records(offset, count), loop).result(30)
+
+        await asyncio.to_thread(border.check_client, "aiokafka", codec, read)
+        wanted = border.inside_a_batch
+        time_ms = border.events[wanted].timestamp_ms
+        with border.counted() as counted:
+            found = (await consumer.offsets_for_times({partition: time_ms - 500}))[partition]
+        assert (found.offset, found.timestamp) == (wanted, time_ms)
+        assert counted["kafka_server_brokertopicmetrics_remotefetchrequests_total"] > 0
+        assert await consumer.beginning_offsets([partition]) == {partition: 0}
+        assert await consumer.end_offsets([partition]) == {partition: len(border.events)}

@@ -98,3 +98,48 @@ def test_offsets_for_times_find_the_record(topic, expected):
     wanted = [TopicPartition("events", 0, expected[33][2])]
     assert [one.offset for one in consumer.offsets_for_times(wanted, timeout=10)] == [33]
     consumer.close()
+
+
+def test_librdkafka_reads_across_the_border(tiered_topic, codec, event):
+    """The archive and the local disk are one log: by offset, from inside a batch and by time, in every codec."""
+    border = tiered_topic(codec)
+    producer = Producer(
+        {"bootstrap.servers": border.address, "compression.type": codec, "acks": "all", "batch.size": 16_384}
+    )
+    for one in border.events:
+        producer.produce(
+            codec, key=one.key, value=one.value, timestamp=one.timestamp_ms, partition=0, headers=list(one.headers)
+        )
+    assert producer.flush(20) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": border.address,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "max.partition.fetch.bytes": 100_000,
+            "fetch.wait.max.ms": 20,  # what it asks next waits behind a fetch at the end
+        }
+    )
+
+    def read(offset, count):
+        consumer.assign([TopicPartition(codec, 0, offset)])
+        found = []
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), timeout=20)
+            assert messages, "no more messages come"
+            assert [one.error() for one in messages] == [None] * len(messages)
+            found += messages
+        return [
+            event(one.offset(), one.key(), one.value(), one.timestamp()[1], tuple(one.headers() or ())) for one in found
+        ]
+
+    border.check_client("librdkafka", codec, read)
+    wanted = border.inside_a_batch
+    with border.counted() as counted:
+        asked = TopicPartition(codec, 0, border.events[wanted].timestamp_ms - 500)
+        assert consumer.offsets_for_times([asked], timeout=20)[0].offset == wanted
+    assert counted["kafka_server_brokertopicmetrics_remotefetchrequests_total"] > 0
+    assert consumer.get_watermark_offsets(asked, timeout=20) == (0, len(border.events))
+    consumer.close()
