@@ -43,8 +43,8 @@ class Api:
 
     ``versions``: the first and last version that is served. ``operation`` and ``resource``: what the caller must be
     allowed to do; rows on the cluster are checked before the handler, others by the handler for each name.
-    ``failure`` builds the answer to a request that failed as a whole, for responses without a top-level
-    ``error_code``. ``advertised_since``: a smaller first version to announce than is served (KAFKA-18659).
+    ``failure`` builds the answer to a request that failed as a whole, for responses that lack a top-level
+    ``error_code`` in some version. ``advertised_since``: a smaller first version to announce than is served (KAFKA-18659).
     """
 
     key: int
@@ -69,10 +69,10 @@ class Api:
         return first if self.advertised_since is None else self.advertised_since, last
 
 
-def failed_response(response: type[Message], error: KafkaError) -> Message | None:
-    """A ``response`` that says nothing but the error, or None for a type without a top-level ``error_code``."""
+def failed_response(response: type[Message], version: int, error: KafkaError) -> Message | None:
+    """A ``response`` that says nothing but the error, or None where ``version`` has no top-level ``error_code``."""
     specs = {spec.name: spec for spec in response.fields_declared}
-    if "error_code" not in specs:
+    if "error_code" not in specs or not specs["error_code"].present(version):
         return None
     values: dict[str, Any] = {}
     for name, spec in specs.items():
@@ -135,7 +135,7 @@ class Row:
         """The answer to a request that failed as a whole; None where only closing the connection says so."""
         if self.api.failure is not None:
             return self.api.failure(request, self.version, error)
-        return failed_response(self.api.response, error)
+        return failed_response(self.api.response, self.version, error)
 
     def compile(self) -> None:
         """Compile the codec now instead of on the first request."""

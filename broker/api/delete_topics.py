@@ -21,15 +21,15 @@ __all__ = ["API"]
 _BY_STATE_SINCE: Final = 6
 
 
-def _named(context: RequestContext, request: DeleteTopicsRequest) -> list[tuple[str | None, Uuid]]:
-    if context.api_version >= _BY_STATE_SINCE:
+def _named(request: DeleteTopicsRequest, version: int) -> list[tuple[str | None, Uuid]]:
+    if version >= _BY_STATE_SINCE:
         return [(state.name, state.topic_id) for state in request.topics]
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
 async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Message:
     broker = context.broker
-    targets = _named(context, request)
+    targets = _named(request, context.api_version)
     allowed = [target for target in targets if _may(context, *target)]
     enabled = broker.config.boolean("delete.topic.enable")
     results = []
@@ -61,6 +61,15 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Pending:
     return context.run(_delete(context, request))
 
 
+def _failure(request: DeleteTopicsRequest, version: int, error: KafkaError) -> Message:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+            for name, topic_id in _named(request, version)
+        ]
+    )
+
+
 API = Api(
     key=20,
     versions=(1, 6),
@@ -69,4 +78,5 @@ API = Api(
     handle=handle,
     operation=Operation.DELETE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

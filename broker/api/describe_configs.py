@@ -122,6 +122,21 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Message:
     return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
 
 
+def _failure(request: DescribeConfigsRequest, _version: int, error: KafkaError) -> Message:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=error.code,
+                error_message=error.message,
+                configs=[],
+            )
+            for resource in request.resources
+        ]
+    )
+
+
 API = Api(
     key=32,
     versions=(1, 4),
@@ -130,4 +145,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE_CONFIGS,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

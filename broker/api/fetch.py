@@ -199,8 +199,24 @@ def handle(context: RequestContext, request: FetchRequest) -> Message | Pending:
     return fetch.park() if response is None else response
 
 
-def _failure(_request: FetchRequest, _version: int, error: KafkaError) -> Message:
-    return FetchResponse(error_code=error.code, responses=[])
+def _failure(request: FetchRequest, version: int, error: KafkaError) -> Message:
+    """As in Kafka by partition, too, while topics are named: version 7 brought the code of the whole."""
+    topics = request.topics if version < _TOPIC_IDS_SINCE else []
+    return FetchResponse(
+        error_code=error.code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
 
 
 API = Api(

@@ -11,7 +11,7 @@ from typing import Final
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from stratalog.wire.schema import Message
 
@@ -25,10 +25,16 @@ _MESSAGE: Final = "The coordinator is not available."
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message:
     """Not yet; INVALID_REQUEST for a kind of key that does not exist."""
-    known = request.key_type in _KEY_TYPES
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
-    message = _MESSAGE if known else f"key type {request.key_type} is not known"
-    if context.api_version < _BATCHED_SINCE:
+    if request.key_type in _KEY_TYPES:
+        return _refused(request, context.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE, _MESSAGE)
+    message = f"key type {request.key_type} is not known"
+    return _refused(request, context.api_version, ErrorCode.INVALID_REQUEST, message)
+
+
+def _refused(
+    request: FindCoordinatorRequest, version: int, code: ErrorCode, message: str | None
+) -> FindCoordinatorResponse:
+    if version < _BATCHED_SINCE:
         return FindCoordinatorResponse(error_code=code, error_message=message, node_id=_NO_NODE, host="", port=_NO_NODE)
     return FindCoordinatorResponse(
         coordinators=[
@@ -36,6 +42,10 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message:
             for key in request.coordinator_keys
         ]
     )
+
+
+def _failure(request: FindCoordinatorRequest, version: int, error: KafkaError) -> Message:
+    return _refused(request, version, error.code, error.message)
 
 
 API = Api(
@@ -46,4 +56,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.GROUP,
+    failure=_failure,
 )

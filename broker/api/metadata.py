@@ -29,6 +29,7 @@ from stratalog.wire.topic import ZERO_UUID, TopicPartition
 
 __all__ = ["API"]
 
+_ERROR_SINCE: Final = 13
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -162,6 +163,14 @@ def handle(context: RequestContext, request: MetadataRequest) -> Message | Pendi
     return context.run(answer.create(missing)) if missing else answer.build({})
 
 
+def _failure(request: MetadataRequest, version: int, error: KafkaError) -> Message | None:
+    """By topic before version 13; who asked for everything cannot be told then, and no cluster looks empty for it."""
+    topics = [_unknown(error.code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
+    if not topics and version < _ERROR_SINCE:
+        return None
+    return MetadataResponse(error_code=error.code, brokers=[], topics=topics)
+
+
 API = Api(
     key=3,
     versions=(0, 13),
@@ -170,4 +179,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.TOPIC,
+    failure=_failure,
 )

@@ -32,6 +32,13 @@ class RichResponse(Message, api_key=1002, versions=(0, 1)):
     blob: bytes
 
 
+class YoungResponse(Message, api_key=1002, versions=(0, 1)):
+    """An error code that came late."""
+
+    names: list[str]
+    error_code: Int16 = wire_field(since=1)
+
+
 class BareResponse(Message, api_key=1002, versions=(0, 1)):
     """No error code of its own."""
 
@@ -41,7 +48,7 @@ class BareResponse(Message, api_key=1002, versions=(0, 1)):
 def test_failed_responses_are_complete_messages():
     """An error answer has its code and message, and everything else empty, so that it encodes."""
     error = KafkaError(ErrorCode.INVALID_CONFIG, "why")
-    first, second = failed_response(RichResponse, error), failed_response(RichResponse, error)
+    first, second = failed_response(RichResponse, 0, error), failed_response(RichResponse, 0, error)
     assert (first.error_code, first.error_message, first.names, first.text) == (40, "why", [], "")
     assert first.names is not second.names
     assert encode_bytes(first, 0)
@@ -49,7 +56,10 @@ def test_failed_responses_are_complete_messages():
 
 def test_a_response_without_an_error_code_cannot_say_so():
     """The caller has to close the connection then."""
-    assert failed_response(BareResponse, KafkaError(ErrorCode.INVALID_CONFIG)) is None
+    error = KafkaError(ErrorCode.INVALID_CONFIG)
+    assert failed_response(BareResponse, 0, error) is None
+    assert failed_response(YoungResponse, 0, error) is None
+    assert failed_response(YoungResponse, 1, error).error_code == ErrorCode.INVALID_CONFIG
 
 
 def row(version=0, **options):

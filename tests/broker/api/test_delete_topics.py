@@ -98,3 +98,18 @@ def test_figures_of_a_deleted_topic_go(broker):
     broker.produce("t", b"v")
     broker.link().call(by_name("t"), 6)
     assert "t" not in broker.node.metrics.topics
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_what_fails_inside_is_answered_for_every_topic(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR and nothing deleted; the connection goes on."""
+    broker.create("t")
+    link = broker.link()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.node.control), "execute", lambda self, command: 1 / 0)
+        answer = link.call(by_name("t", "u"), version)
+    assert [(one.name, one.error_code) for one in answer.responses] == [
+        (name, ErrorCode.UNKNOWN_SERVER_ERROR) for name in ("t", "u")
+    ]
+    assert list(broker.node.image.topics.by_name) == ["t"]
+    assert link.call(by_name("t"), version).responses[0].error_code == 0

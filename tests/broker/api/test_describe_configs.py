@@ -93,3 +93,17 @@ def test_an_internal_setting_is_told_only_where_it_is_set(broker):
     told = {name: {one.name for one in ask(link, TOPIC, name).configs} for name in ("plain", "small")}
     assert "internal.segment.bytes" not in told["plain"]
     assert "internal.segment.bytes" in told["small"]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_what_fails_inside_is_answered_for_the_resource(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR with a message and no settings; the connection goes on."""
+    broker.create("t")
+    link = broker.link()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.node), "topic_rules", lambda self: 1 / 0)
+        found = ask(link, TOPIC, "t", version=version)
+    assert (found.error_code, found.resource_type, found.resource_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, TOPIC, "t")
+    assert found.error_message
+    assert found.configs == []
+    assert ask(link, TOPIC, "t", version=version).error_code == 0

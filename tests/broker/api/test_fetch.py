@@ -256,3 +256,20 @@ def test_fetches_are_counted(broker, new_batch):
     broker.values("t")
     assert broker.node.metrics.topics["t"].bytes_out == len(batch)
     assert broker.node.metrics.topics["t"].total_fetch_requests == 1
+
+
+@pytest.mark.parametrize("version", [4, 6, 7, 12, 13, 18])
+def test_what_fails_inside_is_told_in_every_version(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR for each partition while topics have names, and for the whole since version 7."""
+    topic_id = broker.create("t", 2).topic_id
+    broker.produce("t", b"v")
+    link = broker.link()
+    wanted = request(topic_id, (1, 0), (0, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.partition("t")), "read", lambda *args, **options: 1 / 0)
+        answer = link.call(wanted, version)
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else 0)
+    named = [(topic.topic, one.partition_index, one.error_code) for topic in answer.responses for one in parts(answer)]
+    whole = [("t", number, ErrorCode.UNKNOWN_SERVER_ERROR) for number in (1, 0)]
+    assert named == (whole if version < 13 else [])
+    assert bases(parts(link.call(wanted, version))[1]) == [0]

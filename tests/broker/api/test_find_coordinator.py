@@ -2,8 +2,10 @@
 
 import pytest
 
-from stratalog.wire.errors import ErrorCode
+from stratalog.broker.api.find_coordinator import API
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.schema import encode_bytes
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -29,3 +31,13 @@ def test_an_unknown_kind_of_key_is_invalid(broker, version):
     one = answer if version < 4 else answer.coordinators[0]
     assert one.error_code == ErrorCode.INVALID_REQUEST
     assert "9" in one.error_message
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_request_that_failed_is_answered_for_every_key(version):
+    """With the code and message of the error, where the version has its place for them."""
+    request = FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g", "h"])
+    answer = API.failure(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why"))
+    answers = [answer] if version < 4 else answer.coordinators
+    assert [(one.error_code, one.error_message) for one in answers] == [(-1, "why")] * len(answers)
+    assert encode_bytes(answer, version)

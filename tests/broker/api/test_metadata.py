@@ -4,6 +4,8 @@ import errno
 
 import pytest
 
+from stratalog.broker.api import metadata
+from stratalog.broker.client import BrokerUnavailable
 from stratalog.broker.client_admin import delete_topics
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -136,3 +138,31 @@ def test_a_topic_that_cannot_be_written_down_is_not_told(start_node, watched_fil
     there, fresh = node.link().call(named("there", "fresh", create=True), 13).topics
     watched_files.faults.clear()
     assert (there.error_code, fresh.error_code) == (0, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+@pytest.mark.parametrize("version", [0, 9, 10, 13])
+def test_what_fails_inside_is_answered_for_every_topic(broker, monkeypatch, version):
+    """UNKNOWN_SERVER_ERROR for each topic asked for, and for the whole since version 13; the connection goes on."""
+    broker.create("t")
+    link = broker.link()
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata._Answer, "build", lambda self, failed: 1 / 0)
+        answer = link.call(named("t", "u"), version)
+    assert [(one.name, one.error_code) for one in answer.topics] == [
+        (name, ErrorCode.UNKNOWN_SERVER_ERROR) for name in ("t", "u")
+    ]
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 13 else 0)
+    assert link.call(named("t"), version).topics[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", [0, 12, 13])
+def test_no_cluster_looks_empty_because_something_failed(broker, monkeypatch, version):
+    """A request for everything has no place for the error before version 13: the connection is closed."""
+    monkeypatch.setattr(metadata._Answer, "build", lambda self, failed: 1 / 0)
+    link = broker.link()
+    everything = MetadataRequest(topics=None if version else [])
+    if version >= 13:
+        assert link.call(everything, version).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        return
+    with pytest.raises(BrokerUnavailable):
+        link.call(everything, version)
