@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.outcome import Outcome
 
-__all__ = ["RESULTS", "merged", "render", "write"]
+__all__ = ["RESULTS", "machine", "merged", "render", "render_primitives", "write"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
+_CPUS = Path("/proc/cpuinfo")
 _HEAD = ("cell", "measured", "target", "held", "predicted", "CPU us/req", "C's CPU us", "unit")
 
 
@@ -36,7 +39,17 @@ def render(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def write(outcomes: Sequence[Outcome], every: Sequence[Outcome], directory: Path = RESULTS) -> None:
+def render_primitives(figures: Mapping[str, float | str]) -> str:
+    """The measured primitives in one paragraph."""
+    return "primitives: " + ", ".join(f"{name} {_number(value)}" for name, value in figures.items())
+
+
+def write(
+    outcomes: Sequence[Outcome],
+    every: Sequence[Outcome],
+    primitives: Mapping[str, float | str],
+    directory: Path = RESULTS,
+) -> None:
     """``latest.json`` with one line for every cell, ``details.json`` with all figures of the cells of this run."""
     directory.mkdir(exist_ok=True)
     latest, details = directory / "latest.json", directory / "details.json"
@@ -44,7 +57,20 @@ def write(outcomes: Sequence[Outcome], every: Sequence[Outcome], directory: Path
     latest.write_text(_lines(merged(outcomes, earlier, every)))
     known = json.loads(details.read_text()) if details.exists() else {}
     known.update({one.cell: {**one.details, "predicted": one.predicted, "note": one.note} for one in outcomes})
+    known["machine"] = machine()
+    known["primitives"] = dict(primitives)
     details.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def machine() -> dict[str, str]:
+    """When and on what kind of machine."""
+    models = [line.split(":")[1].strip() for line in _CPUS.read_text().splitlines() if line.startswith("model name")]
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processors": f"{len(models)} x {models[0] if models else platform.machine()}",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
 
 
 def _lines(rows: Sequence[dict[str, object]]) -> str:

@@ -46,7 +46,7 @@ class Settings:
     ``paced_seconds`` and ``paced_repetitions`` are those of the runs at a fixed rate.
     """
 
-    seconds: float = 2.0
+    seconds: float = 1.5
     repetitions: int = 3
     paced_seconds: float = 30.0
     paced_repetitions: int = 5
