@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from stratalog.broker import housekeeping
+from stratalog.broker.client import Client
 from stratalog.broker.client_admin import alter_topic_configs
+from stratalog.broker.client_records import produce_batches
 from stratalog.broker.config import Flags, load_config
 from stratalog.tier import opening
 from stratalog.tier.faulty_store import FaultRule, FaultyStore
@@ -52,6 +54,7 @@ class TieredBroker:
         self.node = node
         self.bucket = bucket
         self.memory = bucket.inner
+        self._client: tuple[int, Client] | None = None
         self.written: dict[tuple[str, int], list[tuple[int, int, bytes]]] = {}
         """By partition: (offset, timestamp, value) of every acknowledged record."""
 
@@ -95,9 +98,16 @@ class TieredBroker:
 
     @property
     def gets(self) -> int:
-        """GET requests so far."""
+        """GET requests for bytes of objects so far; manifests and descriptions are read at any time."""
         requests = self.node.run(lambda: dict(self.node.node.tiering._requests))
-        return sum(count for name, count in requests.items() if name.startswith("get"))
+        return sum(count for name, count in requests.items() if name.startswith("get_"))
+
+    @property
+    def client(self) -> Client:
+        """One client for all appends of a run of the broker."""
+        if self._client is None or self._client[0] != self.node.port:
+            self._client = self.node.port, self.node.client()
+        return self._client[1]
 
     # -- topics and records -------------------------------------------------------------------------------------------
 
@@ -134,7 +144,8 @@ class TieredBroker:
                 Record(n, now_ms if timestamp_ms is None else timestamp_ms(start + n), b"k%d" % (start + n), value)
                 for n, value in enumerate((b"%d:" % (start + n)).ljust(size_bytes, b".") for n in range(count))
             ]
-            answer = self.node.append(topic, build_batch(records, **options), partition=partition)
+            name = TopicPartition(topic, partition)
+            answer = produce_batches(self.client, {name: build_batch(records, **options)}, acks=-1)[name]
             assert answer.error_code == 0, answer
             done += [(answer.base_offset + n, one.timestamp_ms, one.value) for n, one in enumerate(records)]
 
