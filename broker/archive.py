@@ -255,7 +255,7 @@ class Archive:
             if deletion is None or not log_.delete_local_before(deletion.offset):
                 return
         except OSError as error:
-            self.unified.partition.directory.fail(error)
+            self.unified.partition.directory.report(error)
             return
         self._local_files_changed()
 

@@ -5,7 +5,7 @@ sync cycle at a time covers all files that are dirty at its start. Each log hear
 one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
 descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
 failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
-is room again.
+is room again. Neither is a lack of file descriptors, which says nothing about the disk.
 """
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ __all__ = ["DirectoryWriter", "LogOwner"]
 INLINE_BYTES_MAX = 4 << 20
 """What one turn of the loop writes before it lets other connections in."""
 
-_FULL_TOLD_SECONDS = 30.0
+_SHORTAGE_TOLD_SECONDS = 30.0
+_DESCRIPTOR_WAIT_SECONDS = 0.1
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
+_GONE = _NO_DESCRIPTOR | {errno.ENOENT}
+"""What a sync of a partition that was let go meanwhile may end with: its directory may have another name."""
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +54,8 @@ class LogOwner(Protocol):
         """``log.flushed_offset`` has moved."""
         ...
 
-    def on_disk_full(self, error: OSError) -> None:
-        """What was queued could not be written and is forgotten; nothing of it will be acknowledged."""
+    def on_write_refused(self, error: OSError) -> None:
+        """Nothing is broken, but what was queued found no room and is forgotten; it will not be acknowledged."""
         ...
 
     def on_storage_failed(self, error: OSError) -> None:
@@ -80,9 +85,9 @@ class DirectoryWriter:
         self._queued: dict[LogOwner, None] = {}
         self._dirty: dict[LogOwner, None] = {}
         self._owners: set[LogOwner] = set()
-        self._full: dict[LogOwner, None] = {}
+        self._refused: dict[LogOwner, None] = {}
         self._syncing = 0
-        self._full_told_again_at = 0.0
+        self._shortage_told_again_at = 0.0
 
     def add(self, owner: LogOwner) -> None:
         """Take a log in."""
@@ -93,7 +98,7 @@ class DirectoryWriter:
         self._owners.discard(owner)
         self._queued.pop(owner, None)
         self._dirty.pop(owner, None)
-        self._full.pop(owner, None)
+        self._refused.pop(owner, None)
 
     def enqueue(self, owner: LogOwner) -> None:
         """The owner's log has something queued: write it at the end of this turn. Offline, nothing is written."""
@@ -130,30 +135,43 @@ class DirectoryWriter:
     def report(self, error: OSError, owner: LogOwner | None = None) -> None:
         """Something failed in this directory, with ``owner``'s log or with none.
 
-        A full disk is waited for: the log is brought back to what is in its files. Anything else is the end.
+        A full disk or a lack of descriptors is waited for: the log is brought back to what is in its files.
+        Anything else is the end.
         """
-        if error.errno not in _DISK_FULL:
+        if error.errno not in _SHORTAGES:
             self.fail(error)
             return
-        if self._loop.time() >= self._full_told_again_at:
-            self._full_told_again_at = self._loop.time() + _FULL_TOLD_SECONDS
-            log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
+        self._tell_shortage(error)
         if owner is not None and self.offline is None:
-            self._full[owner] = None
-            self.retry_full()
-            owner.on_disk_full(error)
+            self._refused[owner] = None
+            self.retry_refused()
+            owner.on_write_refused(error)
 
-    def retry_full(self) -> None:
-        """Bring logs that met a full disk back to what is in their files; those that cannot yet stay refused."""
-        for owner in list(self._full):
+    def _tell_shortage(self, error: OSError) -> None:
+        if self._loop.time() < self._shortage_told_again_at:
+            return
+        self._shortage_told_again_at = self._loop.time() + _SHORTAGE_TOLD_SECONDS
+        if error.errno in _DISK_FULL:
+            log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
+            return
+        log.error(
+            "no file descriptor is left for %s (%s): what needs one fails until others are closed; raise the limit "
+            "of open files (ulimit -n) or lower max.connections",
+            self.path,
+            error,
+        )
+
+    def retry_refused(self) -> None:
+        """Bring logs whose writes were refused back to what is in their files; those that cannot yet stay refused."""
+        for owner in list(self._refused):
             try:
                 owner.log.discard_unwritten()
             except OSError as error:
-                if error.errno not in _DISK_FULL:
+                if error.errno not in _SHORTAGES:
                     self.fail(error)
                     return
                 continue
-            del self._full[owner]
+            del self._refused[owner]
 
     def sync(self, owner: LogOwner) -> None:
         """Bring the owner's log to disk in the next cycle, whatever its flush settings say."""
@@ -184,11 +202,15 @@ class DirectoryWriter:
         self._loop.call_soon_threadsafe(self._synced, owner, ticket, error)
 
     def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:
+        let_go = owner not in self._owners
+        if error is not None and error.errno in _NO_DESCRIPTOR and self.offline is None and not let_go:
+            self._tell_shortage(error)  # its directory could not be opened; no page was lost
+            self._loop.call_later(_DESCRIPTOR_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
+            return
         self._syncing -= 1
         if self.offline is not None:
             return
-        let_go = owner not in self._owners
-        if error is not None and not (let_go and isinstance(error, FileNotFoundError)):
+        if error is not None and not (let_go and error.errno in _GONE):
             self.fail(error)
             return
         if not let_go:  # else its directory may have been renamed under the sync: it was deleted

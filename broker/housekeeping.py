@@ -66,7 +66,7 @@ class Housekeeping:
         node = self._node
         now, now_ms = node.clock.monotonic(), node.clock.wall_ms()
         for directory in node.directories.online:
-            directory.writer.retry_full()
+            directory.writer.retry_refused()
         node.led.retry_unopened(node.image)
         for unified in node.partitions:
             partition = unified.partition

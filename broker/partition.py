@@ -295,10 +295,10 @@ class Partition:
             partition_epoch=replica.partition_epoch,
         )
 
-    def on_disk_full(self, error: OSError) -> None:
+    def on_write_refused(self, error: OSError) -> None:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""
         written_offset = self.log.written_offset
-        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic_partition} is full: {error}")
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} could not be written: {error}")
         lost = [
             waiting
             for queue in (self._written, self._committed)

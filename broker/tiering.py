@@ -348,7 +348,7 @@ class Tiering:
             try:
                 write_remote_log(directory.files.files, directory.path, states)
             except OSError as error:
-                directory.writer.fail(error)
+                directory.writer.report(error)
                 continue
             directory.files.remote_logs = dict(states)
             self._checkpointed[directory.path] = dict(states)

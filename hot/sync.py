@@ -40,12 +40,18 @@ class SyncTicket:
         self.done = False
 
     def run(self) -> None:
-        """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again."""
+        """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again.
+
+        Only after EMFILE or ENFILE, for want of a descriptor to open a directory, it may be called again: it goes
+        on with the directories, no file is synced or renamed a second time.
+        """
         for file in self._files:
             file.fdatasync()
+        self._files = ()
         for replacement in self._replacements:
             replacement.file.fdatasync()
             self._filesystem.rename(replacement.temporary, replacement.path)
+        self._replacements = ()
         for directory in self._directories:
             self._filesystem.sync_directory(directory)
         self.done = True

@@ -117,7 +117,7 @@ class _Fetch:
             self.context.broker.report_corruption(unified, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except OSError as error:
-            partition.directory.fail(error)
+            partition.directory.report(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.pending_remote = self.pending_remote or read.pending
         if read.size_bytes:

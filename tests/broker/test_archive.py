@@ -46,7 +46,7 @@ class Rig:
             clean=True,
         )
         self.partition = SimpleNamespace(
-            high_watermark=0, last_stable_offset=0, directory=SimpleNamespace(fail=self.failed.append)
+            high_watermark=0, last_stable_offset=0, directory=SimpleNamespace(report=self.failed.append)
         )
         metrics = SimpleNamespace(
             remote_copy_requests=0, remote_copy_bytes=0, remote_copy_errors=0, remote_log_size_bytes=0

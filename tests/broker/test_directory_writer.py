@@ -7,6 +7,7 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
+from stratalog.broker import directory_writer
 from stratalog.broker.directory_writer import INLINE_BYTES_MAX, DirectoryWriter
 from stratalog.broker.tick import Tick
 
@@ -77,8 +78,8 @@ class Owner:
     def on_flushed(self):
         self.heard.append("flushed")
 
-    def on_disk_full(self, error):
-        self.heard.append("full")
+    def on_write_refused(self, error):
+        self.heard.append("refused")
 
     def on_storage_failed(self, error):
         self.heard.append("failed")
@@ -195,8 +196,8 @@ async def test_a_failed_write_or_sync_takes_the_directory_offline(bench, where):
     assert len(bench.failures) == 1
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-async def test_a_full_disk_refuses_and_goes_on(bench, code):
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+async def test_a_shortage_refuses_and_goes_on(bench, code):
     """Only what did not fit is refused; the directory stays, and the others in it too."""
     bad, other = bench.owner(), bench.owner()
     bad.write_error = OSError(code, "full")
@@ -204,7 +205,7 @@ async def test_a_full_disk_refuses_and_goes_on(bench, code):
     bench.writer.enqueue(other)
     await bench.turn()
     await bench.threads.run()
-    assert bad.heard == ["discarded", "full"]
+    assert bad.heard == ["discarded", "refused"]
     assert other.heard == ["write", "written", "flushed"]
     assert bench.writer.offline is None
     bad.write_error = None
@@ -219,13 +220,13 @@ async def test_a_log_that_cannot_be_put_in_order_is_tried_again(bench):
     owner.write_error = owner.discard_error = OSError(errno.ENOSPC, "full")
     bench.writer.enqueue(owner)
     await bench.turn()
-    assert owner.heard == ["full"]
-    bench.writer.retry_full()
-    assert owner.heard == ["full"]
+    assert owner.heard == ["refused"]
+    bench.writer.retry_refused()
+    assert owner.heard == ["refused"]
     owner.discard_error = None
-    bench.writer.retry_full()
-    bench.writer.retry_full()
-    assert owner.heard == ["full", "discarded"]
+    bench.writer.retry_refused()
+    bench.writer.retry_refused()
+    assert owner.heard == ["refused", "discarded"]
     owner.discard_error = OSError(errno.EIO, "broken")
     bench.writer.enqueue(owner)
     await bench.turn()
@@ -237,8 +238,9 @@ async def test_errors_met_by_others_are_sorted_the_same_way(bench):
     owner = bench.owner()
     bench.writer.report(OSError(errno.ENOSPC, "full"))
     bench.writer.report(OSError(errno.ENOSPC, "full"), owner)
+    bench.writer.report(OSError(errno.EMFILE, "too many open files"))
     assert bench.writer.offline is None
-    assert owner.heard == ["discarded", "full"]
+    assert owner.heard == ["discarded", "refused"]
     bench.writer.report(OSError(errno.EIO, "broken"), owner)
     assert bench.writer.offline is not None
     assert owner.heard[-1] == "failed"
@@ -303,6 +305,24 @@ async def test_a_partition_deleted_during_its_sync_harms_nobody(bench):
     await bench.threads.run()
     assert bench.failures == []
     assert other.heard[-1] == "flushed"
+
+
+async def test_a_sync_that_finds_no_descriptor_is_taken_up_again(bench, monkeypatch):
+    """Nothing is lost and nothing acknowledged meanwhile, and the directory stays in service."""
+    monkeypatch.setattr(directory_writer, "_DESCRIPTOR_WAIT_SECONDS", 0)
+    owner = bench.owner()
+    owner.sync_error = OSError(errno.EMFILE, "too many open files")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written"]
+    assert not bench.writer.idle
+    owner.sync_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written", "flushed"]
+    assert bench.writer.idle
+    assert bench.failures == []
 
 
 async def test_a_name_that_is_missing_under_a_living_log_is_a_failure(bench):

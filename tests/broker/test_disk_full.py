@@ -47,7 +47,7 @@ def test_a_full_disk_costs_no_acknowledged_record_and_no_hole(start_node, small_
     assert node.values("t") == acknowledged
     assert node.node.not_ready() == []
     ballast.unlink()
-    node.wait_until(lambda: not node.partition("t").partition.directory._full)
+    node.wait_until(lambda: not node.partition("t").partition.directory._refused)
     assert node.produce("t", b"after") == [len(acknowledged)]
     assert node.create("another").partition_count == 1
     node.restart()

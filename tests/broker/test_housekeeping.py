@@ -139,7 +139,7 @@ def test_a_roll_that_finds_no_room_is_done_later(start_node, watched_files):
     assert node.values("t") == [b"v"]
     watched_files.faults.clear()
     directory = node.partition("t").partition.directory
-    node.wait_until(lambda: not directory._full and bases(node) == [0, 1])
+    node.wait_until(lambda: not directory._refused and bases(node) == [0, 1])
     assert node.produce("t", b"w") == [1]
 
 

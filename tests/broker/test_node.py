@@ -182,7 +182,7 @@ def test_a_full_disk_refuses_appends_and_serves_reads_until_there_is_room(start_
     )
     assert node.node.not_ready() == []
     watched_files.free_bytes = None
-    node.wait_until(lambda: not node.partition("t").partition.directory._full)
+    node.wait_until(lambda: not node.partition("t").partition.directory._refused)
     assert node.produce("t", b"more") == [len(acknowledged)]
     node.restart()
     assert [value.strip() for value in node.values("t")] == [*acknowledged, b"more"]

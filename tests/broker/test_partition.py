@@ -221,7 +221,7 @@ def test_a_full_disk_refuses_what_is_not_in_the_file(bench, batch):
     it.append("queued", batch())
     it.append("queued one", batch(), acks=1)
     it.partition.log.discard_unwritten()
-    it.partition.on_disk_full(OSError(28, "full"))
+    it.partition.on_write_refused(OSError(28, "full"))
     assert it.codes() == dict.fromkeys(("queued", "queued one"), ErrorCode.KAFKA_STORAGE_ERROR)
     it.disk.flush()
     assert it.codes()["written"] == 0

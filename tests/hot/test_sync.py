@@ -1,5 +1,7 @@
 """Tests of hot/sync.py."""
 
+import errno
+
 import pytest
 
 from stratalog.hot.sync import Replacement, SyncTicket
@@ -11,6 +13,7 @@ class Recorder:
     def __init__(self, *, fail: bool = False) -> None:
         self.calls: list[str] = []
         self.fail = fail
+        self.descriptors = 1
 
     def fdatasync(self) -> None:
         if self.fail:
@@ -18,6 +21,9 @@ class Recorder:
         self.calls.append("file")
 
     def sync_directory(self, path: str) -> None:
+        if self.descriptors == 0:
+            self.descriptors = 1
+            raise OSError(errno.EMFILE, "too many open files")
         self.calls.append(path)
 
     def rename(self, source: str, target: str) -> None:
@@ -49,3 +55,16 @@ def test_a_failed_cycle_is_not_done():
         ticket.run()
     assert not ticket.done
     assert recorder.calls == []
+
+
+def test_a_cycle_that_found_no_descriptor_goes_on_with_the_directories():
+    """The files are durable and have their names by then; renaming one again would fail."""
+    recorder = Recorder()
+    recorder.descriptors = 0
+    ticket = SyncTicket(recorder, [recorder], [Replacement(recorder, "x.tmp", "x")], ["/d", "/"], 7)
+    with pytest.raises(OSError, match="too many"):
+        ticket.run()
+    assert not ticket.done
+    ticket.run()
+    assert ticket.done
+    assert recorder.calls == ["file", "file", "x.tmp -> x", "/d", "/"]

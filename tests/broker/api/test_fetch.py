@@ -1,5 +1,6 @@
 """Fetch: the bytes that were stored, no more than may be seen, and waiting that ends."""
 
+import errno
 import threading
 
 import pytest
@@ -273,3 +274,18 @@ def test_what_fails_inside_is_told_in_every_version(broker, monkeypatch, version
     whole = [("t", number, ErrorCode.UNKNOWN_SERVER_ERROR) for number in (1, 0)]
     assert named == (whole if version < 13 else [])
     assert bases(parts(link.call(wanted, version))[1]) == [0]
+
+
+def test_a_read_that_finds_no_descriptor_can_be_tried_again(broker, monkeypatch):
+    """KAFKA_STORAGE_ERROR now, the records later: the disk is well, and its directory stays online."""
+    topic_id = broker.create("t").topic_id
+    broker.produce("t", b"v")
+    link, wanted = broker.link(), request(topic_id, (0, 0))
+
+    def read(*args, **options):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.partition("t")), "read", read)
+        assert parts(link.call(wanted, 18))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert bases(parts(link.call(wanted, 18))[0]) == [0]
