@@ -9,22 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
-from stratalog.broker.buffers import BufferPool
-from stratalog.broker.clock import Clock
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
-from stratalog.broker.metrics import NetworkMetrics
-from stratalog.broker.page_cache import PageCache
-from stratalog.broker.receiving import Dispatch, FrameReceiver
+from stratalog.broker.connection_services import Services
+from stratalog.broker.receiving import FrameReceiver, Shortcut
 from stratalog.broker.sending import PlainSender, Sender, TransportSender
-from stratalog.broker.tick import Tick
 from stratalog.wire.frame import FrameError, ResponseQueue, ResponseSlot
 from stratalog.wire.parts import Part
-from stratalog.wire.schema import TAGS_MAX
 
-__all__ = ["Connection", "ConnectionLimits", "Services"]
+__all__ = ["Connection"]
 
 log = logging.getLogger(__name__)
 
@@ -45,38 +39,6 @@ _QUEUED: Final = 4
 _MUTED: Final = 8
 _MEMORY: Final = 16
 _ENDED: Final = 32
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What one connection may use.
-
-    ``frame_bytes_max``: ``socket.request.max.bytes``; ``unauthenticated_frame_bytes_max``: the same before
-    authentication (CVE-2022-34917). ``elements_max`` and ``tags_max``: list elements of one request, unknown tagged
-    fields of one structure. ``parked_max``: requests whose answers wait. ``queued_bytes_max``: bytes of answers that
-    the client has not taken, above which no further request is handled.
-    """
-
-    frame_bytes_max: int = 104_857_600
-    unauthenticated_frame_bytes_max: int = 64 << 10
-    elements_max: int = 10_000
-    tags_max: int = TAGS_MAX
-    parked_max: int = 128
-    queued_bytes_max: int = 4 << 20
-
-
-@dataclass(slots=True)
-class Services:
-    """What all connections of a server share."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    tick: Tick
-    buffers: BufferPool
-    page_cache: PageCache
-    metrics: NetworkMetrics
-    dispatch: Dispatch
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -112,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
         "principal",
         "read_at",
+        "shortcut",
         "software_name",
         "software_version",
         "stalled",
@@ -142,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_bytes_max = min(limits.frame_bytes_max, limits.unauthenticated_frame_bytes_max)
         self.client_id: str | None = None
         self.client_id_bytes = b""
+        self.shortcut: Shortcut | None = None
         self.software_name = self.software_version = ""
         self.host = self.peer = ""
         self.muted_until = 0.0
@@ -249,12 +213,9 @@ class Connection(asyncio.BufferedProtocol):
             self._stall(_PARKED)
 
     def deliver(self) -> None:
-        """Send the parked answers whose turn has come."""
-        self._responses.take_ready(self._out)
-        if self._out and not self._flush_due and not self._handling:
+        """A parked answer is known: send those whose turn has come, together, at the end of the loop's turn."""
+        if not self._flush_due and not self._handling:
             self._schedule_flush()
-        if self.stalled & _PARKED and len(self._responses) <= self._services.limits.parked_max // 2:
-            self._unstall(_PARKED)
 
     def mute_until(self, deadline: float) -> None:
         """Handle no request before ``deadline`` (monotonic seconds): a quota is exceeded."""
@@ -266,6 +227,13 @@ class Connection(asyncio.BufferedProtocol):
         delay = deadline - self._services.clock.monotonic()
         self._unmute = self._services.loop.call_later(max(delay, 0.0), self._unstall, _MUTED)
         self._stall(_MUTED)
+
+    def identify(self, client_id: str | None, client_id_bytes: bytes) -> None:
+        """How the client calls itself. If otherwise than before, what is known of its requests may not hold."""
+        if client_id != self.client_id:
+            self.shortcut = None
+        self.client_id = client_id
+        self.client_id_bytes = client_id_bytes
 
     def authenticate(self, principal: str) -> None:
         """The client has proved to be ``principal``; the limits of strangers no longer hold."""
@@ -336,7 +304,8 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(str(error))
         finally:
             self._handling = False
-        if self._out:
+        responses = self._responses
+        if self._out or (responses and responses[0].parts is not None):
             self._flush()
         buffers = services.buffers
         if receiver.buffer is None and buffers.used_bytes <= buffers.budget_bytes:
@@ -360,8 +329,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flush_due = False
-        parts = self._out
-        if not parts or self.closed:
+        if self.closed:
+            return
+        parts, responses = self._out, self._responses
+        if responses:
+            responses.take_ready(parts)
+            if self.stalled & _PARKED and len(responses) <= self._services.limits.parked_max // 2:
+                self._unstall(_PARKED)
+        if not parts:
             return
         self._out = []
         sender = self._sender

@@ -31,25 +31,25 @@ class RequestContext(ResponseSlot):
     on_abandon: Callable[[], object]
 
     __slots__ = (
-        "_dispatcher",
         "_parked",
-        "_row",
-        "_started",
         "client_id",
         "connection",
         "correlation_id",
+        "dispatcher",
         "on_abandon",
         "request",
+        "row",
+        "started",
     )
 
     def __init__(  # the base class is not called: this runs once per request
         self, dispatcher: Dispatcher, connection: Connection, row: Row, correlation_id: int, request: Any
     ) -> None:
         self.parts = None
-        self._dispatcher = dispatcher
-        self._row = row
+        self.dispatcher = dispatcher
+        self.row = row
         self._parked = False
-        self._started = connection.read_at
+        self.started = connection.read_at
         self.connection = connection
         self.client_id = connection.client_id
         self.correlation_id = correlation_id
@@ -58,12 +58,12 @@ class RequestContext(ResponseSlot):
     @property
     def broker(self) -> Any:
         """The node that serves the request."""
-        return self._dispatcher.broker
+        return self.dispatcher.broker
 
     @property
     def api_version(self) -> int:
         """The version of the request, and so of the answer."""
-        return self._row.version
+        return self.row.version
 
     def lease(self) -> Callable[[], None]:
         """Keep the request's bytes unchanged until the returned callable is called, exactly once.
@@ -74,8 +74,8 @@ class RequestContext(ResponseSlot):
 
     def allows(self, name: str, operation: Operation | None = None, resource: ResourceType | None = None) -> bool:
         """Whether the caller may do the row's operation, or another one, on the resource called ``name``."""
-        api = self._row.api
-        return self._dispatcher.authorizer.allows(
+        api = self.row.api
+        return self.dispatcher.authorizer.allows(
             self.connection.principal,
             self.connection.host,
             api.operation if operation is None else operation,
@@ -91,7 +91,7 @@ class RequestContext(ResponseSlot):
     def respond(self, response: Message | None) -> None:
         """Answer now; None is no answer (``acks=0``). After the connection has ended this does nothing."""
         if self.parts is not None:
-            raise RuntimeError(f"{self._row.api.name} request {self.correlation_id} was answered twice")
+            raise RuntimeError(f"{self.row.api.name} request {self.correlation_id} was answered twice")
         connection = self.connection
         if connection.closed:
             self.parts = []
@@ -102,7 +102,7 @@ class RequestContext(ResponseSlot):
 
     def fail(self, error: BaseException) -> None:
         """Answer with the error: Kafka's code as it is, anything else as UNKNOWN_SERVER_ERROR with a log entry."""
-        row = self._row
+        row = self.row
         row.metrics.errors += 1
         if not isinstance(error, KafkaError):
             log.error("%s v%d from %s failed", row.api.name, row.version, self.connection.peer, exc_info=error)
@@ -118,16 +118,16 @@ class RequestContext(ResponseSlot):
 
     def run(self, work: Coroutine[Any, Any, Message | None]) -> Pending:
         """Answer with what a coroutine returns, or with the error it raises. For slow administrative requests."""
-        task = self._dispatcher.spawn(work)
+        task = self.dispatcher.spawn(work)
         task.add_done_callback(self._finished)
         self.on_abandon = task.cancel
         return PENDING
 
     def encode(self, response: Message | None) -> list[Any]:
         """The frame of an answer; counts it."""
-        row = self._row
+        row = self.row
         try:
-            return row.answer(self.correlation_id, response, self._dispatcher.monotonic() - self._started)
+            return row.answer(self.correlation_id, response, self.dispatcher.monotonic() - self.started)
         except EncodeError as error:
             log.exception("%s v%d: the answer cannot be encoded", row.api.name, row.version)
             self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")
@@ -140,7 +140,7 @@ class RequestContext(ResponseSlot):
 
     def _finished(self, task: asyncio.Task[Message | None]) -> None:
         if task.cancelled():
-            self.connection.refuse(f"{self._row.api.name} v{self._row.version} was cancelled")
+            self.connection.refuse(f"{self.row.api.name} v{self.row.version} was cancelled")
         elif (error := task.exception()) is not None:
             self.fail(error)
         else:

@@ -114,6 +114,11 @@ class Dispatcher:
         Whatever the bytes and whatever the handler does, the outcome is an answer, a parked answer or a closed
         connection with one line in the log.
         """
+        shortcut = connection.shortcut
+        if shortcut is None or not shortcut.handle(connection, frame):
+            self._decode_and_handle(connection, frame)
+
+    def _decode_and_handle(self, connection: Connection, frame: memoryview) -> None:
         code, correlation_id, client_length = read_request_start(frame)
         row = self._rows.get(code)
         if row is None or not connection.authenticated:
@@ -125,7 +130,7 @@ class Dispatcher:
             client = frame[HEADER_BYTES_MIN:position].tobytes()
             if client != connection.client_id_bytes or client_length <= 0 or len(client) != client_length:
                 header = decode_request_header(frame, flexible=False)
-                connection.client_id, connection.client_id_bytes = header.client_id, client
+                connection.identify(header.client_id, client)
             if row.flexible:
                 position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
             request, _ = row.decode(frame, position, connection.elements_max, connection.tags_max)
@@ -138,14 +143,16 @@ class Dispatcher:
             if self._guarded and row.on_cluster:
                 self._check_cluster(context, row)
             response = row.handle(context, request)
+            if row.api.remember is not None and not self._guarded:
+                row.api.remember(context, frame)
             if response is PENDING:
                 context.park()
             else:
                 connection.answer(context, row.answer(correlation_id, response, self.monotonic() - connection.read_at))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises becomes an answer
-            self._fail(context, error)
+            self.fail(context, error)
 
-    def _fail(self, context: RequestContext, error: Exception) -> None:
+    def fail(self, context: RequestContext, error: Exception) -> None:
         """A handler raised, or its answer cannot be encoded; what it may already have answered stands."""
         if isinstance(error, EncodeError):
             log.error("an answer cannot be encoded", exc_info=error)

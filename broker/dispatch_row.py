@@ -45,6 +45,8 @@ class Api:
     allowed to do; rows on the cluster are checked before the handler, others by the handler for each name.
     ``failure`` builds the answer to a request that failed as a whole, for responses that lack a top-level
     ``error_code`` in some version. ``advertised_since``: a smaller first version to announce than is served (KAFKA-18659).
+    ``remember(context, frame)`` is called after the handler, where no authorizer rules: it may set the connection's
+    ``shortcut`` for requests like this one.
     """
 
     key: int
@@ -56,6 +58,7 @@ class Api:
     resource: ResourceType
     failure: FailureAnswer | None = None
     advertised_since: int | None = None
+    remember: Callable[[Any, memoryview], None] | None = None
 
     @property
     def name(self) -> str:
@@ -119,10 +122,7 @@ class Row:
 
         Raises ``EncodeError`` for what this version cannot carry.
         """
-        metrics = self.metrics
-        microseconds = int(seconds * 1e6)
-        metrics.time_us += microseconds
-        metrics.time_buckets[microseconds.bit_length()] += 1
+        self.count(seconds)
         if response is None:
             return []
         parts = self.encode(response)
@@ -130,6 +130,13 @@ class Row:
             body = parts[0]
             return [response_head(len(body) + 4, correlation_id) + body]  # type: ignore[operator]
         return encode_response(correlation_id, parts, flexible=self.response_flexible)
+
+    def count(self, seconds: float) -> None:
+        """Note an answer that was given ``seconds`` after its request came."""
+        metrics = self.metrics
+        microseconds = int(seconds * 1e6)
+        metrics.time_us += microseconds
+        metrics.time_buckets[microseconds.bit_length()] += 1
 
     def failure(self, request: Any, error: KafkaError) -> Message | None:
         """The answer to a request that failed as a whole; None where only closing the connection says so."""

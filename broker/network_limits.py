@@ -6,7 +6,7 @@ import resource
 from typing import Final
 
 from stratalog.broker.config import BrokerConfig
-from stratalog.broker.connection import ConnectionLimits
+from stratalog.broker.connection_services import ConnectionLimits
 from stratalog.broker.server import ServerLimits
 
 __all__ = ["allow_descriptors", "server_limits"]

@@ -14,15 +14,18 @@ __all__ = ["PartitionTable"]
 class PartitionTable:
     """Leaders by (topic, partition) and by (topic id, partition)."""
 
-    __slots__ = ("_by_id", "_by_name", "_names")
+    __slots__ = ("_by_id", "_by_name", "_names", "version")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self._names: dict[Uuid, str] = {}
+        self.version = 0
+        """Grows with every change: what was looked up under another version has to be looked up again."""
 
     def add(self, unified: UnifiedLog) -> None:
         """Serve a partition from now on."""
+        self.version += 1
         topic, partition = unified.topic_partition
         self._by_name[topic, partition] = unified
         self._by_id[unified.topic_id, partition] = unified
@@ -30,6 +33,7 @@ class PartitionTable:
 
     def remove(self, unified: UnifiedLog) -> None:
         """Serve it no longer."""
+        self.version += 1
         topic, partition = unified.topic_partition
         if self._by_name.get((topic, partition)) is unified:  # a topic made again may already have its place
             del self._by_name[topic, partition]

@@ -12,7 +12,7 @@ from stratalog.wire.frame import HEADER_BYTES_MIN, check_frame_length, read_leng
 if TYPE_CHECKING:
     from stratalog.broker.connection import Connection
 
-__all__ = ["EAGER_BYTES", "Dispatch", "FrameReceiver"]
+__all__ = ["EAGER_BYTES", "Dispatch", "FrameReceiver", "Shortcut"]
 
 EAGER_BYTES = 1 << 20
 """Frames up to this size get their whole buffer at once; larger ones grow it as their bytes arrive."""
@@ -30,6 +30,14 @@ class Dispatch(Protocol):
 
     def __call__(self, connection: Connection, frame: memoryview, /) -> None:
         """Handle ``frame``; it is valid until this returns unless it is leased."""
+        ...
+
+
+class Shortcut(Protocol):
+    """A way to handle requests like earlier ones of the same connection with less work."""
+
+    def handle(self, connection: Connection, frame: memoryview, /) -> bool:
+        """Handle the request if it is like those; False, and nothing done, if it is not. Raises nothing."""
         ...
 
 

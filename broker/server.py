@@ -14,7 +14,8 @@ from typing import Final
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
-from stratalog.broker.connection import AUTHENTICATION_SECONDS, Connection, ConnectionLimits, Services
+from stratalog.broker.connection import AUTHENTICATION_SECONDS, Connection
+from stratalog.broker.connection_services import ConnectionLimits, Services
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch

@@ -7,6 +7,7 @@ then closes the connection, as in Kafka. Versions 0 to 2 are announced (KAFKA-18
 
 from __future__ import annotations
 
+from stratalog.broker.api.produce_shortcut import remember
 from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
@@ -215,4 +216,5 @@ API = Api(
     operation=Operation.WRITE,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    remember=remember,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from stratalog.broker.buffers import BASE_BYTES
 from stratalog.broker.config_listeners import SecurityProtocol
-from stratalog.broker.connection import ConnectionLimits
+from stratalog.broker.connection_services import ConnectionLimits
 from stratalog.broker.dispatch import PENDING
 from stratalog.broker.server import ServerLimits
 from stratalog.wire.parts import FileSlice

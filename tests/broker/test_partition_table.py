@@ -68,3 +68,13 @@ def test_the_table_may_change_while_it_is_walked(table):
     for one in table:
         table.remove(one)
     assert len(table) == 0
+
+
+def test_every_change_makes_another_version(table):
+    """Who remembers a look-up sees by it that the look-up may no longer hold."""
+    versions = [table.version]
+    one = table.by_name("t", 0)
+    for change in (table.remove, table.add):
+        change(one)
+        versions.append(table.version)
+    assert versions == sorted(set(versions))

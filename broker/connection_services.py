@@ -1,0 +1,48 @@
+"""What connections get from their server: limits of their own, and what all of them share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from stratalog.broker.buffers import BufferPool
+from stratalog.broker.clock import Clock
+from stratalog.broker.metrics import NetworkMetrics
+from stratalog.broker.page_cache import PageCache
+from stratalog.broker.receiving import Dispatch
+from stratalog.broker.tick import Tick
+from stratalog.wire.schema import TAGS_MAX
+
+__all__ = ["ConnectionLimits", "Services"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may use.
+
+    ``frame_bytes_max``: ``socket.request.max.bytes``; ``unauthenticated_frame_bytes_max``: the same before
+    authentication (CVE-2022-34917). ``elements_max`` and ``tags_max``: list elements of one request, unknown tagged
+    fields of one structure. ``parked_max``: requests whose answers wait. ``queued_bytes_max``: bytes of answers that
+    the client has not taken, above which no further request is handled.
+    """
+
+    frame_bytes_max: int = 104_857_600
+    unauthenticated_frame_bytes_max: int = 64 << 10
+    elements_max: int = 10_000
+    tags_max: int = TAGS_MAX
+    parked_max: int = 128
+    queued_bytes_max: int = 4 << 20
+
+
+@dataclass(slots=True)
+class Services:
+    """What all connections of a server share."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    tick: Tick
+    buffers: BufferPool
+    page_cache: PageCache
+    metrics: NetworkMetrics
+    dispatch: Dispatch
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
