@@ -18,6 +18,9 @@ __all__ = ["Housekeeping"]
 
 TICK_SECONDS: Final = 0.25
 
+PAUSE_SECONDS_MIN: Final = 0.1
+"""Between two runs of a job, however short its setting: one of 0 would keep the loop busy with nothing."""
+
 log = logging.getLogger(__name__)
 
 
@@ -50,6 +53,7 @@ class Housekeeping:
 
     def _repeat(self, name: str, seconds: float, job: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
+        seconds = max(seconds, PAUSE_SECONDS_MIN)
 
         def run() -> None:
             self._timers[name] = loop.call_later(seconds, run)

@@ -1,10 +1,13 @@
 """What happens now and then: rolls, retention, checkpoints, time-outs."""
 
+import asyncio
 import errno
+from itertools import pairwise
 from pathlib import Path
 
 from stratalog.broker.client_records import NewRecord
 from stratalog.broker.clock import SystemClock
+from stratalog.broker.housekeeping import PAUSE_SECONDS_MIN
 
 DAY_MS = 86_400_000
 THEN_MS = 1_385_856_000_000  # 2013
@@ -124,6 +127,20 @@ def test_a_job_that_fails_is_done_again(start_node, caplog):
     node.wait_until(lambda: len(calls) >= 3)
     assert "odd job failed" in caplog.text
     node.create("t")
+
+
+def test_a_job_without_a_pause_of_its_own_does_not_keep_the_loop_busy(start_node):
+    """As with log.segment.delete.delay.ms=0: there is a pause between any two runs."""
+    node = start_node(log_segment_delete_delay_ms=0)
+    housekeeping = node.node.housekeeping
+    due = []
+
+    def job():
+        due.append(housekeeping._timers["odd job"].when())
+
+    node.run(lambda: (due.append(asyncio.get_running_loop().time()), housekeeping._repeat("odd job", 0, job)))
+    node.wait_until(lambda: len(due) >= 4)
+    assert all(later - earlier > 0.9 * PAUSE_SECONDS_MIN for earlier, later in pairwise(due))
 
 
 def test_a_roll_that_finds_no_room_is_done_later(start_node, watched_files):
