@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Invalid
 from stratalog.wire.rework import rework
@@ -23,10 +24,12 @@ class Rework:
 class CpuWorker:
     """Executes commands; keeps nothing."""
 
-    def execute(self, command: object) -> bytearray:
+    def execute(self, command: object) -> bytearray | TimestampOffset | None:
         """Do it. Raises what is wrong with the batch."""
         if isinstance(command, Rework):
             return rework(command.batch, command.codec, keys_required=command.keys_required)
+        if isinstance(command, BatchSearch):
+            return command.find()
         raise Invalid(f"the cpu worker does not know {type(command).__name__}")
 
 

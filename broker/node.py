@@ -14,6 +14,7 @@ from stratalog.broker.allocator import tune_allocator
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
@@ -120,6 +121,7 @@ class Node:
             tick=self.tick,
         )
         await self.server.bind()
+        self.deep_work = DeepWork.in_process(loop)
         self.tiering = Tiering(
             self.config,
             clock=self.clock,
@@ -150,6 +152,8 @@ class Node:
             await self.server.close(grace_seconds=0)
         if "tiering" in built:
             await self.tiering.close()
+        if "deep_work" in built:
+            await self.deep_work.close()
         if "housekeeping" in built:
             self.housekeeping.stop()
         if "http" in built:
@@ -166,7 +170,7 @@ class Node:
             metrics=self.metrics,
             purgatory=self.purgatory,
             dice=self._dice,
-            rework=self.tiering.rework,
+            rework=self.deep_work.rework,
             on_led=self._on_led,
             on_released=self._on_released,
         )
@@ -193,7 +197,7 @@ class Node:
             replica=replica,
             leader_epoch=epoch,
             clock=self.clock,
-            rework=self.tiering.rework,
+            rework=self.deep_work.rework,
         )
         snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
         metadata_log = MetadataLog(partition, self._files, snapshot_bytes)
@@ -339,6 +343,7 @@ class Node:
         self.purgatory.cancel_all()
         self.housekeeping.stop()
         await self.tiering.close()
+        await self.deep_work.close()
         await self.http.close()
         await self.directories.settle()
         partitions = [unified.partition for unified in self.led.table]

@@ -11,19 +11,23 @@ the archive on its next try, never with OFFSET_OUT_OF_RANGE.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.partition import Partition
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.log import Log
-from stratalog.hot.log_time import TimestampOffset
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.parts import FileSlice
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["LogRead", "RemoteRead", "RemoteReader", "UnifiedLog"]
+__all__ = ["LogRead", "RemoteRead", "RemoteReader", "SearchBatch", "UnifiedLog"]
+
+SearchBatch = Callable[[BatchSearch], Awaitable[TimestampOffset | None]]
+"""Opens a batch, which may take long, without stopping the event loop. Raises `Corrupt`, `Retriable`."""
 
 
 class RemoteRead(Protocol):
@@ -171,30 +175,50 @@ class UnifiedLog:
         end = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
         return end.epoch, end.end_offset
 
-    async def find_timestamp(self, timestamp_ms: int, *, committed: bool) -> TimestampOffset | None:
+    async def find_timestamp(
+        self, timestamp_ms: int, *, committed: bool, search: SearchBatch
+    ) -> TimestampOffset | None:
         """The first record at or after a time that consumers may see, archived or local.
 
-        What is evicted while the archive is asked is looked for there, too. Raises `KafkaError`, `OSError`, `Corrupt`.
+        What is evicted while it is being looked for is looked for in the archive, too. Raises `KafkaError`,
+        `Retriable`, `OSError`, `Corrupt`.
         """
         from_offset = self.log_start_offset
-        while (remote := self.archived_part(timestamp_ms)) is not None:
+        while True:
             border = self.log.local_log_start_offset
-            found = await remote.find_timestamp(timestamp_ms, from_offset, border)
-            if found is not None and found.offset >= self.log_start_offset:
+            if from_offset < border:
+                remote = self.archived_part(timestamp_ms)
+                found = None if remote is None else await remote.find_timestamp(timestamp_ms, from_offset, border)
+                next_offset = border
+            else:
+                limit = self.partition.last_stable_offset if committed else self.partition.high_watermark
+                step = self.log.timestamp_search(timestamp_ms, from_offset, max_offset=limit)
+                if step is None:
+                    return None
+                found = await (search(step) if isinstance(step, BatchSearch) else asyncio.sleep(0, None))
+                next_offset = step.next_offset
+            if found is None:
+                from_offset = next_offset
+            elif found.offset >= self.log_start_offset:
                 return found
-            from_offset = max(self.log_start_offset, border if found is None else from_offset)
-            if found is None and self.log.local_log_start_offset == border:
-                break
-        return self.local_offset_for_timestamp(timestamp_ms, committed=committed)
+            from_offset = max(from_offset, self.log_start_offset)
 
     def archived_part(self, timestamp_ms: int) -> RemoteReader | None:
         """The archive, if a look-up for this time must begin there."""
-        remote = self.remote
-        if remote is None or self.log_start_offset >= self.log.local_log_start_offset:
-            return None
-        return remote if remote.may_hold(timestamp_ms, self.log.local_log_start_offset) else None
+        remote = self._deeper()
+        return remote if remote is not None and remote.may_hold(timestamp_ms, self.log.local_log_start_offset) else None
 
-    def local_offset_for_timestamp(self, timestamp_ms: int, *, committed: bool) -> TimestampOffset | None:
-        """The first local record at or after a time that consumers may see."""
-        limit = self.partition.last_stable_offset if committed else self.partition.high_watermark
-        return self.log.offset_for_timestamp(timestamp_ms, max_offset=limit)
+    async def find_max_timestamp(self, search: SearchBatch) -> TimestampOffset | None:
+        """The first record with the largest timestamp, archived or local. Raises as `find_timestamp`."""
+        step = self.log.max_timestamp_search()
+        best = await search(step) if isinstance(step, BatchSearch) else step
+        remote = self._deeper()
+        if remote is not None:
+            archived = await remote.find_max_timestamp(self.log.local_log_start_offset)
+            if archived is not None and (best is None or archived.timestamp_ms >= best.timestamp_ms):
+                best = archived
+        return best
+
+    def _deeper(self) -> RemoteReader | None:
+        """The archive, where it reaches further back than the local disk."""
+        return self.remote if self.log_start_offset < self.log.local_log_start_offset else None

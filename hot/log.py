@@ -8,12 +8,13 @@ log_end_offset``. After an `OSError` the log refuses appends until `discard_unwr
 
 from __future__ import annotations
 
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.loaded import OpenRequest
 from stratalog.hot.log_append import AppendInfo
 from stratalog.hot.log_read import LocalRead, aborted_transactions, read_slices
-from stratalog.hot.log_time import TimestampOffset, find_max_timestamp, find_timestamp
+from stratalog.hot.log_time import ScanOn, max_timestamp_search, timestamp_search
 from stratalog.hot.log_trim import LogTrim
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.recovery import load_log
@@ -95,14 +96,39 @@ class Log(LogTrim):
         size_bytes = self.size_bytes
         return read_slices(self._segments, base_offset, max_bytes=size_bytes, end_offset=end_offset, min_one_batch=True)
 
+    def timestamp_search(self, timestamp_ms: int, from_offset: int, *, max_offset: int) -> BatchSearch | ScanOn | None:
+        """The first local batch that may hold a record at or after ``timestamp_ms`` in ``[from_offset, max_offset)``.
+
+        None: there is none. Otherwise what is not in that batch is looked for again from its ``next_offset`` on.
+        Raises `OSError`, `Corrupt`.
+        """
+        start_offset = max(from_offset, self.local_log_start_offset)
+        return timestamp_search(self._segments, timestamp_ms, start_offset, min(max_offset, self.written_offset))
+
     def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
-        """The first local record at or after ``timestamp_ms`` below ``max_offset``. Raises `OSError`, `Corrupt`."""
-        end_offset = min(max_offset, self.written_offset)
-        return find_timestamp(self._segments, timestamp_ms, self.local_log_start_offset, end_offset)
+        """The first local record at or after ``timestamp_ms`` below ``max_offset``. Raises `OSError`, `Corrupt`.
+
+        For callers that may wait: batches of any size are opened here.
+        """
+        from_offset = self.local_log_start_offset
+        while (step := self.timestamp_search(timestamp_ms, from_offset, max_offset=max_offset)) is not None:
+            found = step.find() if isinstance(step, BatchSearch) else None
+            if found is not None:
+                return found
+            from_offset = step.next_offset
+        return None
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The local record with the largest timestamp, the first of several. Raises `OSError`, `Corrupt`."""
-        return find_max_timestamp(self._segments)
+        """What `max_timestamp_search` leads to, for callers that may wait. Raises `OSError`, `Corrupt`."""
+        step = self.max_timestamp_search()
+        return step.find() if isinstance(step, BatchSearch) else step
+
+    def max_timestamp_search(self) -> BatchSearch | TimestampOffset | None:
+        """The local record with the largest timestamp, the first of several, or its batch, which holds it.
+
+        Raises `OSError`, `Corrupt`.
+        """
+        return max_timestamp_search(self._segments)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`.

@@ -1,62 +1,72 @@
-"""From timestamps to offsets: by the time index to the segment and batch, then record by record."""
+"""From timestamps to batches: by the time index to the segment, then by headers to the batch.
+
+What is done here is bounded, whatever the log holds. Opening a batch is not, and left to the caller (`BatchSearch`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.scan import read_batch, scan_headers
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
-from stratalog.wire.batch import BatchHeader, Record, iter_records
 
-__all__ = ["TimestampOffset", "find_max_timestamp", "find_timestamp"]
+__all__ = ["ScanOn", "TimestampOffset", "max_timestamp_search", "timestamp_search"]
 
-
-class TimestampOffset(NamedTuple):
-    """A record: when, where, and by which leader."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
+_HEADERS_MAX: Final = 10_000
+"""Batches that are passed over in one step."""
 
 
-def find_timestamp(
+class ScanOn(NamedTuple):
+    """Nothing so far, but not everything has been seen: look again from ``next_offset`` on."""
+
+    next_offset: int
+
+
+def timestamp_search(
     segments: SegmentList, timestamp_ms: int, start_offset: int, end_offset: int
-) -> TimestampOffset | None:
-    """The first record at or after ``timestamp_ms`` in ``[start_offset, end_offset)``; None if there is none.
+) -> BatchSearch | ScanOn | None:
+    """The first batch that may hold a record at or after ``timestamp_ms`` in ``[start_offset, end_offset)``.
 
-    Raises `OSError`, and `Corrupt` for a batch that cannot be decoded.
+    None if there is none. A batch may turn out not to hold it; the search then goes on behind that batch. Raises
+    `OSError`, and `Corrupt` for a batch that is cut short.
     """
     for segment in segments:
         if segment.base_offset >= end_offset:
             return None
-        if segment.written_bytes == 0 or segment.max_timestamp.timestamp_ms < timestamp_ms:
+        if segment.next_offset <= start_offset or segment.written_bytes == 0:
             continue
-        indexes = segment.indexes
-        floor = indexes.times.lookup(timestamp_ms).offset
-        start = indexes.offsets.lookup(max(floor, start_offset))
-        found = _find_in(segment, start, timestamp_ms, start_offset, end_offset)
-        if found is not None:
-            return found
+        if segment.max_timestamp.timestamp_ms >= timestamp_ms:
+            found = _search_in(segment, timestamp_ms, start_offset, end_offset)
+            if found is not None:
+                return found
     return None
 
 
-def _find_in(
-    segment: Segment, start: int, timestamp_ms: int, start_offset: int, end_offset: int
-) -> TimestampOffset | None:
+def _search_in(segment: Segment, timestamp_ms: int, start_offset: int, end_offset: int) -> BatchSearch | ScanOn | None:
+    indexes = segment.indexes
+    floor = indexes.times.lookup(timestamp_ms).offset
+    start = indexes.offsets.lookup(max(floor, start_offset))
+    passed = 0
     for position, header in scan_headers(segment.file, start, segment.written_bytes):
         if header.base_offset >= end_offset:
             return None
+        if header.next_offset <= start_offset:
+            continue
         if header.max_timestamp >= timestamp_ms:
-            for record in _records(segment, position, header):
-                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
-                    return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+            return BatchSearch(read_batch(segment.file, position, header), timestamp_ms, start_offset, end_offset)
+        passed += 1
+        if passed == _HEADERS_MAX:
+            return ScanOn(header.next_offset)
     return None
 
 
-def find_max_timestamp(segments: SegmentList) -> TimestampOffset | None:
-    """The first record with the largest timestamp; None while there is no timestamp. Raises as `find_timestamp`."""
+def max_timestamp_search(segments: SegmentList) -> BatchSearch | TimestampOffset | None:
+    """The batch with the first record that has the largest timestamp; None while there is no timestamp.
+
+    A batch that is not yet in the file is told by its last offset. Raises as `timestamp_search`.
+    """
     best = None
     for segment in segments:
         entry = segment.max_timestamp
@@ -69,12 +79,6 @@ def find_max_timestamp(segments: SegmentList) -> TimestampOffset | None:
     if located is None:
         return TimestampOffset(timestamp_ms, offset, -1)
     position, header = located
-    for record in _records(best, position, header):
-        if record.timestamp_ms >= timestamp_ms:
-            return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
-    return TimestampOffset(timestamp_ms, offset, header.partition_leader_epoch)
-
-
-def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
-    """One record at a time: a small batch may hold a million, which would fill the memory together."""
-    return iter_records(read_batch(segment.file, position, header))
+    otherwise = TimestampOffset(timestamp_ms, offset, header.partition_leader_epoch)
+    batch = read_batch(best.file, position, header)
+    return BatchSearch(batch, timestamp_ms, header.base_offset, header.next_offset, otherwise)

@@ -3,16 +3,15 @@
 Behaviour: -1 high watermark (read_committed: last stable offset), -2 log start, -3 the record with the largest
 timestamp, -4 local log start, -5 the last archived offset, -6 the first offset not yet archived; -5 and -6 are -1
 where nothing is archived. Times are exact records, looked up in the archive first where the local disk begins
-later; that part of an answer takes a GET or two and leaves when it is there.
+later; that part of an answer takes a GET or two and leaves when it is there. Large batches are opened in a worker.
 """
 
 from __future__ import annotations
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.hot.log_time import TimestampOffset
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.broker.unified_log import SearchBatch, UnifiedLog
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -53,33 +52,22 @@ def _fill_end(unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timesta
         answer.leader_epoch = -1 if epoch is None else epoch
 
 
-def _fill_found(answer: ListOffsetsPartitionResponse, found: TimestampOffset | None) -> None:
-    if found is not None:
-        answer.timestamp, answer.offset, answer.leader_epoch = found
-
-
 async def _look_up(
-    unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool
+    unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool, search: SearchBatch
 ) -> None:
-    """A record by its time, in the archive and then on the local disk."""
+    """A record by its time, in the archive and on the local disk."""
     try:
         if timestamp == MAX_TIMESTAMP:
-            _fill_found(answer, await _largest(unified))
-            return
-        _fill_found(answer, await unified.find_timestamp(timestamp, committed=committed))
+            found = await unified.find_max_timestamp(search)
+        else:
+            found = await unified.find_timestamp(timestamp, committed=committed, search=search)
     except KafkaError as error:
         answer.error_code = error.code
-    except (Corrupt, OSError):
+    except (Corrupt, OSError, Retriable):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-async def _largest(unified: UnifiedLog) -> TimestampOffset | None:
-    best = unified.log.max_timestamp()
-    if unified.remote is not None and unified.log_start_offset < unified.log.local_log_start_offset:
-        archived = await unified.remote.find_max_timestamp(unified.log.local_log_start_offset)
-        if archived is not None and (best is None or archived.timestamp_ms >= best.timestamp_ms):
-            best = archived
-    return best
+    else:
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
 
 
 class _Lookups:
@@ -119,8 +107,9 @@ class _Lookups:
 
     async def finish(self) -> ListOffsetsResponse:
         """Look the rest up."""
+        search: SearchBatch = self._context.broker.deep_work.search
         for unified, answer, timestamp in self._later:
-            await _look_up(unified, answer, timestamp, committed=self._committed)
+            await _look_up(unified, answer, timestamp, committed=self._committed, search=search)
         return self.response
 
 

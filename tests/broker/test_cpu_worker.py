@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.broker.cpu_worker import Rework, cpu_worker
+from stratalog.hot.batch_search import BatchSearch
 from stratalog.wire.batch import iter_records, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
@@ -14,6 +15,13 @@ def test_a_batch_is_brought_to_another_codec(new_batch):
     out = cpu_worker().execute(Rework(batch, Codec.ZSTD, keys_required=True))
     assert read_header(out).codec is Codec.ZSTD
     assert [record.value for record in iter_records(out)] == [b"a" * 100, b"b" * 100]
+
+
+def test_a_record_is_found_by_its_time(new_batch):
+    """In the batch that comes with the command."""
+    batch = bytes(new_batch(b"a", b"b", b"c", timestamp_ms=1000, codec=Codec.LZ4))
+    assert cpu_worker().execute(BatchSearch(batch, 1001, 0, 60)) == (1001, 1, -1)
+    assert cpu_worker().execute(BatchSearch(batch, 1003, 0, 60)) is None
 
 
 def test_what_is_wrong_with_a_batch_is_raised(new_batch):

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
+from stratalog.hot.log_time import ScanOn
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -21,6 +24,8 @@ class LocalLog:
 
     def __init__(self) -> None:
         self.reads = []
+        self.searches = []
+        self.steps = []
         self.leader_epochs = SimpleNamespace(
             end_offset_for=lambda epoch, end: SimpleNamespace(epoch=epoch, end_offset=end)
         )
@@ -32,8 +37,12 @@ class LocalLog:
     def aborted_transactions(self, first, last):
         return [SimpleNamespace(producer_id=7, first_offset=first)]
 
-    def offset_for_timestamp(self, timestamp_ms, *, max_offset):
-        return (timestamp_ms, max_offset)
+    def timestamp_search(self, timestamp_ms, from_offset, *, max_offset):
+        self.searches.append((from_offset, max_offset))
+        return self.steps.pop(0)()
+
+    def max_timestamp_search(self):
+        return self.steps.pop(0)()
 
 
 class Archive:
@@ -54,6 +63,10 @@ class Archive:
 
     async def find_timestamp(self, timestamp_ms, from_offset, before_offset):
         self.asked.append((from_offset, before_offset))
+        return self.found.pop(0)()
+
+    async def find_max_timestamp(self, before_offset):
+        self.asked.append(before_offset)
         return self.found.pop(0)()
 
     def crossed(self, reader, offset):
@@ -79,6 +92,20 @@ def unified(local):
         check_online=lambda: None,
     )
     return UnifiedLog(partition, SimpleNamespace(), Archive())
+
+
+def batch(first, count=1):
+    """A step that ends in a batch; what is looked for is its first record."""
+    records = [Record(first + number, 5 + number, None, b"v") for number in range(count)]
+    return BatchSearch(bytes(build_batch(records)), 5, LOG_START, END)
+
+
+async def open_batch(search):
+    return search.find()
+
+
+async def find(unified, *, committed=False, search=open_batch):
+    return await unified.find_timestamp(5, committed=committed, search=search)
 
 
 def read(unified, offset, *, committed=False):
@@ -154,12 +181,14 @@ def test_time_look_ups_begin_in_the_archive_only_if_it_may_hold_the_time(unified
     assert unified.archived_part(5) is None
 
 
-async def test_times_are_looked_up_in_the_archive_first(unified):
+async def test_times_are_looked_up_in_the_archive_first(unified, local):
     """Then on the local disk, if the archive has none."""
     unified.remote.found = [lambda: SimpleNamespace(offset=12)]
-    assert (await unified.find_timestamp(5, committed=False)).offset == 12
+    assert (await find(unified)).offset == 12
     unified.remote.found = [lambda: None]
-    assert await unified.find_timestamp(5, committed=False) == (5, HIGH_WATERMARK)
+    local.steps = [lambda: batch(55)]
+    assert (await find(unified)).offset == 55
+    assert local.searches == [(LOCAL_START, HIGH_WATERMARK)]
     assert unified.remote.asked == [(LOG_START, LOCAL_START)] * 2
 
 
@@ -171,7 +200,7 @@ async def test_what_is_evicted_during_a_look_up_is_looked_for_in_the_archive(uni
         local.local_log_start_offset = 70
 
     unified.remote.found = [evicted, lambda: SimpleNamespace(offset=65)]
-    assert (await unified.find_timestamp(5, committed=False)).offset == 65
+    assert (await find(unified)).offset == 65
     assert unified.remote.asked == [(LOG_START, LOCAL_START), (LOCAL_START, 70)]
 
 
@@ -183,14 +212,56 @@ async def test_a_record_below_a_log_start_that_moved_meanwhile_is_no_answer(unif
         return SimpleNamespace(offset=12)
 
     unified.remote.found = [deleted, lambda: SimpleNamespace(offset=33)]
-    assert (await unified.find_timestamp(5, committed=False)).offset == 33
+    assert (await find(unified)).offset == 33
     assert unified.remote.asked == [(LOG_START, LOCAL_START), (30, LOCAL_START)]
 
 
-def test_local_look_ups_stop_where_the_reader_must(unified):
+async def test_local_look_ups_stop_where_the_reader_must(unified, local):
     """At the high watermark or the last stable offset."""
-    assert unified.local_offset_for_timestamp(5, committed=False) == (5, HIGH_WATERMARK)
-    assert unified.local_offset_for_timestamp(5, committed=True) == (5, STABLE)
+    unified.remote = None
+    local.steps = [lambda: None] * 2
+    assert await find(unified) is None
+    assert await find(unified, committed=True) is None
+    assert local.searches == [(LOCAL_START, HIGH_WATERMARK), (LOCAL_START, STABLE)]
+
+
+async def test_a_local_look_up_goes_on_behind_what_held_nothing(unified, local):
+    """Behind a batch without the record, and where a long walk was interrupted."""
+    unified.remote = None
+    answers = [None, TimestampOffset(5, 75, 0)]
+
+    async def search(_batch):
+        return answers.pop(0)
+
+    local.steps = [lambda: batch(55, 10), lambda: ScanOn(70), lambda: batch(75)]
+    assert await find(unified, search=search) == (5, 75, 0)
+    assert local.searches == [(LOCAL_START, HIGH_WATERMARK), (65, HIGH_WATERMARK), (70, HIGH_WATERMARK)]
+
+
+async def test_what_is_evicted_while_a_batch_is_opened_is_looked_for_in_the_archive(unified, local):
+    """From behind that batch on."""
+    unified.remote.may_hold = lambda *_: True
+    unified.remote.found = [lambda: None, lambda: SimpleNamespace(offset=66)]
+    local.steps = [lambda: batch(55, 10)]
+
+    async def search(_batch):
+        local.local_log_start_offset = 70
+
+    assert (await find(unified, search=search)).offset == 66
+    assert unified.remote.asked == [(LOG_START, LOCAL_START), (65, 70)]
+
+
+async def test_the_newest_record_may_be_in_either_place(unified, local):
+    """The archive is asked where it reaches further back; of equal times the earlier offset counts."""
+    record = TimestampOffset(5, 55, -1)
+    for archived, newest in ((None, record), ((4, 12, 0), record), ((5, 12, 0), (5, 12, 0)), ((6, 12, 0), (6, 12, 0))):
+        local.steps = [lambda: batch(55)]
+        unified.remote.found = [lambda found=archived: None if found is None else TimestampOffset(*found)]
+        assert await unified.find_max_timestamp(open_batch) == newest
+    local.steps = [lambda: None]
+    local.local_log_start_offset = LOG_START
+    assert await unified.find_max_timestamp(open_batch) is None
+    assert unified.remote.asked == [LOCAL_START] * 4
 
 
 def test_epochs_end_at_the_next_one_or_the_log_end(unified):

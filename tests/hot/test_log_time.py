@@ -5,8 +5,10 @@ import tracemalloc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stratalog.hot import log_time
+from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.config import LogConfig
-from stratalog.hot.log_time import TimestampOffset
+from stratalog.hot.log_time import ScanOn
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
 
@@ -81,3 +83,47 @@ def test_a_batch_of_very_many_records_does_not_fill_the_memory(bench):
     assert found is not None
     assert found.offset == 29_999
     assert peak_bytes < 2 << 20
+
+
+def test_a_search_goes_on_behind_a_batch_that_does_not_hold_the_record(bench):
+    """Step by step, each batch once; what lies wholly below the start is not opened."""
+    log = bench.open()
+    for _ in range(3):
+        bench.append(log, 5, timestamp_ms=1000)
+    log.write_queued()
+    first = log.timestamp_search(1000, 7, max_offset=15)
+    assert isinstance(first, BatchSearch)
+    assert (first.next_offset, first.find()) == (10, TimestampOffset(1002, 7, 1))
+    second = log.timestamp_search(1000, first.next_offset, max_offset=15)
+    assert (second.next_offset, second.find()) == (15, TimestampOffset(1000, 10, 1))
+    assert log.timestamp_search(1000, second.next_offset, max_offset=15) is None
+    assert log.timestamp_search(1000, 0, max_offset=0) is None
+
+
+def test_passing_over_very_many_batches_is_done_in_steps(bench, monkeypatch):
+    """Behind a log start that hides the newest record every batch is too old."""
+    monkeypatch.setattr(log_time, "_HEADERS_MAX", 4)
+    log = bench.open()
+    bench.append(log, timestamp_ms=9000)
+    for _ in range(9):
+        bench.append(log, timestamp_ms=1000)
+    bench.append(log, timestamp_ms=5000)
+    log.write_queued()
+    log.advance_log_start(1)
+    assert log.timestamp_search(2000, 1, max_offset=11) == ScanOn(5)
+    assert log.timestamp_search(2000, 5, max_offset=11) == ScanOn(9)
+    assert log.timestamp_search(2000, 9, max_offset=11).find() == TimestampOffset(5000, 10, 1)
+    assert log.offset_for_timestamp(2000, max_offset=11) == TimestampOffset(5000, 10, 1)
+
+
+def test_the_newest_record_is_looked_for_in_its_batch(bench):
+    """A header that promises a time which no record has is answered by the batch's last offset."""
+    log = bench.open()
+    assert log.max_timestamp_search() is None
+    bench.append(log, 3, timestamp_ms=1000)
+    assert log.max_timestamp_search() == TimestampOffset(1002, 2, -1)
+    log.write_queued()
+    search = log.max_timestamp_search()
+    assert isinstance(search, BatchSearch)
+    assert (search.timestamp_ms, search.otherwise) == (1002, TimestampOffset(1002, 2, 1))
+    assert search.find() == TimestampOffset(1002, 2, 1)

@@ -3,6 +3,9 @@
 import pytest
 
 from stratalog.broker.client_records import NewRecord
+from stratalog.hot.batch_search import BatchSearch
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -115,3 +118,28 @@ def test_what_fails_inside_is_answered_for_every_partition(broker, monkeypatch, 
         (number, ErrorCode.UNKNOWN_SERVER_ERROR, -1) for number in (1, 0)
     ]
     assert [one.error_code for one in link.call(wanted, version).topics[0].partitions] == [0, 0]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_large_batch_is_searched_in_the_worker(broker, codec):
+    """The event loop never opens it, neither for a time nor for the newest record; the answers are a scan's."""
+    broker.create("t")
+    records = [Record(number, THEN_MS + number // 2, None, b"") for number in range(20_000)]
+    broker.append("t", build_batch(records, codec=codec))
+    link, here = broker.link(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchSearch, "find", here.append)
+        found, newest, none = ask(link, 11, THEN_MS + 9_000, -3, THEN_MS + 10_000)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 18_000, THEN_MS + 9_000)
+    assert (newest.error_code, newest.offset, newest.timestamp) == (0, 19_998, THEN_MS + 9_999)
+    assert (none.error_code, none.offset) == (0, -1)
+    assert here == []
+
+
+def test_a_worker_that_is_lost_is_an_error_to_try_again(broker):
+    """KAFKA_STORAGE_ERROR, which clients retry."""
+    broker.create("t")
+    broker.append("t", build_batch([Record(0, THEN_MS, None, b"v")], codec=Codec.ZSTD))
+    broker.run(broker.node.deep_work.close)
+    (answer,) = ask(broker.link(), 11, THEN_MS)
+    assert (answer.error_code, answer.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
