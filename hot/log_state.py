@@ -11,7 +11,7 @@ from stratalog.hot.loaded import LoadedLog
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.segment import Segment, SegmentCache, SegmentInfo
 from stratalog.hot.segments import SegmentList
-from stratalog.hot.sync import Replacement
+from stratalog.hot.sync import Replacement, SyncTicket
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -36,6 +36,7 @@ class LogState:
         "_seals",
         "_segments",
         "_snapshots",
+        "_tickets",
         "_truncated_to",
         "_unsynced",
         "config",
@@ -81,6 +82,7 @@ class LogState:
         self._unsynced: dict[File, None] = dict.fromkeys(loaded.created)
         self._replacements: list[Replacement] = []
         self._replacement_count = 0
+        self._tickets: list[SyncTicket] = []
         self._directory_dirty = self._created = bool(loaded.created)
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None

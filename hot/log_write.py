@@ -81,8 +81,9 @@ class LogWrite(LogAppend):
         Until then recovery derives them from the batches, which are not below the recovery point yet.
         """
         path = f"{self.directory}/{LEADER_EPOCHS}"
-        self._replacement_count += 1  # a cycle under way may still hold the name before
-        temporary = f"{path}.{self._replacement_count}.tmp"
+        # A cycle under way may still hold the name before, also one of a deleted topic of the same name.
+        self._replacement_count += 1
+        temporary = f"{path}.{self.topic_id.hex()}.{self._replacement_count}.tmp"
         file = self._files.open_append(temporary)
         file.truncate(0)
         append_all(file, [self.leader_epochs.to_bytes()])
@@ -119,17 +120,27 @@ class LogWrite(LogAppend):
         if self._created:
             directories.append(self.directory.rpartition("/")[0])
         ticket = SyncTicket(self._files, list(self._unsynced), self._replacements, directories, self.written_offset)
+        self._tickets.append(ticket)
         self._unsynced = {}
         self._replacements = []
         self._directory_dirty = self._created = False
         return ticket
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket ran: ``flushed_offset`` moves. A ticket that failed moves nothing and stops the log."""
+        """The ticket ran: ``flushed_offset`` moves. A ticket that failed moves nothing and stops the log.
+
+        One that was overtaken counts when all before it have run: what they took is not in its files.
+        """
         if not ticket.done:
             self._failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
             return
-        self.flushed_offset = max(self.flushed_offset, min(ticket.end_offset, self.written_offset))
+        while self._tickets and self._tickets[0].done:
+            self.flushed_offset = max(self.flushed_offset, self._tickets.pop(0).end_offset)
+
+    def _limit_tickets(self, offset: int) -> None:
+        """From ``offset`` on the log will hold something else than what the cycles under way bring to the disk."""
+        for ticket in self._tickets:
+            ticket.end_offset = min(ticket.end_offset, offset)
 
     def sync(self) -> None:
         """A whole cycle on this thread. Raises `OSError`."""

@@ -36,7 +36,7 @@ class SyncTicket:
         self._replacements = replacements
         self._directories = directories
         self.end_offset = end_offset
-        """Everything below is durable once `run` has returned."""
+        """Everything below is durable once `run` has returned; the log lowers it where it is truncated meanwhile."""
         self.done = False
 
     def run(self) -> None:

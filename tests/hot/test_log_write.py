@@ -143,6 +143,72 @@ def test_flushed_offset_moves_when_the_sync_is_finished(bench):
     assert log.begin_sync() is None
 
 
+@pytest.mark.parametrize(("cut", "flushed"), [(3, 3), (0, 0)])
+def test_a_sync_counts_only_what_a_truncation_left_of_its_data(bench, cut, flushed):
+    """What was appended in the place of the rest was written after the files were handed over."""
+    log = bench.open()
+    for _ in range(5):
+        bench.append(log)
+    log.write_queued()
+    ticket = log.begin_sync()
+    log.truncate_to(cut)
+    for _ in range(5):
+        bench.append(log)
+    log.write_queued()
+    ticket.run()
+    log.finish_sync(ticket)
+    assert (log.flushed_offset, log.written_offset) == (flushed, cut + 5)
+    log.sync()
+    assert log.flushed_offset == cut + 5
+
+
+def test_a_sync_of_a_log_that_was_begun_anew_meanwhile_counts_nothing(bench):
+    """Its files are not those of the log any more, whatever the offsets say."""
+    log = bench.open()
+    for _ in range(5):
+        bench.append(log)
+    log.write_queued()
+    ticket = log.begin_sync()
+    log.truncate_fully_and_start_at(2, (), None)
+    for _ in range(5):
+        bench.append(log)
+    log.write_queued()
+    ticket.run()
+    log.finish_sync(ticket)
+    assert (log.flushed_offset, log.written_offset) == (2, 7)
+
+
+def test_a_sync_that_overtakes_another_counts_with_it(bench):
+    """The first one has files in hand that the second one therefore does not sync."""
+    log = bench.open()
+    bench.append(log)
+    log.write_queued()
+    first = log.begin_sync()
+    bench.append(log)
+    log.sync()
+    assert log.flushed_offset == 0
+    first.run()
+    log.finish_sync(first)
+    assert log.flushed_offset == 2
+
+
+def test_a_log_of_the_same_name_and_another_topic_takes_no_epochs_of_this_one(bench):
+    """A topic is deleted and created again while its epochs wait for their sync: both syncs find their own file."""
+    old = bench.open()
+    bench.append(old)
+    old.write_queued()
+    ticket = old.begin_sync()
+    Path(bench.directory).rename(f"{bench.directory}.deleted")
+    bench.topic_id = bytes(16)
+    new = bench.open()
+    bench.append(new, epoch=5)
+    new.write_queued()
+    with pytest.raises(FileNotFoundError):
+        ticket.run()
+    new.sync()
+    assert b"5 0" in Path(f"{bench.directory}/leader-epoch-checkpoint").read_bytes()
+
+
 def test_a_failed_sync_stops_the_log(bench, monkeypatch):
     """KAFKA_STORAGE_ERROR from then on, and no acknowledgement for what was under way."""
     log = bench.open()

@@ -300,7 +300,11 @@ def test_creating_a_log_waits_for_no_disk(bench, monkeypatch):
     log.write_queued()
     assert synced == []
     log.sync()
-    assert set(synced[:3]) == {"partition.metadata", f"{0:020d}.log", "leader-epoch-checkpoint.1.tmp"}
+    assert set(synced[:3]) == {
+        "partition.metadata",
+        f"{0:020d}.log",
+        f"leader-epoch-checkpoint.{bench.topic_id.hex()}.1.tmp",
+    }
     assert synced[3:] == ["flights-0", Path(bench.directory).parent.name]
 
 
