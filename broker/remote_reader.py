@@ -243,7 +243,7 @@ class RemotePartition:
         plan = self._remote.plan_fetch(next_offset, wanted)
         if plan.missing_table is not None:
             self._read_table(plan.missing_table)
-        self._want(plan.chunks, reader)
+        self._want(self._remote.whole_groups(plan.chunks), reader)
 
     def _want(self, refs: Sequence[ChunkRef], reader: object) -> None:
         try:

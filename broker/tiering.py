@@ -14,7 +14,6 @@ from stratalog.broker.archive import Archive
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
-from stratalog.broker.cpu_worker import Rework
 from stratalog.broker.directories import Directories
 from stratalog.broker.io_worker import Executed, io_worker
 from stratalog.broker.led_partitions import Led
@@ -22,6 +21,7 @@ from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.upload_gate import UploadGate
 from stratalog.broker.worker_main import Start
 from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, Workers
 from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
@@ -33,7 +33,6 @@ from stratalog.tier.manifest import Claimant
 from stratalog.tier.plan import PlanSettings
 from stratalog.tier.projection import cluster_projection, format_projection
 from stratalog.tier.remote_retention import RetainedRange, log_start_after_retention
-from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Retriable
 
 __all__ = ["ArchiveFigures", "Tiering"]
@@ -81,9 +80,8 @@ class Tiering:
         self._directories = directories
         self._incarnation = incarnation
         self._topic_written = topic_written
-        loop = asyncio.get_running_loop()
-        self._io = self._io_workers(loop)
-        self._cpu: Workers = ProcessWorkers(loop, "cpu", Start("stratalog.broker.cpu_worker:cpu_worker", niceness=5))
+        self._io = self._io_workers(asyncio.get_running_loop())
+        self._uploads = UploadGate(self.submit)
         self.chunks = ChunkFiles(config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms)
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
@@ -157,15 +155,6 @@ class Tiering:
         partition = getattr(command, "partition", None)
         return None if partition is None else self._metrics.topics.get(partition.topic)
 
-    def rework(
-        self, batch: bytes, codec: Codec | None, keys_required: bool, done: Callable[[bytearray | Exception], None]
-    ) -> None:
-        """Have the ``cpu`` worker bring a batch to a topic's settings."""
-        self._cpu.submit(
-            Rework(batch, codec, keys_required),
-            lambda report, error: done(report if error is None else error),
-        )
-
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def attach(self, unified: UnifiedLog, led: Led) -> None:
@@ -216,7 +205,7 @@ class Tiering:
             remote,
             claimant=claimant,
             cluster_id=self._directories.cluster_id,
-            submit=self.submit,
+            submit=self._uploads,
             now_ms=self._clock.wall_ms,
             dice=self._dice,
             settings=PlanSettings(
@@ -369,7 +358,6 @@ class Tiering:
         for unified in list(self._archives):
             self.detach(unified)
         await self._io.close()
-        await self._cpu.close()
 
 
 def _partition_id(unified: UnifiedLog) -> PartitionId:

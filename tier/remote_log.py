@@ -48,11 +48,14 @@ class FetchPlan(NamedTuple):
 
 
 def group_neighbours(refs: Sequence[ChunkRef], count_max: int = _NEIGHBOURS) -> list[tuple[ChunkRef, ...]]:
-    """Cut ``refs`` into runs of neighbouring chunks of one object: one bounded GET each."""
+    """Cut ``refs`` into runs of neighbouring chunks of one object: one bounded GET each.
+
+    Runs start at multiples of ``count_max``, so that readers who come by in different steps ask for the same ones.
+    """
     groups: list[list[ChunkRef]] = []
     for ref in refs:
         last = groups[-1] if groups else None
-        if last and len(last) < count_max and ref.id == ChunkId(last[-1].id.uuid, last[-1].id.number + 1):
+        if last and ref.id.number % count_max and ref.id == ChunkId(last[-1].id.uuid, last[-1].id.number + 1):
             last.append(ref)
         else:
             groups.append([ref])
@@ -167,6 +170,15 @@ class RemoteLog:
                     break
             index += 1
         return FetchPlan(tuple(refs), None)
+
+    def whole_groups(self, refs: Sequence[ChunkRef]) -> Sequence[ChunkRef]:
+        """``refs`` without a last group whose rest is still to come: the next plan has it whole, in one GET."""
+        first = len(refs) - 1 - refs[-1].id.number % _NEIGHBOURS if refs else 0
+        if first <= 0 or refs[-1].id.number % _NEIGHBOURS == _NEIGHBOURS - 1:
+            return refs
+        index = self.find(refs[-1].chunk.first_offset)
+        ends = index is None or self._entries.ends[index] == refs[-1].end_offset
+        return refs if ends else refs[:first]
 
 
 def _ref(segment: RemoteSegment, table: ChunkTable, number: int) -> ChunkRef:

@@ -167,4 +167,16 @@ def test_neighbours_share_a_get(count_max):
     log.add_table(entry(100, 200).uuid, table(100, 4))
     refs = [r for r in log.plan_fetch(0, 20).chunks if r.id != ChunkId(entry(0, 100).uuid, 1)]
     numbers = [[r.id.number for r in group] for group in group_neighbours(refs, count_max)]
-    assert numbers == {1: [[0], [2], [3], [0]], 2: [[0], [2, 3], [0]], 3: [[0], [2, 3], [0]]}[count_max]
+    assert numbers == {1: [[0], [2], [3], [0]], 2: [[0], [2, 3], [0]], 3: [[0], [2], [3], [0]]}[count_max]
+
+
+def test_a_group_whose_rest_is_to_come_is_left_to_the_next_plan():
+    """So the two neighbours are one GET; the last chunk of an object has none to wait for, nor has a lone one."""
+    log = log_of(THREE)
+    log.add_table(entry(0, 100).uuid, table(0, 4, 4, 4, 4))
+    log.add_table(entry(100, 200).uuid, table(100, 4))
+    planned = [
+        [ref.id.number for ref in log.whole_groups(log.plan_fetch(0, size).chunks)] for size in (1, 8, 12, 16, 20)
+    ]
+    assert planned == [[0], [0, 1], [0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 0]]
+    assert log.whole_groups(()) == ()

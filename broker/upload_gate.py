@@ -1,0 +1,68 @@
+"""How many uploads are under way at once on this broker: a bound on the worker's memory and on its threads.
+
+An upload of up to 64 MiB is read whole into one buffer. Without a bound, a broker with many busy partitions would hold
+one for each thread of its worker, and no thread would be left to fetch chunks for readers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.broker.io_worker import Submit
+from stratalog.tier import commands
+from stratalog.tier.segment_object import BUFFER_BYTES_MAX
+from stratalog.tier.source import source_length
+
+__all__ = ["UPLOADS_MAX", "UploadGate"]
+
+UPLOADS_MAX: Final = 3
+
+_Waiting = tuple[commands.Upload, Callable[[commands.Report], None], int]
+
+
+class UploadGate:
+    """Lets every other command through, and uploads in the order in which they came.
+
+    At most `UPLOADS_MAX` at a time, and together no more buffer than one large upload needs.
+    """
+
+    def __init__(self, submit: Submit, bytes_max: int = BUFFER_BYTES_MAX) -> None:
+        self._submit = submit
+        self._bytes_max = bytes_max
+        self._waiting: deque[_Waiting] = deque()
+        self._running = 0
+        self._running_bytes = 0
+
+    def __call__(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        """Carry the command out, now or when those before it are done."""
+        if not isinstance(command, commands.Upload):
+            self._submit(command, answered)
+            return
+        buffered = min(source_length(command.request.source), self._bytes_max)
+        self._waiting.append((command, answered, buffered))
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and self._running < UPLOADS_MAX:
+            command, answered, buffered = self._waiting[0]
+            if self._running and self._running_bytes + buffered > self._bytes_max:
+                return
+            self._waiting.popleft()
+            self._running += 1
+            self._running_bytes += buffered
+            self._submit(command, self._finishing(answered, buffered))
+
+    def _finishing(
+        self, answered: Callable[[commands.Report], None], buffered: int
+    ) -> Callable[[commands.Report], None]:
+        def finished(report: commands.Report) -> None:
+            self._running -= 1
+            self._running_bytes -= buffered
+            try:
+                answered(report)
+            finally:
+                self._start()
+
+        return finished
