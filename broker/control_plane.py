@@ -7,7 +7,7 @@ only after its records are on disk, and the command is answered only after the i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import Clock
@@ -20,8 +20,9 @@ __all__ = ["ControlPlane", "ProducerIds"]
 
 T = TypeVar("T")
 
-Applied = Callable[[ClusterImage, ImageDelta], None]
-"""Called with the new image and what changed, on the loop, before the command is answered."""
+Applied = Callable[[ClusterImage, ImageDelta], Awaitable[None]]
+"""Called with the new image and what changed, on the loop. The command is answered, and the next one decided, when it
+has come to its end; it may give others their turns on the way."""
 
 
 class ControlPlane:
@@ -59,7 +60,7 @@ class ControlPlane:
             delta.replay(record)
         image = delta.build(Provenance(last_offset, self.log.partition.leader_epoch, now_ms))
         self.image = image
-        self._on_applied(image, delta)
+        await self._on_applied(image, delta)
         if self.log.snapshot_due:
             try:
                 self.log.write_snapshot(image)

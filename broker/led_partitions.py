@@ -6,7 +6,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -95,7 +95,12 @@ class LedPartitions:
     # -- following the image ------------------------------------------------------------------------------------
 
     def lead(self, image: ClusterImage, topic: TopicImage) -> None:
-        """Open what is led here and not open, and take note of new leader epochs."""
+        """Open what is led here and not open, and take note of new leader epochs, all at once."""
+        for _ in self.leading(image, topic):
+            pass
+
+    def leading(self, image: ClusterImage, topic: TopicImage) -> Iterator[None]:
+        """The same, step by step: yields after each partition that was opened, which takes a millisecond or two."""
         config: LogConfig | None = None
         for number, state in topic.partitions.items():
             if state.leader != self._services.node_id:
@@ -105,6 +110,7 @@ class LedPartitions:
             if led is None:
                 config = config or self.settings(image, topic.name)
                 self._open(topic, name, state, config)
+                yield
             elif led.partition.leader_epoch != state.leader_epoch:
                 led.partition.leader_epoch = state.leader_epoch
                 led.log.assign_leader_epoch(state.leader_epoch)

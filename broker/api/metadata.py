@@ -7,6 +7,7 @@ those of the listener that was asked.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from stratalog.broker.authorizer import Operation, ResourceType
@@ -30,6 +31,8 @@ from stratalog.wire.topic import ZERO_UUID, TopicPartition
 __all__ = ["API"]
 
 _ERROR_SINCE: Final = 13
+_CREATED_MAX: Final = 100
+"""Topics created for one request; the others are unknown in its answer, and created when the client asks again."""
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -55,7 +58,8 @@ class _Answer:
         if self._everything or not self._create:
             return []
         names = dict.fromkeys(topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID)
-        return [name for name in names if name not in self._image.topics.by_name and self._may_create(name)]
+        missing = (name for name in names if name not in self._image.topics.by_name and self._may_create(name))
+        return list(itertools.islice(missing, _CREATED_MAX))
 
     def _may_create(self, name: str) -> bool:
         allows = self._context.allows

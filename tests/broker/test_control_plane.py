@@ -58,7 +58,12 @@ async def applied():
 @pytest.fixture
 async def control(log, applied):
     clock = SimpleNamespace(wall_ms=lambda: 99)
-    return ControlPlane(EMPTY_IMAGE, log, clock, lambda image, delta: applied.append((image, delta)))
+
+    async def on_applied(image, delta):
+        await asyncio.sleep(0)
+        applied.append((image, delta))
+
+    return ControlPlane(EMPTY_IMAGE, log, clock, on_applied)
 
 
 def topic(name: str) -> TopicRecord:
@@ -122,6 +127,24 @@ async def test_a_command_holds_when_it_is_answered_and_not_before(control, log, 
     assert control.image.provenance == (0, 3, 99)
     assert applied[0][0] is control.image
     assert applied[0][1].changed_topic_ids == {topic("t").topic_id}
+
+
+async def test_the_next_command_waits_until_the_last_one_is_applied(log):
+    """However many turns that takes; who asked is answered after it, too."""
+    events, gate = [], asyncio.Event()
+
+    async def on_applied(image, _delta):
+        events.append(len(image.topics.by_name))
+        await gate.wait()
+
+    control = ControlPlane(EMPTY_IMAGE, log, SimpleNamespace(wall_ms=lambda: 99), on_applied)
+    tasks = [asyncio.ensure_future(control.execute(creating(name))) for name in "ab"]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (events, [task.done() for task in tasks]) == ([1], [False, False])
+    gate.set()
+    assert await asyncio.gather(*tasks) == ["made a", "made b"]
+    assert events == [1, 2]
 
 
 async def test_commands_see_what_earlier_ones_did(control, log):

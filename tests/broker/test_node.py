@@ -1,9 +1,12 @@
 """The whole broker: starts, stops, restarts, and failures of its disks."""
 
+import asyncio
 import errno
+import itertools
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from stratalog.broker.client import BrokerUnavailable
 from stratalog.broker.client_admin import alter_topic_configs
 from stratalog.broker.client_records import fetch
+from stratalog.broker.led_partitions import LedPartitions
 from stratalog.hot.directory import OFFLINE
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -259,6 +263,28 @@ def test_topic_settings_reach_partitions_that_are_led(broker):
     alter_topic_configs(broker.client(), "t", set_to={"segment.ms": "12345"})
     assert [broker.partition("t", number).log.config.segment_ms for number in (0, 1)] == [12345, 12345]
     assert broker.partition("u").log.config.segment_ms == 604_800_000
+
+
+def test_many_partitions_are_opened_in_many_turns(broker, monkeypatch):
+    """Other clients are served in between; the answer comes when the last one is open."""
+    opened, turn = Counter(), itertools.count()
+    current = 0
+    open_one = LedPartitions._open
+
+    def tick():
+        nonlocal current
+        current = next(turn)
+        asyncio.get_running_loop().call_soon(tick)
+
+    def noted(led, *arguments):
+        opened[current] += 1
+        open_one(led, *arguments)
+
+    monkeypatch.setattr(LedPartitions, "_open", noted)
+    broker.run(tick)
+    broker.create("t", 50)
+    assert sum(opened.values()) == len(broker.node.partitions) == 50
+    assert max(opened.values()) <= 20
 
 
 def test_ids_that_would_look_like_flags_are_not_given(broker):

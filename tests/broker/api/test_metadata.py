@@ -123,6 +123,17 @@ def test_the_leader_epoch_rises_with_every_start(broker):
     assert epochs == sorted(set(epochs))
 
 
+def test_so_many_topics_are_created_for_one_request(broker, monkeypatch):
+    """The others are unknown, which clients ask for again, until all are there."""
+    monkeypatch.setattr(metadata, "_CREATED_MAX", 3)
+    names = [f"t{number}" for number in range(8)]
+    link, unknown = broker.link(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for there in (3, 6, 8):
+        topics = link.call(named(*names, create=True), 13).topics
+        assert [topic.name for topic in topics] == names
+        assert [topic.error_code for topic in topics] == [0] * there + [unknown] * (8 - there)
+
+
 def test_a_name_asked_for_twice_is_created_once(broker):
     """Both answers are the topic."""
     first, second = broker.link().call(named("twin", "twin", create=True), 13).topics
