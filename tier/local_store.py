@@ -22,11 +22,12 @@ from urllib.parse import quote
 
 from stratalog.tier.local_files import LocalFiles, Staged, content_version
 from stratalog.tier.ports import ClockMs, system_clock_ms
-from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_parts
+from stratalog.tier.source import crc32c_of, source_parts
 from stratalog.tier.store import (
     AlreadyExists,
     Buffer,
     Capabilities,
+    ChecksumMismatch,
     InvalidKey,
     InvalidRange,
     Metadata,
@@ -86,7 +87,7 @@ class LocalStore:
         metadata: Metadata | None = None,
     ) -> Version:
         """Write the object durably; see :meth:`ObjectStore.put`."""
-        with self._writing("put", key, as_bytes(data), crc32c) as staged:
+        with self._writing("put", key, data, crc32c) as staged:
             self._publish("put", key, staged, metadata)
         return staged.version
 
@@ -100,7 +101,7 @@ class LocalStore:
     ) -> Version:
         """Write the object if there is none; see :meth:`ObjectStore.put_if_absent`."""
         kept = validate_metadata("put_if_absent", key, self.url, metadata)
-        with self._writing("put_if_absent", key, as_bytes(data), crc32c) as staged, self._files.locked(key):
+        with self._writing("put_if_absent", key, data, crc32c) as staged, self._files.locked(key):
             if os.path.lexists(self._files.path(key)):
                 raise AlreadyExists("put_if_absent", key, self.url, "there is such an object")
             self._files.write_metadata(key, None, staged.version, kept)
@@ -120,7 +121,7 @@ class LocalStore:
         metadata: Metadata | None = None,
     ) -> Version:
         """Replace the expected version; see :meth:`ObjectStore.compare_and_swap`."""
-        with self._writing("compare_and_swap", key, as_bytes(data), crc32c) as staged:
+        with self._writing("compare_and_swap", key, data, crc32c) as staged:
             self._publish("compare_and_swap", key, staged, metadata, expected=expected)
         return staged.version
 
@@ -200,12 +201,17 @@ class LocalStore:
         validate_key("abort_upload", key, self.url)
 
     @contextmanager
-    def _writing(self, operation: str, key: str, data: bytes, crc32c: int | None) -> Iterator[Staged]:
+    def _writing(
+        self, operation: str, key: str, data: Buffer | Sequence[Buffer], crc32c: int | None
+    ) -> Iterator[Staged]:
         validate_key(operation, key, self.url)
-        check_crc32c(operation, key, self.url, data, crc32c)
         with self._translated(operation, key):
-            staged = self._files.stage([data])
+            # Piece by piece: joined, an upload would be in memory twice.
+            staged = self._files.stage([data] if isinstance(data, (bytes, bytearray, memoryview)) else data)
             try:
+                if crc32c is not None and crc32c != staged.crc32c:
+                    reason = f"the CRC-32C is {staged.crc32c:08x}, the caller gave {crc32c:08x}"
+                    raise ChecksumMismatch(operation, key, self.url, reason)
                 yield staged
             finally:
                 self._files.discard(staged)
