@@ -116,6 +116,7 @@ class TieredBroker:
         named = {key.replace("_", "."): str(value) for key, value in configs.items()}
         tiered = {key: value for key, value in TIERED.items() if key not in named}
         self.node.create(name, partition_count, **tiered, **named)
+        self._client = None  # what it knows of a topic of this name may be the past
         self.client.refresh([name])  # a topic that is made again has another id
         return name
 
