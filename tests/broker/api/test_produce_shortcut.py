@@ -188,9 +188,23 @@ def test_both_ways_lead_to_the_same_answers_logs_and_counts(produce_rig, now_ms,
     found = []
     for api in (API, LONG_WAY):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(outcome(produce_rig(Path(folder), api), base, steps, now_ms))
+            found.append(outcome(produce_rig(Path(folder), api), base, [({}, None, 2), *steps], now_ms))
     for short, long in zip(*found, strict=True):
         assert short == long
+
+
+@pytest.mark.parametrize(("version", "topic", "mask"), [(6, "t", 0x01), (9, "u", 0xFF), (13, "longer", 0x80)])
+def test_no_byte_can_be_damaged_to_another_effect(produce_rig, now_ms, version, topic, mask):
+    """Each byte in turn, after two good requests: what comes of it is the same by both ways."""
+    base = Asked(version=version, topic=topic)
+    steps = [({}, None, 2)]
+    for position in range(4, len(Requests(now_ms).frame(base))):
+        steps += [({}, None, 1), ({}, (position, mask), 1), "run", "connect"]
+    found = []
+    for api in (API, LONG_WAY):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(outcome(produce_rig(Path(folder), api), base, steps, now_ms))
+    assert found[0] == found[1]
 
 
 @pytest.fixture
