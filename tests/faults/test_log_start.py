@@ -146,5 +146,6 @@ def test_an_older_local_log_start_is_caught_up_from_the_manifest(tiered):
     tiered.node.start()
     tiered.write("t", 30)
     tiered.archived("t")
+    tiered.node.wait_until(lambda: tiered.node.partition("t").log.log_start_offset > 0)  # by the next look at it
     assert tiered.offsets("t")[0] == 47
     tiered.check_reads("t", 0, 47)
