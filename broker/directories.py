@@ -97,7 +97,7 @@ class Directories:
     def holding(self, topic_partition: TopicPartition) -> Directory | None:
         """The directory in which a partition's log already lies."""
         for directory in self.all:
-            if any(found.topic_partition == topic_partition for found in directory.files.partitions):
+            if topic_partition in directory.files.partitions:
                 return directory
         return None
 
@@ -108,13 +108,13 @@ class Directories:
         """
         for directory in self.all:
             found = directory.files
-            for one in list(found.partitions):
-                if one.topic_partition == topic_partition and one.topic_id not in (None, topic_id):
-                    target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
-                    found.files.rename(one.path, target)
-                    found.files.sync_directory(found.path)
-                    found.partitions.remove(one)
-                    log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
+            one = found.partitions.get(topic_partition)
+            if one is not None and one.topic_id not in (None, topic_id):
+                target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
+                found.files.rename(one.path, target)
+                found.files.sync_directory(found.path)
+                del found.partitions[topic_partition]
+                log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:
         """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from stratalog.broker.unified_log import UnifiedLog
@@ -14,12 +15,14 @@ __all__ = ["PartitionTable"]
 class PartitionTable:
     """Leaders by (topic, partition) and by (topic id, partition)."""
 
-    __slots__ = ("_by_id", "_by_name", "_names", "version")
+    __slots__ = ("_by_id", "_by_name", "_by_topic", "_counts", "_names", "version")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
+        self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
         self._names: dict[Uuid, str] = {}
+        self._counts: Counter[Uuid] = Counter()
         self.version = 0
         """Grows with every change: what was looked up under another version has to be looked up again."""
 
@@ -27,7 +30,8 @@ class PartitionTable:
         """Serve a partition from now on."""
         self.version += 1
         topic, partition = unified.topic_partition
-        self._by_name[topic, partition] = unified
+        self._by_name[topic, partition] = self._by_topic[topic][partition] = unified
+        self._counts[unified.topic_id] += (unified.topic_id, partition) not in self._by_id
         self._by_id[unified.topic_id, partition] = unified
         self._names[unified.topic_id] = topic
 
@@ -37,13 +41,23 @@ class PartitionTable:
         topic, partition = unified.topic_partition
         if self._by_name.get((topic, partition)) is unified:  # a topic made again may already have its place
             del self._by_name[topic, partition]
-        self._by_id.pop((unified.topic_id, partition), None)
-        if not any(topic_id == unified.topic_id for topic_id, _ in self._by_id):
-            self._names.pop(unified.topic_id, None)
+            of_topic = self._by_topic[topic]
+            del of_topic[partition]
+            if not of_topic:
+                del self._by_topic[topic]
+        if self._by_id.pop((unified.topic_id, partition), None) is None:
+            return
+        self._counts[unified.topic_id] -= 1
+        if not self._counts[unified.topic_id]:
+            del self._counts[unified.topic_id], self._names[unified.topic_id]
 
     def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """The partition, or None if it is not led here."""
         return self._by_name.get(topic_partition)
+
+    def of_topic(self, topic: str) -> list[UnifiedLog]:
+        """The partitions of a topic that are led here."""
+        return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
         """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""

@@ -75,7 +75,8 @@ class LogDirectory:
     clean_broker_epoch: int = -1
     was_offline: bool = False
     """A sync failed here before; caches were dropped."""
-    partitions: list[FoundPartition] = field(default_factory=list)
+    partitions: dict[TopicPartition, FoundPartition] = field(default_factory=dict)
+    """What lay here when the broker started, less what was deleted or set aside since."""
     doomed: list[str] = field(default_factory=list)
     """Directories of deleted partitions whose files still have to go."""
     unknown: list[str] = field(default_factory=list)
@@ -135,12 +136,12 @@ class LogDirectory:
                 topic_id = checkpoint.read_topic_id(self.files, path)
             except Corrupt:
                 topic_id = None
-            self.partitions.append(FoundPartition(partition, topic_id, path))
+            self.partitions[partition] = FoundPartition(partition, topic_id, path)
         elif STRAY.fullmatch(entry.name) is None:
             self.unknown.append(entry.name)
 
     def _drop_caches(self) -> None:
-        for partition in self.partitions:
+        for partition in self.partitions.values():
             for entry in self.files.scan(partition.path):
                 if not entry.is_directory:
                     self.files.open_read(f"{partition.path}/{entry.name}").drop_cache()
@@ -182,7 +183,7 @@ class LogDirectory:
         Raises `OSError`; then the whole directory is unusable.
         """
         logs = {}
-        for found in self.partitions:
+        for found in self.partitions.values():
             config = config_of(found)
             if config is not None and found.topic_id is not None:
                 logs[found.topic_partition] = self.open_log(
@@ -250,7 +251,7 @@ class LogDirectory:
         self.files.rename(self.partition_path(topic_partition), target)
         self.files.sync_directory(self.path)
         self.doomed.append(target)
-        self.partitions = [one for one in self.partitions if one.topic_partition != topic_partition]
+        self.partitions.pop(topic_partition, None)
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(topic_partition, None)
         self.remote_logs.pop(topic_partition, None)
@@ -275,4 +276,7 @@ def directory_name(topic_partition: TopicPartition) -> str:
 def parse_directory_name(name: str) -> TopicPartition | None:
     """The partition that a directory is named after; None for any other name."""
     match = _PARTITION.fullmatch(name)
-    return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
+    if match is None:
+        return None
+    partition = TopicPartition(match["topic"], int(match["partition"]))
+    return partition if directory_name(partition) == name else None  # t-00 is not t-0, and must not hide it

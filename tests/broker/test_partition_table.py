@@ -63,6 +63,29 @@ def test_a_topic_made_again_does_not_lose_its_new_partitions(table):
     assert table.by_id(b"n" * 16, 0) is new
 
 
+def test_the_partitions_of_a_topic_are_found_together(table):
+    """Those that are led now, whichever id the topic had when the others were."""
+    other, new = led("u"), led(topic_id=b"n" * 16)
+    table.add(other)
+    assert [one.topic_partition.partition for one in table.of_topic("t")] == [0, 1]
+    table.add(new)
+    assert new in table.of_topic("t")
+    for one in table.of_topic("t"):
+        table.remove(one)
+    assert (table.of_topic("t"), table.of_topic("u"), table.of_topic("absent")) == ([], [other], [])
+
+
+def test_what_is_added_or_removed_twice_is_counted_once(table):
+    """Its id is known until it goes."""
+    first, second = table.by_name("t", 0), table.by_name("t", 1)
+    table.add(first)
+    table.remove(first)
+    table.remove(first)
+    assert table.name_of(ID) == "t"
+    table.remove(second)
+    assert table.name_of(ID) is None
+
+
 def test_the_table_may_change_while_it_is_walked(table):
     """A walk sees what was there at its beginning."""
     for one in table:

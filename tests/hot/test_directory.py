@@ -46,7 +46,7 @@ def test_a_restart_finds_every_log(root, files):
     directory.close(logs, broker_epoch=9)
     again = LogDirectory.load(root, files)
     assert (again.clean, again.clean_broker_epoch) == (True, 9)
-    assert {found.topic_partition: found.topic_id for found in again.partitions} == IDS
+    assert {found.topic_partition: found.topic_id for found in again.partitions.values()} == IDS
     assert again.recovery_points == {FLIGHTS: 3, ORDERS: 3}
     opened = open_all(again)
     assert [log.log_end_offset for log in opened.values()] == [3, 3]
@@ -123,7 +123,7 @@ def test_a_partition_with_an_unreadable_topic_id_is_found_without_one(root, file
     directory.close(logs, broker_epoch=9)
     Path(f"{root}/flights-0/partition.metadata").write_text("?")
     again = LogDirectory.load(root, files)
-    assert [found.topic_id for found in again.partitions] == [None, IDS[ORDERS]]
+    assert [found.topic_id for found in again.partitions.values()] == [None, IDS[ORDERS]]
     assert list(open_all(again)) == [ORDERS]
 
 
@@ -163,7 +163,9 @@ def test_directory_names_are_kafkas(partition):
     assert parse_directory_name(directory_name(partition)) == partition
 
 
-@pytest.mark.parametrize("name", ["flights", "-1", "flights-", "flights-x", "fl ights-1", "flights-0.x-delete"])
+@pytest.mark.parametrize(
+    "name", ["flights", "-1", "flights-", "flights-x", "flights-00", "fl ights-1", "flights-0.x-delete"]
+)
 def test_other_names_are_no_partitions(name):
     """They are not guessed at."""
     assert parse_directory_name(name) is None
