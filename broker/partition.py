@@ -261,10 +261,10 @@ class Partition:
             self._advance(written_offset)
 
     def on_flushed(self) -> None:
-        """With sync on ack the leader counts itself by its flushed offset."""
+        """With sync on ack the leader counts itself by its flushed offset; else this ends the wait after recovery."""
         self._flushed_at = self._clock.monotonic()
-        if self.log.config.flush_messages <= 1:
-            self._advance(self.log.flushed_offset)
+        sync_on_ack = self.log.config.flush_messages <= 1
+        self._advance(self.log.flushed_offset if sync_on_ack else self.log.written_offset)
 
     def _advance(self, leader_end_offset: int) -> None:
         if not self.replica.leader_advanced(leader_end_offset):

@@ -64,5 +64,11 @@ class LoadedLog:
     report: RecoveryReport
     created: list[File] = field(default_factory=list)
     """The files of a log that did not exist before; durable with its first sync cycle."""
+    flushed_offset: int = 0
+    """What is known to be durable; the rest of the log is with its first sync cycle."""
+    unsynced: list[str] = field(default_factory=list)
+    """Paths of what recovery verified or wrote; perhaps not on the disk, perhaps not there at all."""
+    names_changed: bool = False
+    """Whether the directory itself has to be synced."""
     truncated_to: int | None = None
     """Recovery points above this offset are void, until new ones are stored."""

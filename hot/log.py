@@ -52,7 +52,8 @@ class Log(LogTrim):
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
         ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
-        ``recovery_point`` on is verified and synced. Damage ends in quarantine and `recovery`, not in an
+        ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
+        than the recovery point until the first sync cycle. Damage ends in quarantine and `recovery`, not in an
         error. Raises `OSError`.
         """
         cache = SegmentCache() if cache is None else cache

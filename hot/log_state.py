@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import File, Filesystem
+from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.segment import Segment, SegmentCache, SegmentInfo
 from stratalog.hot.segments import SegmentList
-from stratalog.hot.sync import Replacement, SyncTicket
+from stratalog.hot.sync import Replacement, StoredFile, Syncable, SyncTicket
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -71,7 +71,8 @@ class LogState:
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerStateManager = loaded.producer_state
         self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = self.written_offset = self.flushed_offset = loaded.log_end_offset
+        self.log_end_offset = self.written_offset = loaded.log_end_offset
+        self.flushed_offset = loaded.flushed_offset
         self._files = files
         self._cache = cache
         self._segments = SegmentList(loaded.segments)
@@ -79,11 +80,13 @@ class LogState:
         self._dirty: list[Segment] = []
         self._seals: dict[Segment, bytes] = {}
         self._releases: list[Callable[[], None]] = []
-        self._unsynced: dict[File, None] = dict.fromkeys(loaded.created)
+        self._unsynced: dict[Syncable, None] = dict.fromkeys(loaded.created)
+        self._unsynced |= {StoredFile(files, path): None for path in loaded.unsynced}
         self._replacements: list[Replacement] = []
         self._replacement_count = 0
         self._tickets: list[SyncTicket] = []
-        self._directory_dirty = self._created = bool(loaded.created)
+        self._created = bool(loaded.created)
+        self._directory_dirty = self._created or loaded.names_changed
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None
         self._next_expiry_ms = 0

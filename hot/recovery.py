@@ -10,8 +10,9 @@
      be lost goes to quarantine first, and if flushed offsets are lost the log goes on above them, so that no
      offset ever names two records.
 
-4. Sync everything that was verified or changed before the log is served: a page that is only in the cache must
-   not be read by a consumer and then vanish (KAFKA-10101).
+4. Everything that was verified or changed is synced before the log is served: a page that is only in the cache
+   must not be read by a consumer and then vanish (KAFKA-10101). That is the log's first sync cycle, which the owner
+   runs beside those of other logs; until then ``flushed_offset`` is no higher than the recovery point.
 
 Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of the disk itself is raised.
 """
@@ -23,7 +24,6 @@ from stratalog.hot.checkpoint import (
     PARTITION_METADATA,
     read_truncation,
     topic_id_to_bytes,
-    write_durably,
     write_topic_id,
 )
 from stratalog.hot.damage import empty_batch, keep_damaged, misplaced
@@ -37,6 +37,7 @@ from stratalog.hot.replay import apply_stored_batch
 from stratalog.hot.scan import Damage, scan_checked, scan_headers
 from stratalog.hot.segment import (
     RELATIVE_OFFSET_MAX,
+    SUFFIXES,
     Segment,
     segment_path,
 )
@@ -78,14 +79,14 @@ class _Loading:
         self.epochs = LeaderEpochCache()
         self.state = ProducerStateManager(str(request.topic_partition))
         self.end_offset = 0
-        self.unsynced: list[File] = []
+        self.unsynced: list[str] = []
         self.created: list[File] = []
         self.changed = False
         """Whether names in the directory were added or removed."""
 
 
 def load_log(request: OpenRequest) -> LoadedLog:
-    """Open, recover and sync one log. Raises `OSError`."""
+    """Open and recover one log; what has to be synced is in the result. Raises `OSError`."""
     truncated_to = read_truncation(request.files, request.directory)
     if truncated_to is not None and truncated_to < request.recovery_point:
         request = request._replace(recovery_point=truncated_to)
@@ -113,8 +114,19 @@ def load_log(request: OpenRequest) -> LoadedLog:
         loading.end_offset,
         loading.report,
         loading.created,
+        _flushed(loading),
+        loading.unsynced,
+        loading.changed,
         truncated_to,
     )
+
+
+def _flushed(loading: _Loading) -> int:
+    """What was verified counts as durable no further than it was before: the recovery point, the log's start."""
+    if not loading.report.segments_checked:
+        return loading.end_offset
+    known = max(loading.request.recovery_point, _log_start(loading), loading.segments[0].base_offset)
+    return min(known, loading.end_offset)
 
 
 def _log_start(loading: _Loading) -> int:
@@ -288,20 +300,23 @@ def _lost_end(loading: _Loading, next_base: int) -> bool:
 
 def _seal(loading: _Loading, segment: Segment) -> None:
     """Store a recovered frozen segment's indexes and the producers at its end."""
-    loading.unsynced += [segment.file, *_store(loading, segment, final=True)]
+    _store(loading, segment, final=True)
     _store_snapshot(loading, segment.next_offset)
 
 
-def _store(loading: _Loading, segment: Segment, *, final: bool) -> list[File]:
+def _store(loading: _Loading, segment: Segment, *, final: bool) -> None:
     loading.report.indexes_rebuilt.append(segment.base_offset)
     loading.changed = True
-    return segment.store_indexes(final=final)
+    segment.store_indexes(final=final)
+    loading.unsynced += [segment.path(suffix) for suffix in SUFFIXES]
 
 
 def _store_snapshot(loading: _Loading, offset: int) -> None:
-    write_durably(
-        loading.files, segment_path(loading.base, offset, SNAPSHOT), loading.state.to_bytes(), sync_directory=False
-    )
+    path = segment_path(loading.base, offset, SNAPSHOT)
+    file = loading.files.open_append(path)
+    file.truncate(0)
+    append_all(file, [loading.state.to_bytes()])
+    loading.unsynced.append(path)
     loading.changed = True
     if offset not in loading.snapshots:
         loading.snapshots.append(offset)
@@ -318,6 +333,7 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
     loading.request.cache.drop(segment)  # it may have been opened for reading only
     segment.frozen = False
     segment.file.truncate(position)
+    segment.file.fdatasync()  # what is appended next must not mix with what was cut
     segment.size_bytes = segment.written_bytes = position
     segment.indexes = indexes
     segment.replace_aborted(aborted)
@@ -367,7 +383,7 @@ def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
 
 
 def _settle(loading: _Loading, entries: list[Entry]) -> None:
-    """Write what recovery changed and make it durable before anyone reads."""
+    """Write what recovery changed; the epochs are written by the log's first write."""
     request, files = loading.request, loading.files
     loading.epochs.truncate_from_end(loading.end_offset)
     loading.epochs.truncate_from_start(_log_start(loading))
@@ -377,19 +393,10 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
         files.unlink(segment_path(loading.base, offset, SNAPSHOT))
         loading.snapshots.remove(offset)
     if loading.report.segments_checked:
-        active = loading.segments[-1]
-        loading.unsynced += [active.file, *_store(loading, active, final=False)]
-    for file in loading.unsynced:
-        file.fdatasync()
-    if loading.epochs.dirty and loading.report.segments_checked:  # else they wait for the first sync cycle
-        write_durably(files, f"{loading.base}/{LEADER_EPOCHS}", loading.epochs.to_bytes(), sync_directory=False)
-        loading.epochs.dirty = False
-        loading.changed = True
+        _store(loading, loading.segments[-1], final=False)
     identity = topic_id_to_bytes(request.topic_id)
     if not loading.created and not any(
         entry.name == PARTITION_METADATA and entry.size_bytes == len(identity) for entry in entries
     ):
         write_topic_id(files, loading.base, request.topic_id)
-    elif loading.changed:
-        files.sync_directory(loading.base)
     loading.report.quarantine = loading.quarantine.directory

@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from stratalog.hot.filesystem import File, Filesystem
 
-__all__ = ["Replacement", "SyncTicket"]
+__all__ = ["Replacement", "StoredFile", "SyncTicket", "Syncable"]
+
+
+class Syncable(Protocol):
+    """Something whose bytes a cycle makes durable."""
+
+    def fdatasync(self) -> None:
+        """Make the bytes durable. Raises `OSError`."""
+        ...
+
+
+class StoredFile:
+    """A file that is opened only to be synced: many logs that are recovered together hold no descriptors."""
+
+    __slots__ = ("_filesystem", "_path")
+
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+
+    def fdatasync(self) -> None:
+        """Make the bytes durable, whoever wrote them; a file that was removed has none. Raises `OSError`."""
+        try:
+            file = self._filesystem.open_read(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
 
 
 class Replacement(NamedTuple):
@@ -26,7 +55,7 @@ class SyncTicket:
     def __init__(
         self,
         filesystem: Filesystem,
-        files: Sequence[File],
+        files: Sequence[Syncable],
         replacements: Sequence[Replacement],
         directories: Sequence[str],
         end_offset: int,
@@ -42,8 +71,7 @@ class SyncTicket:
     def run(self) -> None:
         """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again.
 
-        Only after EMFILE or ENFILE, for want of a descriptor to open a directory, it may be called again: it goes
-        on with the directories, no file is synced or renamed a second time.
+        Only after EMFILE or ENFILE, for want of a descriptor to open a file or directory, it may be called again.
         """
         for file in self._files:
             file.fdatasync()

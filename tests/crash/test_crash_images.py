@@ -239,7 +239,9 @@ def check_state(log: Log, start: int, end: int) -> None:
 
 def recover(files) -> tuple[LogDirectory, Log]:
     directory = LogDirectory.load(ROOT, files)
-    return directory, directory.open_log(PARTITION, TOPIC_ID, config(), now_ms=1)
+    log = directory.open_log(PARTITION, TOPIC_ID, config(), now_ms=1)
+    log.sync()  # nothing is served before
+    return directory, log
 
 
 def try_images(journaled, power_cut, count: int, seed: int, *, acknowledge_early: bool = False) -> int:

@@ -69,7 +69,9 @@ class AgainstAList(RuleBasedStateMachine):
             self.log.write_queued()
             self.log.abandon()
         self.open(clean=clean)
-        assert self.log.log_end_offset == self.log.flushed_offset == self.end
+        assert self.log.log_end_offset == self.log.written_offset == self.end
+        self.log.sync()
+        assert self.log.flushed_offset == self.end
 
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())

@@ -54,12 +54,40 @@ def test_an_unclean_start_verifies_from_the_recovery_points_segment_on(closed):
 
 def test_recovered_segments_are_synced_before_they_are_served(closed, monkeypatch):
     """What a consumer reads cannot vanish with the next power cut (KAFKA-10101)."""
-    synced = set()
-    real = os.fdatasync
+    synced, directories = set(), set()
+    real, real_fsync = os.fdatasync, os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: directories.add(str(Path(f"/proc/self/fd/{fd}").readlink())) or real_fsync(fd)
+    )
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.add(str(Path(f"/proc/self/fd/{fd}").readlink())) or real(fd))
     log = closed.open(CONFIG, clean=False, recovery_point=12)
+    assert not synced  # the owner does it beside other logs
+    assert (log.flushed_offset, log.written_offset) == (12, 34)
+    log.sync()
     assert {str(path(closed, base)) for base in (10, 20, 30)} <= synced
+    assert str(path(closed, 20, ".index")) in synced
+    assert str(path(closed, 20, ".snapshot")) in synced
+    assert Path(closed.directory) in map(Path, directories)
     assert log.flushed_offset == 34
+
+
+def test_an_unclean_start_holds_no_descriptors_until_the_sync(closed):
+    """Thousands of partitions are opened before the first of them is synced."""
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the shortest way
+    closed.cache.open_max = 1
+    log = closed.open(CONFIG, clean=False)
+    assert log.recovery.segments_checked == 4
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208 - as above
+
+
+def test_a_cut_tail_is_synced_at_once(closed, monkeypatch):
+    """Whatever is appended next lies where the torn bytes lay."""
+    tail = path(closed, 30)
+    tail.write_bytes(tail.read_bytes()[:-1])
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
+    closed.open(CONFIG, clean=False)
+    assert synced == [str(tail)]
 
 
 @pytest.mark.parametrize("cut", [1, 60, 61, 62, 150])

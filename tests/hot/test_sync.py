@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from stratalog.hot.sync import Replacement, SyncTicket
+from stratalog.hot.sync import Replacement, StoredFile, SyncTicket
 
 
 class Recorder:
@@ -68,3 +68,22 @@ def test_a_cycle_that_found_no_descriptor_goes_on_with_the_directories():
     ticket.run()
     assert ticket.done
     assert recorder.calls == ["file", "file", "x.tmp -> x", "/d", "/"]
+
+
+def test_a_stored_file_is_opened_only_while_it_is_synced(files, tmp_path):
+    """Its descriptor is given back at once; one that was removed has nothing to sync."""
+    path = tmp_path / "f"
+    path.write_bytes(b"x")
+    opened = []
+
+    class Watched(type(files)):
+        def open_read(self, name):
+            opened.append(super().open_read(name))
+            return opened[-1]
+
+    StoredFile(Watched(), str(path)).fdatasync()
+    with pytest.raises(ValueError, match="closed"):
+        opened[0].fileno()
+    path.unlink()
+    StoredFile(Watched(), str(path)).fdatasync()
+    assert len(opened) == 1
