@@ -146,6 +146,7 @@ class Archive:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
         if isinstance(report, commands.ManifestRead):
             self.remote.apply(report.view)
+            self._follow_log_start(report.view.log_start_offset)
             if self._log_start_is_news(report.view.log_start_offset, report.view.remote_end):
                 self._send(self._set_log_start(), self._claimed)
             else:
@@ -290,13 +291,16 @@ class Archive:
         known = self.remote.log_start_offset
         if known is None:
             return
-        log_ = self.unified.log
-        log_.advance_log_start(min(known, self.unified.partition.high_watermark))
+        self._follow_log_start(known)
         if self._moving_log_start or self._plan.phase is not Phase.HELD:
             return
         if self._log_start_is_news(known, self.remote.end_offset):
             self._moving_log_start = True
             self._send(self._set_log_start(), self._log_start_moved)
+
+    def _follow_log_start(self, known: int) -> None:
+        """What the archive has dropped is not brought back by an older local checkpoint."""
+        self.unified.log.advance_log_start(min(known, self.unified.partition.high_watermark))
 
     def _log_start_is_news(self, known: int, remote_end: int) -> bool:
         return self.unified.log.log_start_offset > known or (self._resume_at() or 0) > remote_end

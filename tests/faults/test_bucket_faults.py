@@ -115,6 +115,9 @@ def test_cold_readers_wait_alone(tiered):
     tiered.topic("t")
     tiered.write("t", 30)
     tiered.archived("t")
+    tiered.roll("t")
+    tiered.archived("t")
+    hot = tiered.offsets("t")[1]
     gate = threading.Event()
     get_range = tiered.bucket.get_range
     tiered.bucket.get_range = lambda *args: gate.wait(20) and get_range(*args)
@@ -122,8 +125,8 @@ def test_cold_readers_wait_alone(tiered):
     reader = threading.Thread(target=lambda: answers.extend(tiered.read("t")))
     reader.start()
     for _ in range(10):
-        tiered.write("t", 2)
-    tiered.read("t", 0, tiered.offsets("t")[1])
+        tiered.write("t", 1, count=1, size_bytes=10)
+    tiered.check_reads("t", 0, hot)
     assert not answers
     gate.set()
     reader.join(20)

@@ -230,7 +230,7 @@ def test_a_batch_is_frozen_for_the_archive_only_when_rolled_and_synced(start_tie
 
 
 @pytest.mark.parametrize(
-    "rounds", [250, pytest.param(1_500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=["some", "many"]
+    "rounds", [120, pytest.param(1_500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=["some", "many"]
 )
 def test_reads_that_race_eviction_are_never_out_of_range(tiered, rounds):
     """A reader at the border goes on from the archive, some times and many."""
