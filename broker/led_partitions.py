@@ -76,11 +76,13 @@ class LedPartitions:
         self._cache = SegmentCache()
         self._counts: Counter[str] = Counter()
         self._started = False
+        self._recovery = _RecoveryReport()
         self._unopened: set[Uuid] = set()
 
     def started(self) -> None:
         """What the last run left has been opened: partitions without files are new from now on."""
         self._started = True
+        self._recovery.tell()
 
     def settings(self, image: ClusterImage, topic: str) -> LogConfig:
         """The log settings of a topic."""
@@ -123,20 +125,19 @@ class LedPartitions:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self.lead(image, topic)
+        self._recovery.tell()
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
         config = self.settings(image, topic)
-        for unified in self.table:
-            if unified.topic_partition.topic == topic:
-                unified.partition.update_config(config)
-                self._services.on_led(unified, Led.RECONFIGURED)
+        for unified in self.table.of_topic(topic):
+            unified.partition.update_config(config)
+            self._services.on_led(unified, Led.RECONFIGURED)
 
     def delete(self, topic: str) -> None:
         """Forget the partitions of a deleted topic and let their files go."""
-        for unified in self.table:
-            if unified.topic_partition.topic == topic:
-                self._delete(unified)
+        for unified in self.table.of_topic(topic):
+            self._delete(unified)
         self._services.metrics.forget_topic(topic)
 
     # -- one partition ------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class LedPartitions:
             return
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
-        _report_recovery(log_)
+        self._recovery.add(log_)
         unified.partition.watchers.add(lambda: services.purgatory.check(unified))
         self.table.add(unified)
         directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
@@ -251,19 +252,41 @@ class LedPartitions:
         return unified.log_start_offset
 
 
-def _report_recovery(log_: Log) -> None:
-    """Say what an unclean stop has cost."""
-    report, name = log_.recovery, log_.topic_partition
-    if report.truncated_bytes:
-        log.info("%s: %d bytes of a torn, never acknowledged tail were cut off", name, report.truncated_bytes)
-    if report.damaged_offset is not None:
-        log.error(
-            "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
-            name,
-            report.damaged_offset,
-            report.reason,
-            report.quarantine,
-            report.resume_offset,
-        )
-    if report.indexes_rebuilt:
-        log.warning("%s: the indexes of segments %s were derived anew", name, report.indexes_rebuilt)
+class _RecoveryReport:
+    """What an unclean stop has cost: damage is told at once, the rest in one line for all partitions."""
+
+    def __init__(self) -> None:
+        self._logs = 0
+        self._segments = 0
+        self._rebuilt = 0
+        self._truncated_bytes = 0
+
+    def add(self, log_: Log) -> None:
+        """One more log was opened."""
+        report = log_.recovery
+        self._logs += report.segments_checked > 0
+        self._segments += report.segments_checked
+        self._rebuilt += len(report.indexes_rebuilt)
+        self._truncated_bytes += report.truncated_bytes
+        if report.damaged_offset is not None:
+            log.error(
+                "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
+                log_.topic_partition,
+                report.damaged_offset,
+                report.reason,
+                report.quarantine,
+                report.resume_offset,
+            )
+
+    def tell(self) -> None:
+        """Say it, if there is anything to say, once."""
+        if self._logs:
+            log.warning(
+                "after an unclean stop %d partitions were recovered: %d segments verified, the indexes of %d derived "
+                "anew, %d bytes of torn, never acknowledged tails cut off",
+                self._logs,
+                self._segments,
+                self._rebuilt,
+                self._truncated_bytes,
+            )
+        self._logs = self._segments = self._rebuilt = self._truncated_bytes = 0

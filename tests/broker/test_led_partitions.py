@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 from stratalog.broker.client_admin import delete_topics
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.broker.server import Server
 
 
 def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
@@ -71,6 +73,61 @@ def test_a_damaged_log_is_led_and_its_damage_reported(broker, caplog):
     base = broker.produce("t", b"next")[0]
     assert base >= 2
     assert broker.read("t", offset=base)[0].value == b"next"
+
+
+def stop_uncleanly(broker) -> None:
+    """Leave the files of all partitions as a kill before the first checkpoint would."""
+    broker.stop()
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        Path(broker.directory, "data", name).unlink()
+
+
+def test_what_an_unclean_stop_left_is_synced_before_it_is_served(broker, monkeypatch):
+    """Nothing that a consumer may see is only in the page cache, whether appends wait for syncs or not."""
+    broker.create("t", 3)
+    broker.create("relaxed", flush_messages=1 << 40)
+    for number in range(3):
+        broker.produce("t", b"v", partition=number)
+    broker.produce("relaxed", b"v")
+    stop_uncleanly(broker)
+    synced, at_open, at_accept = set(), [], []
+    real_sync, real_accept, real_add = os.fdatasync, Server.accept, PartitionTable.add
+
+    def sync(descriptor):
+        real_sync(descriptor)
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{broker.directory}/data/"))  # noqa: PTH115
+
+    def add(table, unified):
+        at_open.append(unified.partition.high_watermark)
+        real_add(table, unified)
+
+    async def accept(server):
+        at_accept.append({one.partition.high_watermark for one in broker.node.partitions})
+        at_accept.append(set(synced))
+        await real_accept(server)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    monkeypatch.setattr(PartitionTable, "add", add)
+    monkeypatch.setattr(Server, "accept", accept)
+    broker.start()
+    names = [unified.topic_partition for unified in broker.node.partitions]
+    assert at_open == [0] * len(names)
+    assert at_accept[0] == {1}
+    assert {f"{name}/{0:020d}.log" for name in names} <= at_accept[1]
+    assert broker.values("relaxed") == [b"v"]
+
+
+def test_an_unclean_start_is_told_in_one_line(broker, caplog):
+    """However many partitions were recovered."""
+    broker.create("t", 20)
+    broker.produce("t", b"v")
+    stop_uncleanly(broker)
+    caplog.clear()
+    broker.start()
+    told = [record.getMessage() for record in caplog.records if record.name == "stratalog.broker.led_partitions"]
+    count = len(broker.node.partitions)
+    (line,) = told
+    assert line.startswith(f"after an unclean stop {count} partitions were recovered: {count} segments verified")
 
 
 def test_every_partition_is_counted_once(broker):
