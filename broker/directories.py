@@ -132,18 +132,20 @@ class Directories:
 
         A directory whose disk fails goes offline, one whose disk is full is tried again next time.
         """
-        complete = True
-        for directory, mine in self._grouped(partitions):
-            if directory.writer.offline is not None:
-                complete = complete and not mine
-                continue
-            try:
-                directory.files.write_checkpoints({one.topic_partition: one.log for one in mine})
-                directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
-            except OSError as error:
-                directory.writer.report(error)
-                complete = False
-        return complete
+        written = [self.checkpoint_one(directory, mine) for directory, mine in self._grouped(partitions)]
+        return all(written)
+
+    def checkpoint_one(self, directory: Directory, partitions: Sequence[Partition]) -> bool:
+        """The same for one directory and all partitions in it."""
+        if directory.writer.offline is not None:
+            return not partitions
+        try:
+            directory.files.write_checkpoints({one.topic_partition: one.log for one in partitions})
+            directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in partitions})
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        return True
 
     def verified(self) -> None:
         """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""

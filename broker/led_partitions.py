@@ -6,7 +6,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -218,38 +218,61 @@ class LedPartitions:
                 writer.report(error)
                 return
 
-    def delete_records(self, unified: UnifiedLog, offset: int) -> int:
-        """Move the log start to ``offset``, or to the high watermark for -1; the new log start.
+    # -- deleting records ---------------------------------------------------------------------------------------
 
-        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no policy,
-        KAFKA_STORAGE_ERROR if the disk fails, which takes the directory offline.
+    def delete_records(self, wanted: Sequence[tuple[UnifiedLog, int]]) -> list[int | KafkaError]:
+        """Move log starts to the given offsets, or to the high watermark for -1; the new log starts, in order.
+
+        All are written down together, once for each log directory. An error stands for a partition whose log start
+        has not moved durably: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no
+        policy, KAFKA_STORAGE_ERROR if the disk fails or is full.
         """
-        config = unified.log.config
-        if not config.deletes:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{unified.topic_partition} has no delete policy (cleanup.policy)"
-            )
-        high_watermark = unified.partition.high_watermark
-        target = high_watermark if offset == -1 else offset
-        if not 0 <= target <= high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
-            )
-        unified.log.advance_log_start(target)
-        mine = [each.partition for each in self.table if each.partition.directory is unified.partition.directory]
-        if not self._services.directories.checkpoint(mine):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the new log start {target} of {unified.topic_partition} could not be written down; it may be lost "
-                "with the next stop",
-            )
-        try:
-            unified.log.delete_local_before(target)
-        except OSError as error:
-            unified.partition.directory.report(error, unified.partition)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        return unified.log_start_offset
+        outcomes = [_move_start(unified, offset) for unified, offset in wanted]
+        moved = [unified for (unified, _), error in zip(wanted, outcomes, strict=True) if error is None]
+        kept = {writer for writer in {one.partition.directory for one in moved} if self._checkpoint(writer)}
+        return [
+            error or _drop_before_start(unified, written_down=unified.partition.directory in kept)
+            for (unified, _), error in zip(wanted, outcomes, strict=True)
+        ]
+
+    def _checkpoint(self, writer: DirectoryWriter) -> bool:
+        directories = self._services.directories
+        mine = [unified.partition for unified in self.table if unified.partition.directory is writer]
+        return directories.checkpoint_one(directories.of(writer), mine)
+
+
+def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:
+    """Move a log start in memory, or say why not."""
+    if not unified.log.config.deletes:
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{unified.topic_partition} has no delete policy (cleanup.policy)"
+        )
+    high_watermark = unified.partition.high_watermark
+    target = high_watermark if offset == -1 else offset
+    if not 0 <= target <= high_watermark:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
+        )
+    unified.log.advance_log_start(target)
+    return None
+
+
+def _drop_before_start(unified: UnifiedLog, *, written_down: bool) -> int | KafkaError:
+    """Remove the segments below a log start that is durable; the log start."""
+    log_start_offset = unified.log_start_offset
+    if not written_down:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the new log start {log_start_offset} of {unified.topic_partition} could not be written down; it may be "
+            "lost with the next stop",
+        )
+    try:
+        unified.log.delete_local_before(log_start_offset)
+    except OSError as error:
+        unified.partition.directory.report(error, unified.partition)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return log_start_offset
 
 
 class _RecoveryReport:

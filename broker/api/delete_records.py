@@ -6,8 +6,11 @@ stay in the bucket, unreadable through the broker. The new log start is checkpoi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.unified_log import UnifiedLog
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -20,30 +23,50 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _delete(context: RequestContext, topic: str, partition: int, offset: int) -> DeleteRecordsPartitionResult:
-    broker = context.broker
-    answer = DeleteRecordsPartitionResult(partition_index=partition, low_watermark=-1)
+def _find(context: RequestContext, topic: str, partition: int) -> UnifiedLog | KafkaError:
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        unified = broker.partitions.by_name(topic, partition)
+        unified = context.broker.partitions.by_name(topic, partition)
         unified.partition.check_online()
-        answer.low_watermark = broker.led.delete_records(unified, offset)
-        broker.tiering.look(unified)
     except KafkaError as error:
-        answer.error_code = error.code
-    return answer
+        return error
+    return unified
+
+
+def _delete(context: RequestContext, request: DeleteRecordsRequest) -> Iterator[int | KafkaError]:
+    """The new log start of every partition of the request, in its order, or why it has not moved."""
+    found = [
+        (_find(context, topic.name, wanted.partition_index), wanted.offset)
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+    led = [(unified, offset) for unified, offset in found if isinstance(unified, UnifiedLog)]
+    outcomes = iter(context.broker.led.delete_records(led))
+    for unified, _ in found:
+        if isinstance(unified, KafkaError):
+            yield unified
+            continue
+        outcome = next(outcomes)
+        if isinstance(outcome, int):
+            context.broker.tiering.look(unified)
+        yield outcome
+
+
+def _answer(partition: int, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:
+    if isinstance(outcome, KafkaError):
+        return DeleteRecordsPartitionResult(partition_index=partition, low_watermark=-1, error_code=outcome.code)
+    return DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Message:
-    """Partition by partition."""
+    """All partitions together: what is written down is written once."""
+    outcomes = _delete(context, request)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[
-                    _delete(context, topic.name, wanted.partition_index, wanted.offset) for wanted in topic.partitions
-                ],
+                partitions=[_answer(wanted.partition_index, next(outcomes)) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]

@@ -1,5 +1,7 @@
 """DeleteRecords: the log start moves forward, stays there, and the space comes back."""
 
+import errno
+
 import pytest
 
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -24,6 +26,40 @@ def test_records_below_the_offset_are_gone(broker, version):
     with pytest.raises(KafkaError, match="range"):
         broker.read("t", offset=2)
     assert [record.offset for record in broker.read("t", offset=3)] == [3, 4, 5]
+
+
+def test_the_log_starts_of_a_request_are_written_down_once(start_node, watched_files, tmp_path):
+    """Once in each directory that holds one of them; another directory's files are left alone."""
+    node = start_node(files=watched_files, log_dirs=f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c")
+    node.create("t", 5)
+    places = [node.partition("t", number).partition.directory.path for number in range(5)]
+    idle = places[2]
+    for number in range(5):
+        node.produce("t", b"v", partition=number)
+    watched_files.calls.clear()
+    offsets = [-1 if place != idle else 7 for place in places]
+    answer = node.link().call(request(*offsets), 2).topics[0].partitions
+    expected = [(0, 1) if place != idle else (ErrorCode.OFFSET_OUT_OF_RANGE, -1) for place in places]
+    assert [(one.error_code, one.low_watermark) for one in answer] == expected
+    written = [
+        path for call, path in watched_files.calls if call == "rename" and path.endswith("log-start-offset-checkpoint")
+    ]
+    assert sorted(written) == sorted(f"{place}/log-start-offset-checkpoint" for place in set(places) - {idle})
+
+
+def test_a_log_start_that_cannot_be_written_down_fails_in_its_directory_only(start_node, watched_files, tmp_path):
+    """The partitions of the other directory are answered with their new start."""
+    node = start_node(files=watched_files, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    node.create("t", 4)
+    places = [node.partition("t", number).partition.directory.path for number in range(4)]
+    for number in range(4):
+        node.produce("t", b"v", partition=number)
+    watched_files.fail("write", f"{tmp_path}/b/log-start-offset-checkpoint", errno.ENOSPC)
+    answer = node.link().call(request(-1, -1, -1, -1), 2).topics[0].partitions
+    watched_files.faults.clear()
+    expected = [0 if place.endswith("/a") else ErrorCode.KAFKA_STORAGE_ERROR for place in places]
+    assert [one.error_code for one in answer] == expected
+    assert sorted(set(expected)) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_minus_one_stands_for_everything(broker):
