@@ -29,6 +29,7 @@ class LogState:
         "_doomed",
         "_failed",
         "_files",
+        "_leaving",
         "_next_expiry_ms",
         "_releases",
         "_replacement_count",
@@ -87,6 +88,7 @@ class LogState:
         self._tickets: list[SyncTicket] = []
         self._created = bool(loaded.created)
         self._directory_dirty = self._created or loaded.names_changed
+        self._leaving: list[Segment] = []
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None
         self._next_expiry_ms = 0

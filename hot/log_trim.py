@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from stratalog.hot.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
 from stratalog.hot.leader_epochs import EpochEntry
@@ -29,23 +30,29 @@ class LogTrim(LogWrite):
         """Remove the frozen segments that lie wholly below ``offset``; returns how many.
 
         The local log start moves first. The files are renamed ``.deleted`` oldest first, each name durable
-        before the next, so that a crash leaves no hole; `tick` unlinks them after ``file.delete.delay.ms``.
-        Without an archive the log start moves too. Raises `OSError`.
+        before the next: of several renames a crash may keep any, and a newer one alone would leave a hole. `tick`
+        unlinks them after ``file.delete.delay.ms``. Without an archive the log start moves too. Raises `OSError`;
+        what it interrupted is completed first by the next call.
         """
         count = 0
         while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
             count += 1
-        if count == 0:
+        if count == 0 and not self._leaving:
             return 0
         self.write_queued()
         self._sync_names()
-        removed = self._segments.remove_first(count)
+        self._leaving += self._segments.remove_first(count)
         if not self.config.remote_storage_enable:
             self.advance_log_start(self._segments[0].base_offset)
-        for segment in removed:
-            self._doom(segment)
+        self._doom_leaving()
         self._remove_snapshots(below=self._segments[0].base_offset)
         return count
+
+    def _doom_leaving(self) -> None:
+        """Take the segments that have left the log from the disk, oldest first."""
+        while self._leaving:
+            self._doom(self._leaving[0])
+            del self._leaving[0]
 
     def advance_log_start(self, offset: int) -> bool:
         """Nobody reads below ``offset`` any more (DeleteRecords, retention); returns whether that is news.
@@ -70,18 +77,14 @@ class LogTrim(LogWrite):
             self._files.sync_directory(self.directory)
 
     def _doom(self, segment: Segment) -> None:
-        """Rename a segment's files for deletion; readers keep what they have open."""
+        """Rename a segment's files for deletion; readers keep what they have open. It may be tried again."""
         self._cache.drop(segment)
-        doomed = []
-        for suffix in SUFFIXES:
-            path = segment.path(suffix)
-            try:
+        paths = [segment.path(suffix) for suffix in SUFFIXES]
+        for path in paths:
+            with suppress(FileNotFoundError):  # not every segment has all of them
                 self._files.rename(path, path + DELETED)
-            except FileNotFoundError:
-                continue
-            doomed.append(path + DELETED)
         self._files.sync_directory(self.directory)
-        self._doomed.append((doomed, None))
+        self._doomed.append(([path + DELETED for path in paths], None))
 
     def _remove_snapshots(self, *, below: int = 0, above: int | None = None) -> None:
         kept = []
@@ -261,6 +264,7 @@ class LogTrim(LogWrite):
         if producer_snapshot is not None:
             state.load_bytes(producer_snapshot, offset)
         self.write_queued()
+        self._doom_leaving()
         self._void_recovery_point(offset)
         active = Segment(self._files, self.directory, offset, self.config, self._cache)
         self._replace_segments(active, keep)

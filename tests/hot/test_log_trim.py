@@ -1,5 +1,6 @@
 """Tests of hot/log_trim.py."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,36 @@ def test_the_local_log_start_moves_before_the_files_go(bench, log, monkeypatch):
     assert set(seen) == {20}
     assert log.local_log_start_offset == log.log_start_offset == 20
     assert [segment.base_offset for segment in log.segments()] == [20, 30]
+
+
+@pytest.mark.parametrize(("call", "left"), [("rename", 6), ("sync_directory", 1), ("sync_directory", 2)])
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_interrupted_deletion_is_completed_before_the_next(bench, log, monkeypatch, call, left, restart):
+    """For want of a descriptor it may stop anywhere: what is left on the disk never has a hole."""
+    real, calls = getattr(type(bench.files), call), []
+
+    def scarce(files, *arguments):
+        if len(calls) == left:
+            raise OSError(errno.EMFILE, "too many open files")
+        calls.append(arguments)
+        real(files, *arguments)
+
+    def stored() -> list[int]:
+        return [int(name[:20]) for name in names(log) if name.endswith(".log")]
+
+    monkeypatch.setattr(type(bench.files), call, scarce)
+    with pytest.raises(OSError, match="too many"):
+        log.delete_local_before(30)
+    assert stored() in ([0, 10, 20, 30], [10, 20, 30], [20, 30], [30])
+    left = -1
+    if restart:
+        log.truncate_fully_and_start_at(50, (), None)
+    else:
+        log.delete_local_before(0)
+    assert stored() == ([50] if restart else [30])
+    log.tick(bench.now_ms)
+    log.tick(bench.now_ms + 60_000)
+    assert not [name for name in names(log) if name.endswith(".deleted")]
 
 
 def test_files_are_renamed_first_and_unlinked_after_the_delay(bench, log):
