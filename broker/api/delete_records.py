@@ -27,7 +27,7 @@ def _find(context: RequestContext, topic: str, partition: int) -> UnifiedLog | K
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        unified = context.broker.partitions.by_name(topic, partition)
+        unified: UnifiedLog = context.broker.partitions.by_name(topic, partition)
         unified.partition.check_online()
     except KafkaError as error:
         return error
