@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         "_on_open",
         "_opened_at",
         "_out",
+        "_parked_max",
         "_paused",
         "_receiver",
         "_responses",
@@ -99,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         self.authenticated = listener.protocol in {SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL}
         limits = services.limits
+        self._parked_max = limits.parked_max
         self.elements_max, self.tags_max = limits.elements_max, limits.tags_max
         self.frame_bytes_max = limits.frame_bytes_max
         if not self.authenticated:
@@ -209,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.append(slot)
         if slot.parts is not None:
             self.deliver()
-        elif len(self._responses) >= self._services.limits.parked_max:
+        elif len(self._responses) >= self._parked_max:
             self._stall(_PARKED)
 
     def deliver(self) -> None:
@@ -334,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         parts, responses = self._out, self._responses
         if responses:
             responses.take_ready(parts)
-            if self.stalled & _PARKED and len(responses) <= self._services.limits.parked_max // 2:
+            if self.stalled & _PARKED and len(responses) <= self._parked_max // 2:
                 self._unstall(_PARKED)
         if not parts:
             return

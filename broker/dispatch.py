@@ -114,11 +114,6 @@ class Dispatcher:
         Whatever the bytes and whatever the handler does, the outcome is an answer, a parked answer or a closed
         connection with one line in the log.
         """
-        shortcut = connection.shortcut
-        if shortcut is None or not shortcut.handle(connection, frame):
-            self._decode_and_handle(connection, frame)
-
-    def _decode_and_handle(self, connection: Connection, frame: memoryview) -> None:
         code, correlation_id, client_length = read_request_start(frame)
         row = self._rows.get(code)
         if row is None or not connection.authenticated:

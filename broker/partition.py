@@ -133,34 +133,18 @@ class Partition:
         acks: int,
         release: Callable[[], None] | None,
         waiting: WaitingAppend,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        ready: bool = False,
     ) -> None:
-        """Append one batch of a client.
+        """Append one batch.
 
         ``waiting`` is acknowledged exactly once: at once with an error, or later. ``release`` is called when the
-        buffer of ``records`` may be used again; None if they are nobody else's.
+        buffer of ``records`` may be used again; None if they are nobody else's. ``ready``: the batch is as the
+        topic demands it, and its turn has come.
         """
-        if self._demanding or self._held:
-            deep = False
-            if len(records) >= HEADER_BYTES:
-                attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
-                deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
-            if deep or self._held:
-                self._hold(records, acks, release, waiting, deep=deep)
-                return
-        self._append(records, acks, release, waiting)
-
-    def append_as_leader(self, records: bytearray, acknowledge: Acknowledge) -> None:
-        """Append a batch of the broker's own (coordinators, markers); acknowledged when committed."""
-        self._append(records, -1, None, CallingBack(acknowledge), AppendOrigin.COORDINATOR)
-
-    def _append(
-        self,
-        records: memoryview | bytearray,
-        acks: int,
-        release: Callable[[], None] | None,
-        waiting: WaitingAppend,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-    ) -> None:
+        if not ready and (self._demanding or self._held) and self._holds(records, acks, release, waiting):
+            return
         try:
             if self.held_back is not None or self.directory.offline is not None:
                 self.check_online()
@@ -188,6 +172,10 @@ class Partition:
         self.directory.enqueue(self)
         (self._committed if acks == -1 else self._written).append(waiting)
 
+    def append_as_leader(self, records: bytearray, acknowledge: Acknowledge) -> None:
+        """Append a batch of the broker's own (coordinators, markers); acknowledged when committed."""
+        self.append(records, -1, None, CallingBack(acknowledge), AppendOrigin.COORDINATOR, ready=True)
+
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
         info = waiting.info
@@ -205,20 +193,25 @@ class Partition:
 
     # -- appends that wait for deep work --------------------------------------------------------------------
 
-    def _hold(
+    def _holds(
         self,
         records: memoryview | bytearray,
         acks: int,
         release: Callable[[], None] | None,
         waiting: WaitingAppend,
-        *,
-        deep: bool,
-    ) -> None:
+    ) -> bool:
+        """Hold the append back if its batch needs deep work, or an earlier one does; False if neither is so."""
+        deep = False
+        if len(records) >= HEADER_BYTES:
+            attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
+            deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
+        if not deep and not self._held:
+            return False
         held = HeldAppend(records, acks, release, waiting, ready=not deep)
         self._held.append(held)
-        if not deep:
-            return
-        self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))
+        if deep:
+            self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))
+        return True
 
     def _reworked(self, held: HeldAppend, out: bytearray | Exception) -> None:
         if isinstance(out, KafkaError):
@@ -238,7 +231,7 @@ class Partition:
         while self._held and self._held[0].ready:
             held = self._held.popleft()
             if held.error is None:
-                self._append(held.records, held.acks, held.release, held.waiting)
+                self.append(held.records, held.acks, held.release, held.waiting, ready=True)
                 continue
             held.give_back()
             held.waiting.acknowledge(held.error)

@@ -94,8 +94,9 @@ class FrameReceiver:
     def handle(
         self, count: int, connection: Connection, dispatch: Dispatch, frames_max: int, turn_end: float = inf
     ) -> bool:
-        """``count`` more bytes are there: dispatch the complete frames until one stalls the connection.
+        """``count`` more bytes are there: handle the complete frames until one stalls the connection.
 
+        A frame goes to the connection's shortcut, if it has one and that takes it, and to ``dispatch`` otherwise.
         True if ``frames_max`` or the time ``turn_end`` (monotonic seconds) ended it before. Raises :class:`FrameError` for a length that no request can have.
         """
         own = self.buffer
@@ -113,7 +114,10 @@ class FrameReceiver:
             if end > filled:
                 break
             position = end
-            dispatch(connection, view[begin:end])
+            frame = view[begin:end]
+            shortcut = connection.shortcut
+            if shortcut is None or not shortcut.handle(connection, frame):
+                dispatch(connection, frame)
             left -= 1
             if length >= TIMED_BYTES and self._monotonic() > turn_end:
                 left = 0

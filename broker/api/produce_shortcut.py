@@ -94,7 +94,7 @@ class _Append(ResponseSlot):
         self.correlation_id = correlation_id
         self.size_bytes = size_bytes
         self.started = connection.read_at
-        self.log_start_offset = route.unified.partition.log.log_start_offset
+        self.log_start_offset = route.partition.log.log_start_offset
         self.deadline = inf if route.acks == 1 else route.monotonic() + route.timeout_seconds
 
     def acknowledge(self, outcome: AppendInfo | KafkaError) -> None:
@@ -134,10 +134,10 @@ class _Route:
         "metrics",
         "monotonic",
         "pack",
+        "partition",
         "row",
         "tells_log_start",
         "timeout_seconds",
-        "unified",
     )
 
     def __init__(self, context: RequestContext, unified: UnifiedLog) -> None:
@@ -152,7 +152,7 @@ class _Route:
         )
         self._dispatcher = context.dispatcher
         self.row = context.row
-        self.unified = unified
+        self.partition = unified.partition
         self.metrics = unified.metrics
         self.monotonic = context.dispatcher.monotonic
         self.acks = request.acks
@@ -171,19 +171,9 @@ class _Route:
         self.answer_size, self.answer_before, self.answer_behind = before[:4], before[_PREFIX_AT:], behind
         self.pack = struct.Struct(f">4si{len(self.answer_before)}s{numbers}q{len(behind)}s").pack
 
-    def append(self, slot: _Append, records: memoryview) -> None:
-        """Append the batch as the long way does, and give its answer a place in the order of the connection."""
-        connection = slot.connection
-        self.metrics.total_produce_requests += 1
-        try:
-            if slot.size_bytes <= COPIED_BYTES_MAX:
-                self.unified.partition.append(bytearray(records), self.acks, None, slot)
-            else:
-                self.unified.partition.append(records, self.acks, connection.lease(), slot)
-        except Exception as error:  # noqa: BLE001 - whatever it is becomes an answer
-            self._dispatcher.fail(self._context(slot), error)
-        else:
-            connection.park(slot)
+    def fail(self, slot: _Append, error: Exception) -> None:
+        """Something unexpected was raised: answer, and note, what the long way would."""
+        self._dispatcher.fail(self._context(slot), error)
 
     def refuse(self, slot: _Append, error: KafkaError) -> None:
         """The append has ended with an error."""
@@ -258,7 +248,17 @@ class ProduceShortcut:
         ):
             return False
         slot = _Append(route, connection, correlation_id, self._size_bytes)
-        route.append(slot, frame[self._batch_at : self._batch_end])
+        records = frame[self._batch_at : self._batch_end]
+        route.metrics.total_produce_requests += 1
+        try:
+            if slot.size_bytes <= COPIED_BYTES_MAX:
+                route.partition.append(bytearray(records), route.acks, None, slot)
+            else:
+                route.partition.append(records, route.acks, connection.lease(), slot)
+        except Exception as error:  # noqa: BLE001 - whatever it is becomes an answer
+            route.fail(slot, error)
+        else:
+            connection.park(slot)
         return True
 
     def _lay_out(self, frame_bytes: int) -> bool:
@@ -371,7 +371,6 @@ def _find_prefix(context: RequestContext, frame: memoryview) -> tuple[_Shape, by
     batch_at = body_at + len(before)
     if (
         len(frame) != batch_at + len(records) + len(suffix)
-        or (flexible and frame[body_at - 1])
         or frame[body_at:batch_at] != before
         or frame[len(frame) - len(suffix) :] != suffix
     ):

@@ -17,7 +17,7 @@ class Feed:
     def __init__(self, pool=None, *, lease=False):
         self.pool = pool or BufferPool(1 << 30)
         self.receiver = FrameReceiver(self.pool, lambda: 0.0)
-        self.connection = SimpleNamespace(frame_bytes_max=200 << 20, stalled=0, read_at=0.0)
+        self.connection = SimpleNamespace(frame_bytes_max=200 << 20, stalled=0, read_at=0.0, shortcut=None)
         self.frames = []
         self.views = []
         self.releases = []
@@ -226,3 +226,20 @@ def test_small_requests_are_not_timed():
     feed.receiver = FrameReceiver(feed.pool, pytest.fail)
     feed.feed(framed(bytes(receiving.TIMED_BYTES - 1)) * 3)
     assert len(feed.frames) == 3
+
+
+def test_a_shortcut_sees_frames_first():
+    """What it takes is not dispatched; what it leaves is."""
+    feed = Feed()
+    short, long = b"s" * 20, b"l" * 20
+    seen = []
+
+    def handle(connection, frame):
+        assert connection is feed.connection
+        seen.append(bytes(frame))
+        return bytes(frame) == short
+
+    feed.connection.shortcut = SimpleNamespace(handle=handle)
+    feed.feed(framed(short) + framed(long) + framed(short))
+    assert seen == [short, long, short]
+    assert feed.frames == [long]

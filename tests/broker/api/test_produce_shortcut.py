@@ -214,7 +214,7 @@ def run(produce_rig, now_ms, tmp_path, monkeypatch):
     rig = produce_rig(tmp_path)
     requests = Requests(now_ms)
     decoded = []
-    monkeypatch.setattr(rig.dispatcher, "_decode_and_handle", _noting(rig.dispatcher, decoded))
+    rig.services.dispatch = _noting(rig.dispatcher.dispatch, decoded)
 
     def ask(*asked: Asked):
         decoded.clear()
@@ -233,14 +233,12 @@ def run(produce_rig, now_ms, tmp_path, monkeypatch):
     rig.close()
 
 
-def _noting(dispatcher, decoded):
-    long_way = dispatcher._decode_and_handle
-
-    def decode_and_handle(connection, frame):
+def _noting(dispatch, decoded):
+    def noting(connection, frame):
         decoded.append(1)
-        long_way(connection, frame)
+        dispatch(connection, frame)
 
-    return decode_and_handle
+    return noting
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -294,6 +292,43 @@ def test_what_was_known_is_forgotten_with_the_client_id_and_with_the_partitions(
     assert (count, answers[0].error_code) == (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     rig.table.add(rig.partitions[0])
     assert run(usual, usual)[0] == 1
+
+
+def test_answers_tell_the_log_start_at_the_time_of_the_append(run):
+    """It may have moved since the request that was decoded, and may move again before the answer."""
+    usual = Asked(version=5)
+    run(usual, usual)
+    run.rig.partitions[0].log.advance_log_start(1)
+    count, answers = run(usual)
+    assert (count, answers[0].log_start_offset) == (0, 1)
+
+
+def test_a_partition_that_is_held_back_or_offline_refuses(run):
+    """NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR, though nothing is looked up again."""
+    run(Asked())
+    run.rig.partitions[0].partition.held_back = "the test says so"
+    count, answers = run(Asked())
+    assert (count, answers[0].error_code, answers[0].base_offset) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    run.rig.partitions[0].partition.held_back = None
+    run.rig.directory.fail(OSError(5, "gone"))
+    assert run(Asked())[1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_what_is_not_safe_in_time_is_answered_with_a_time_out(run, monkeypatch):
+    """REQUEST_TIMED_OUT when the time-out of the request is over, not earlier."""
+    run(Asked(acks=-1))
+    rig = run.rig
+    monkeypatch.setattr(rig.directory, "_begin_cycle", lambda: None)
+    sent = rig.connection._transport.sent
+    before = len(sent)
+    rig.receive(Requests(rig.clock.wall_ms()).frame(Asked(acks=-1)))
+    for seconds, answered in ((0.499, False), (0.002, True)):
+        rig.loop.now += seconds
+        rig.partitions[0].partition.tick(rig.loop.now)
+        rig.loop.run()
+        assert (len(sent) > before) is answered
+    answer = decode(ProduceResponse, 9, memoryview(bytes(sent[before:])), 9).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_what_nobody_expects_is_answered_and_the_connection_goes_on(run, monkeypatch, now_ms):
