@@ -10,6 +10,7 @@ from typing import Any, Final
 from stratalog.tier.entry import LeaderEpoch, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, CommitNote, Manifest, Totals, TrashEntry
+from stratalog.tier.source import crc32c_of
 from stratalog.tier.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import uuid_parse, uuid_text
@@ -25,11 +26,13 @@ _RESERVED: Final = ("pages", "jobs", "pins")
 _WRITER: Final = frozenset({"broker_id", "leader_epoch", "version", "ts"})
 _TOTALS: Final = frozenset({"segments", "bytes", "records"})
 _TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts"})
+_CHECKSUM: Final = b',"crc32c":'
+"""What follows the bytes that the checksum covers; the number and a closing brace end the manifest."""
 _KNOWN: Final = frozenset(
     {
         "format", "version", "min_reader_version", "cluster_id", "topic", "topic_id", "partition", "seq",
         "prev_sha256", "incarnation", "claim", "writer", "log_start_offset", "remote_end", "high_watermark",
-        "last_stable_offset", "leader_epochs", "totals", "entries", "trash", "commits", "archive_clean_offset",
+        "last_stable_offset", "leader_epochs", "totals", "entries", "trash", "commits", "archive_clean_offset", "crc32c",
     }
 )  # fmt: skip
 
@@ -79,14 +82,15 @@ def to_bytes(manifest: Manifest) -> bytes:
         "commits": [list(note) for note in manifest.commits],
         **{name: [] for name in _RESERVED},
     }
-    return canonical_json(restore_unknown(fields, manifest.unknown)).encode("ascii")
+    body = canonical_json(restore_unknown(fields, manifest.unknown)).encode("ascii").removesuffix(b"}")
+    return b"%s%s%d}" % (body, _CHECKSUM, crc32c_of(body))
 
 
 def from_bytes(data: bytes, key: str) -> Manifest:
     """The inverse of :func:`to_bytes`; ``key`` is only for messages.
 
     Raises `NewerManifest` if this release is too old for it, and `Corrupt` if it is damaged: entries that overlap,
-    leave a hole or do not end at ``remote_end`` count as damage too.
+    leave a hole, do not end at ``remote_end`` or do not match the checksum count as damage too.
     """
     try:
         fields = json.loads(data)
@@ -98,6 +102,7 @@ def from_bytes(data: bytes, key: str) -> Manifest:
                 f"{key}: this manifest needs a reader of version {max(needed, 2)}, this one is of version "
                 f"{READER_VERSION}: upgrade"
             )
+        _check_checksum(data, fields)
         manifest = _parse(fields)
     except NewerManifest:
         raise
@@ -107,6 +112,16 @@ def from_bytes(data: bytes, key: str) -> Manifest:
         ) from error
     _check_contiguous(manifest, key)
     return manifest
+
+
+def _check_checksum(data: bytes, fields: Mapping[str, Any]) -> None:
+    """A manifest without the field is taken as it is: somebody edited it, and the store's own checks must do."""
+    if "crc32c" in fields:
+        actual = crc32c_of(data.rpartition(_CHECKSUM)[0])
+        if actual != fields["crc32c"]:
+            raise Corrupt(
+                f"crc32c is {fields['crc32c']!r}, the bytes before it give {actual}; who edits a manifest removes the field"
+            )
 
 
 def _parse(fields: Mapping[str, Any]) -> Manifest:

@@ -190,9 +190,13 @@ class Partition:
     def __init__(self, manifest_path: Path) -> None:
         self.folder = manifest_path.parent
         self.root = self.folder.parents[2]
-        self.manifest = json.loads(manifest_path.read_bytes())
+        data = manifest_path.read_bytes()
+        self.manifest = json.loads(data)
         check(self.manifest["format"] == "stratalog-manifest", f"{manifest_path} is no manifest")
         check(self.manifest["min_reader_version"] <= 1, f"{manifest_path} needs a newer reader")
+        if "crc32c" in self.manifest:
+            summed = data.rpartition(b',"crc32c":')[0]
+            check(crc32c(summed) == self.manifest["crc32c"], f"{manifest_path} fails its CRC")
         at = None
         for entry in self.manifest["entries"]:
             check(at in (None, entry["base"]), f"{manifest_path}: the entries leave a hole at {at}")

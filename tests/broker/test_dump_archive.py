@@ -116,9 +116,12 @@ def test_a_manifest_is_shown(archive, tmp_path) -> None:
 
 
 def test_wrong_totals_and_holes_of_a_manifest_are_problems(archive, tmp_path) -> None:
-    """Totals that are not the entries' sums; a remote end that no entry reaches."""
+    """A checksum that does not fit; totals that are not the entries' sums; a remote end that no entry reaches."""
     store, _ = archive
     fields = json.loads(store.get(PARTITION.manifest_key)[0])
+    store.put(PARTITION.manifest_key, json.dumps(fields).encode())
+    assert "crc32c" in of(rows(tmp_path / "bucket" / PARTITION.manifest_key), "problem")[0]["reason"]
+    del fields["crc32c"]
     fields["totals"]["bytes"] += 1
     store.put(PARTITION.manifest_key, json.dumps(fields).encode())
     assert "the totals say" in of(rows(tmp_path / "bucket" / PARTITION.manifest_key), "problem")[0]["reason"]
