@@ -57,8 +57,8 @@ __all__ = ["Node"]
 _UUID_BYTES: Final = 16
 _SYNC_THREADS: Final = 4
 _HOT_KEYS: Final = (0, 1, 3)
-_OPENED_TOGETHER: Final = 20
-"""Partitions opened between two turns of the event loop: some 20 to 30 ms."""
+_OPENED_TOGETHER: Final = 4
+"""Partitions opened between two turns of the event loop: some 5 ms, more while the disk is busy."""
 
 log = logging.getLogger(__name__)
 

@@ -284,7 +284,7 @@ def test_many_partitions_are_opened_in_many_turns(broker, monkeypatch):
     broker.run(tick)
     broker.create("t", 50)
     assert sum(opened.values()) == len(broker.node.partitions) == 50
-    assert max(opened.values()) <= 20
+    assert max(opened.values()) <= 4
 
 
 def test_ids_that_would_look_like_flags_are_not_given(broker):
