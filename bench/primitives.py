@@ -29,10 +29,10 @@ SMALL, MIDDLE, LARGE = 200, 16 << 10, 1 << 20
 SIZES = (SMALL, MIDDLE, LARGE)
 
 PYTHON_CALLS = {
-    "produce-200B": 54,
-    "produce-200B-pipelined": 41,
-    "produce-16KiB": 58,
-    "fetch-1MiB": 107,
+    "produce-200B": 34,
+    "produce-200B-pipelined": 21,
+    "produce-16KiB": 37,
+    "fetch-1MiB": 108,
 }
 """Python functions that the broker calls for one request, counted by cProfile."""
 
