@@ -69,7 +69,7 @@ def _measure(settings: Settings) -> list[Outcome]:
             broker.delete_topic(topic)
             print(f"  {costs[-1]:.4f} us CPU a message, {rates[-1]:,.0f} messages/s", file=sys.stderr, flush=True)
     outcome = _LINE.outcome(median(costs), ours_cpu_us=median(costs), messages_per_second=max(rates))
-    outcome.note = "the client is the bottleneck of the rate; sync on ack as by default, on disk"
+    outcome.note = "the client is the bottleneck of the rate; sync on ack as by default, on tmpfs"
     return [outcome]
 
 
