@@ -1,7 +1,8 @@
 """Chunks of the archive on the local disk: asked of the worker once, however many readers wait, sent by sendfile.
 
 The books are kept by `stratalog.tier.cache`; this owns the files. What an earlier run left behind is removed: which
-chunk of which object a file holds is known only to the run that fetched it.
+chunk of which object a file holds is known only to the run that fetched it. Where the archive itself is on this disk
+its objects are checked and sent as they are; those files are never touched.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ class ChunkFiles:
             try:
                 file = self._files.open_read(chunk.path)
             except FileNotFoundError:
-                log.warning("cache file %s is gone; the chunk is fetched again", chunk.path)
+                log.warning("the file %s is gone; the chunk is fetched again", chunk.path)
                 self.books.forget(chunk_id)
                 return None
+            if chunk.shared:  # kept open, an object that retention deletes would go on using its disk
+                return chunk, file
             self._open[chunk.path] = file
             while len(self._open) > _OPEN_FILES_MAX:
                 self._open.popitem(last=False)
@@ -88,36 +91,42 @@ class ChunkFiles:
         *,
         filled: Callable[[], None],
         failed: FillFailed,
-    ) -> None:
-        """Fetch those of ``refs`` that are neither cached nor on their way, two neighbours by one GET.
+    ) -> bool:
+        """Fetch those of ``refs`` that are neither cached nor on their way, neighbours by one GET.
 
-        ``filled`` is called as chunks arrive, ``failed`` for each that does not. Raises `OSError` if the cache
-        directory cannot be used.
+        ``filled`` is called as chunks arrive, ``failed`` for each that does not. False if there is no room for all of
+        them now. Raises `OSError` if the cache directory cannot be used.
         """
         if not self._prepared:
             self._prepare()
+        self._files.make_directory(self.directory)  # somebody may have cleared it away
         now_ms = self._now_ms()
-        to_fill = []
+        to_fill, complete = [], True
         for ref in refs:
             admission = self.books.ask(ref.id, ref.chunk.length, reader, now_ms)
             if admission is Admission.FILL:
                 to_fill.append(ref)
             elif admission is Admission.THROTTLED:
+                complete = False
                 break
         self._remove_evicted()
         for group in group_neighbours(to_fill):
             self._fill(partition, group, filled, failed)
+        return complete
 
     def _fill(
         self, partition: PartitionId, group: tuple[ChunkRef, ...], filled: Callable[[], None], failed: FillFailed
     ) -> None:
-        self._files.make_directory(self.directory)  # somebody may have cleared it away
         fills = tuple(
             commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.number}.chunk")
             for ref in group
         )
 
         def answered(report: commands.Report) -> None:
+            if isinstance(report, commands.CorruptReport) and len(group) > 1:
+                for ref in group:  # by itself, so that what is damaged hides no neighbour
+                    self._fill(partition, (ref,), filled, failed)
+                return
             if not isinstance(report, commands.ChunksFilled):
                 for ref in group:
                     self.books.failed(ref.id)
@@ -131,6 +140,7 @@ class ChunkFiles:
         self._submit(commands.FillChunks(partition, group[0].key, fills), answered)
 
     def _remove_evicted(self) -> None:
-        for path in self.books.take_evicted():
-            self._open.pop(path, None)
-            self._files.unlink(path)
+        for chunk in self.books.take_evicted():
+            self._open.pop(chunk.path, None)
+            if not chunk.shared:
+                self._files.unlink(chunk.path)

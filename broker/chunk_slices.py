@@ -43,7 +43,7 @@ class ChunkSlices:
             if end <= start:
                 return False
         if end > start:  # the offset may lie in a hole behind the last batch
-            self.parts.append(FileSlice(file, start, end - start))
+            self.parts.append(FileSlice(file, chunk.start + start, end - start))
             self.size_bytes += end - start
         self.next_offset = next_offset
         return end == chunk.length
@@ -53,7 +53,7 @@ def _batch_position(file: File, chunk: CachedChunk, offset: int) -> int:
     """Where the batch begins that holds ``offset`` or follows it; the chunk's end if there is none."""
     at = chunk.position_before(offset)
     while at < chunk.length:
-        data = file.pread(min(_PROBE_BYTES, chunk.length - at), at)
+        data = file.pread(min(_PROBE_BYTES, chunk.length - at), chunk.start + at)
         after = at
         for position, header in iter_headers(data):
             if header.next_offset > offset:
@@ -75,6 +75,7 @@ def _cut(file: File, chunk: CachedChunk, start: int, room: int, *, at_least_one:
         return chunk.positions[index], chunk.offsets[index]
     if not at_least_one:
         return start, -1
-    size_bytes = int.from_bytes(file.pread(4, start + _LENGTH_AT), "big") + _LOG_OVERHEAD_BYTES
-    delta = int.from_bytes(file.pread(4, start + _LAST_DELTA_AT), "big")
-    return start + size_bytes, int.from_bytes(file.pread(8, start), "big") + delta + 1
+    at = chunk.start + start
+    size_bytes = int.from_bytes(file.pread(4, at + _LENGTH_AT), "big") + _LOG_OVERHEAD_BYTES
+    delta = int.from_bytes(file.pread(4, at + _LAST_DELTA_AT), "big")
+    return start + size_bytes, int.from_bytes(file.pread(8, at), "big") + delta + 1

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.chunk_slices import ChunkSlices
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.metrics import TopicMetrics
+from stratalog.broker.remote_stream import RemoteStream
 from stratalog.hot.log_time import TimestampOffset
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
@@ -42,15 +43,6 @@ class RemoteSlices:
     size_bytes: int
     next_offset: int
     aborted: Sequence[tuple[int, int]] = ()
-
-
-@dataclass(slots=True)
-class _Stream:
-    """One reader on its way: where it goes on, when it was last here, which chunks are pinned for it."""
-
-    next_offset: int
-    read_ms: int
-    held: list[ChunkRef] = field(default_factory=list)
 
 
 class RemotePartition:
@@ -82,7 +74,7 @@ class RemotePartition:
         self._asked_tables: set[Uuid] = set()
         self._aborted: dict[Uuid, tuple[AbortedTransaction, ...] | None] = {}
         self._errors: dict[object, tuple[int, KafkaError]] = {}
-        self._streams: dict[object, _Stream] = {}
+        self._streams: dict[object, RemoteStream] = {}
         self._applied_ms = 0
 
     # -- what is known ----------------------------------------------------------------------------------------------
@@ -196,12 +188,12 @@ class RemotePartition:
                 break
         if not stream.held:
             self._raise_remembered(plan.chunks[0].id)
-            self._want(plan.chunks[:1], reader)
+            self._want(stream.missing(self._remote, offset, plan.chunks[0]), reader)
             return None
         aborted = self._aborted_in(offset, out.next_offset)
         if aborted is None:
             return None
-        self._read_ahead(reader, offset, out.next_offset)
+        self._read_ahead(stream, reader, offset, out.next_offset)
         stream.next_offset = out.next_offset
         return RemoteSlices(out.parts, out.size_bytes, out.next_offset, aborted)
 
@@ -211,7 +203,7 @@ class RemotePartition:
             self.border_reads += stream.next_offset == offset
             self._chunks.leave(reader)
 
-    def _stream(self, reader: object, offset: int) -> _Stream:
+    def _stream(self, reader: object, offset: int) -> RemoteStream:
         """The reader's stream; chunks that it has read past are let go, those of readers long gone too."""
         now_ms = self._now_ms()
         stream = self._streams.get(reader)
@@ -219,7 +211,7 @@ class RemotePartition:
             for other in [one for one, known in self._streams.items() if now_ms - known.read_ms >= _IDLE_MS]:
                 del self._streams[other]
                 self._chunks.leave(other)
-            stream = self._streams[reader] = _Stream(offset, now_ms)
+            stream = self._streams[reader] = RemoteStream(offset, now_ms)
         stream.read_ms = now_ms
         for ref in stream.held:
             if not ref.chunk.first_offset <= offset < ref.end_offset:
@@ -236,18 +228,19 @@ class RemotePartition:
             )
         self.refresh()
 
-    def _read_ahead(self, reader: object, offset: int, next_offset: int) -> None:
+    def _read_ahead(self, stream: RemoteStream, reader: object, offset: int, next_offset: int) -> None:
         wanted = self._chunks.ahead.on_read(reader, offset, next_offset, self._now_ms())
-        if wanted <= 0 or next_offset >= self._remote.remote_end:
+        plan = stream.ahead(self._remote, next_offset, wanted)
+        if plan is None:
             return
-        plan = self._remote.plan_fetch(next_offset, wanted)
         if plan.missing_table is not None:
             self._read_table(plan.missing_table)
-        self._want(self._remote.whole_groups(plan.chunks), reader)
+        if self._want(plan.chunks, reader):
+            stream.asked(plan, wanted)
 
-    def _want(self, refs: Sequence[ChunkRef], reader: object) -> None:
+    def _want(self, refs: Sequence[ChunkRef], reader: object) -> bool:
         try:
-            self._chunks.want(self._partition, refs, reader, filled=self._wake, failed=self._fill_failed)
+            return self._chunks.want(self._partition, refs, reader, filled=self._wake, failed=self._fill_failed)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

@@ -47,13 +47,18 @@ class Admission(Enum):
 
 @dataclass(slots=True)
 class CachedChunk:
-    """A chunk on disk with its sparse index: base offsets, and positions from the start of the file."""
+    """A chunk on disk with its sparse index: base offsets, and positions from the start of the chunk.
+
+    It begins at byte ``start`` of its file, which is not the cache's to remove if it is ``shared``.
+    """
 
     path: str
     length: int
     next_offset: int
     offsets: array[int]
     positions: array[int]
+    start: int = 0
+    shared: bool = False
 
     def position_before(self, offset: int) -> int:
         """A batch border at or before the batch that holds ``offset``: scan from there."""
@@ -65,7 +70,7 @@ class _Slot:
     length: int
     chunk: CachedChunk | None = None
     checked_ms: int = 0
-    path: str = ""  # of the file there was, while it is checked again
+    checking: CachedChunk | None = None  # what was there, while it is checked again
     pins: dict[Reader, int] = field(default_factory=dict)  # reader -> when the pin ends
 
 
@@ -78,7 +83,7 @@ class ChunkCache:
         self._check_ms = check_ms
         self._slots: OrderedDict[ChunkId, _Slot] = OrderedDict()  # least recently used first
         self._pinned: dict[ChunkId, _Slot] = {}  # those with pins or under way: few, unlike all slots
-        self._evicted: list[str] = []
+        self._evicted: list[CachedChunk] = []
         self.used_bytes = 0
         self.hits = 0
         self.misses = 0
@@ -100,7 +105,7 @@ class ChunkCache:
         if slot is not None:
             self._pin(chunk_id, slot, reader, now_ms)
             if slot.chunk is not None and now_ms - slot.checked_ms >= self._check_ms:
-                slot.path, slot.chunk = slot.chunk.path, None
+                slot.checking, slot.chunk = slot.chunk, None
                 return Admission.FILL
             self.hits += slot.chunk is not None
             return Admission.WAIT if slot.chunk is None else Admission.HIT
@@ -123,8 +128,15 @@ class ChunkCache:
         self.used_bytes += filled.length - slot.length
         slot.length, slot.checked_ms = filled.length, now_ms
         slot.chunk = CachedChunk(
-            filled.path, filled.length, filled.next_offset, _native("q", filled.offsets), _native("i", filled.positions)
+            filled.path,
+            filled.length,
+            filled.next_offset,
+            _native("q", filled.offsets),
+            _native("i", filled.positions),
+            filled.start,
+            filled.shared,
         )
+        slot.checking = None
         for reader in slot.pins:
             slot.pins[reader] = now_ms + self._pin_ms
         self._settle(chunk_id, slot)
@@ -137,8 +149,8 @@ class ChunkCache:
             return []
         del self._slots[chunk_id], self._pinned[chunk_id]
         self.used_bytes -= slot.length
-        if slot.path:
-            self._evicted.append(slot.path)
+        if slot.checking is not None:
+            self._evicted.append(slot.checking)
         return list(slot.pins)
 
     def read_past(self, chunk_id: ChunkId, reader: Reader) -> None:
@@ -168,8 +180,8 @@ class ChunkCache:
         self.filled(chunk_id, filled, 0)
         return True
 
-    def take_evicted(self) -> list[str]:
-        """Paths whose files are to be removed now."""
+    def take_evicted(self) -> list[CachedChunk]:
+        """Chunks whose files are to be closed now, and removed if they are the cache's own."""
         evicted, self._evicted = self._evicted, []
         return evicted
 
@@ -223,7 +235,7 @@ class ChunkCache:
         self._pinned.pop(chunk_id, None)
         self.used_bytes -= slot.length
         if slot.chunk is not None:
-            self._evicted.append(slot.chunk.path)
+            self._evicted.append(slot.chunk)
 
 
 def _native(code: str, data: bytes) -> array[int]:

@@ -73,6 +73,10 @@ class ChunkTable:
             self._timestamps[index],
         )
 
+    def first_offset(self, index: int) -> int:
+        """The first offset of one chunk."""
+        return self._first_offsets[index]
+
     def __iter__(self) -> Iterator[Chunk]:
         return (self[index] for index in range(len(self)))
 

@@ -242,7 +242,9 @@ class VerifiedUpTo:
 
 @dataclass(frozen=True, slots=True)
 class FilledChunk:
-    """One chunk is in its cache file, checked.
+    """One chunk is on the disk, checked: from byte ``start`` of the file ``path`` on.
+
+    That is a file of its own in the cache, or, if ``shared``, the archived object itself, which nobody may remove.
 
     ``offsets`` (little-endian int64) and ``positions`` (little-endian int32, from the chunk's start) are the sparse
     index: base offset and position of about one batch in 4 KiB, the first batch always. ``next_offset`` follows the
@@ -254,6 +256,8 @@ class FilledChunk:
     offsets: bytes
     positions: bytes
     next_offset: int
+    start: int = 0
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from stratalog.tier.commands import (
 )
 from stratalog.tier.segment_blobs import aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunk, read_chunks, read_object_footer
-from stratalog.tier.store import ObjectStore
+from stratalog.tier.store import ObjectStore, file_of
 from stratalog.wire.batch import BatchHeader, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt
 
@@ -40,10 +40,12 @@ log = logging.getLogger(__name__)
 def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
     """One GET, a CRC-32C check of each chunk, then a temporary file renamed to each path.
 
-    No GET if the files are there already and right. Nothing is written unless every chunk is right. Raises `CorruptObject`, `OSError` for the cache's disk, and what
-    the store raises.
+    No GET if the files are there already and right. Nothing is written unless every chunk is right, nor if the object
+    is a file on the cache's own file system: a copy would be no nearer, so it is served from there. Raises
+    `CorruptObject`, `OSError` for the cache's disk, and what the store raises.
     """
-    kept = [_cached(command, fill) for fill in command.chunks]
+    shared = _file_beside(store, command)
+    kept = [None if shared else _cached(command, fill) for fill in command.chunks]
     pieces = [piece for piece in kept if piece is not None]
     if len(pieces) < len(command.chunks):
         pieces = read_chunks(store, command.key, [fill.chunk for fill in command.chunks])
@@ -52,10 +54,26 @@ def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
         indexed.append(sparse_index(command.key, fill.chunk, piece, command.index_interval_bytes))
     filled = []
     for fill, piece, old, (offsets, positions, next_offset) in zip(command.chunks, pieces, kept, indexed, strict=True):
+        if shared:
+            start = fill.chunk.position
+            filled.append(FilledChunk(shared, len(piece), offsets, positions, next_offset, start, shared=True))
+            continue
         if old is None:
             _write_file(fill, piece, sync=command.sync)
         filled.append(FilledChunk(fill.path, len(piece), offsets, positions, next_offset))
     return ChunksFilled(command.key, tuple(filled))
+
+
+def _file_beside(store: ObjectStore, command: FillChunks) -> str | None:
+    """The object's own file if it lies on the cache's file system."""
+    path = file_of(store, command.key)
+    if path is None:
+        return None
+    try:
+        beside = Path(path).stat().st_dev == Path(command.chunks[0].path).parent.stat().st_dev
+    except FileNotFoundError:
+        return None  # the GET, or the writing, says what is missing
+    return path if beside else None
 
 
 def _cached(command: FillChunks, fill: ChunkFill) -> memoryview | None:

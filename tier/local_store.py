@@ -200,6 +200,11 @@ class LocalStore:
         del upload_id
         validate_key("abort_upload", key, self.url)
 
+    def file_of(self, key: str) -> str:
+        """The object's file; see :class:`FileBacked`."""
+        validate_key("file_of", key, self.url)
+        return str(self._files.path(key))
+
     @contextmanager
     def _writing(
         self, operation: str, key: str, data: Buffer | Sequence[Buffer], crc32c: int | None

@@ -13,6 +13,7 @@ from stratalog.tier.store import (
     Source,
     UploadInfo,
     Version,
+    file_of,
     validate_key,
     validate_prefix,
 )
@@ -108,6 +109,10 @@ class PrefixStore(StoreWrapper):
     def abort_upload(self, key: str, upload_id: str) -> None:
         """As the port's."""
         self.inner.abort_upload(self._full("abort_upload", key), upload_id)
+
+    def file_of(self, key: str) -> str | None:
+        """As the wrapped store's."""
+        return file_of(self.inner, self._full("file_of", key))
 
     def _full(self, operation: str, key: str) -> str:
         """Return the whole key; the relative one has to keep the rules too, whatever the prefix would hide."""

@@ -1,7 +1,8 @@
 """How far to fetch ahead of a reader of the archive. Pure.
 
-A reader who goes on where he stopped gets twice as much ahead each time, up to the cache's size divided by the active
-readers; a jump begins again with one chunk. What is ahead may cross from one object into the next.
+A reader who goes on where he stopped gets twice as much ahead each time, up to `AHEAD_BYTES_MAX` and to the cache's
+size divided by the active readers; a jump begins again with one chunk. What is ahead may cross from one object into
+the next.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Final
 from stratalog.tier.cache import Reader
 from stratalog.tier.chunk_table import CHUNK_BYTES
 
-__all__ = ["ReadAhead"]
+__all__ = ["AHEAD_BYTES_MAX", "ReadAhead"]
+
+AHEAD_BYTES_MAX: Final = 96 << 20
+"""Eight GETs of three chunks: the threads of the worker stay busy while as much as two GETs brought is being read.
+
+More would not be faster, and what lies there for long has to be checked again before it is served.
+"""
 
 _IDLE_MS: Final = 30_000
 
@@ -27,8 +34,16 @@ class _Stream:
 class ReadAhead:
     """The streams through one cache of ``cache_bytes``."""
 
-    def __init__(self, cache_bytes: int, *, first_bytes: int = CHUNK_BYTES, idle_ms: int = _IDLE_MS) -> None:
+    def __init__(
+        self,
+        cache_bytes: int,
+        *,
+        first_bytes: int = CHUNK_BYTES,
+        limit_bytes: int = AHEAD_BYTES_MAX,
+        idle_ms: int = _IDLE_MS,
+    ) -> None:
         self._cache_bytes = cache_bytes
+        self._limit_bytes = limit_bytes
         self._first_bytes = first_bytes
         self._idle_ms = idle_ms
         self._streams: dict[Reader, _Stream] = {}
@@ -54,7 +69,7 @@ class ReadAhead:
 
     def _share(self, now_ms: int) -> int:
         active = sum(now_ms - stream.read_ms < self._idle_ms for stream in self._streams.values())
-        return self._cache_bytes // max(1, active)
+        return min(self._limit_bytes, self._cache_bytes // max(1, active))
 
     def _forget_idle(self, now_ms: int) -> None:
         idle = [reader for reader, stream in self._streams.items() if now_ms - stream.read_ms >= self._idle_ms]

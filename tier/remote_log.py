@@ -18,10 +18,11 @@ from stratalog.tier.manifest_view import ManifestView, PackedEntries, RemoteSegm
 from stratalog.tier.store import Version
 from stratalog.wire.topic import Uuid
 
-__all__ = ["ChunkId", "ChunkRef", "FetchPlan", "RemoteLog", "group_neighbours"]
+__all__ = ["GROUP_COUNT", "ChunkId", "ChunkRef", "FetchPlan", "RemoteLog", "group_neighbours"]
 
 _TABLES_KEPT: Final = 64
-_NEIGHBOURS: Final = 2
+GROUP_COUNT: Final = 3
+"""Chunks of one GET: 12 MiB. A segment of 64 MiB has 17 chunks, so with its table it needs 7 GETs."""
 
 
 class ChunkId(NamedTuple):
@@ -47,7 +48,7 @@ class FetchPlan(NamedTuple):
     missing_table: RemoteSegment | None
 
 
-def group_neighbours(refs: Sequence[ChunkRef], count_max: int = _NEIGHBOURS) -> list[tuple[ChunkRef, ...]]:
+def group_neighbours(refs: Sequence[ChunkRef], count_max: int = GROUP_COUNT) -> list[tuple[ChunkRef, ...]]:
     """Cut ``refs`` into runs of neighbouring chunks of one object: one bounded GET each.
 
     Runs start at multiples of ``count_max``, so that readers who come by in different steps ask for the same ones.
@@ -78,6 +79,7 @@ class RemoteLog:
         self.archive_clean_offset = 0
         self._entries = PackedEntries()
         self._tables: OrderedDict[Uuid, ChunkTable] = OrderedDict()
+        self._keys: dict[Uuid, str] = {}  # of those objects: to make one up costs more than all else of a plan
         self._tables_kept = tables_kept
 
     def __len__(self) -> int:
@@ -145,42 +147,33 @@ class RemoteLog:
         self._tables[uuid] = ChunkTable.from_bytes(rows)
         self._tables.move_to_end(uuid)
         while len(self._tables) > self._tables_kept:
-            self._tables.popitem(last=False)
+            self._keys.pop(self._tables.popitem(last=False)[0], None)
 
-    def plan_fetch(self, offset: int, size_bytes: int) -> FetchPlan:
+    def plan_fetch(self, offset: int, size_bytes: int, *, whole_groups: bool = False) -> FetchPlan:
         """The chunks from the one that holds ``offset`` on, until they hold at least ``size_bytes``.
 
         Crosses from one object into the next; always at least one chunk when its table is known. The remote end and
-        a missing chunk table end the walk.
+        a missing chunk table end the walk. ``whole_groups`` goes on to the end of the last chunk's group, see
+        `group_neighbours`: whoever reads on anyway needs it whole, and gets it by one GET.
         """
         refs: list[ChunkRef] = []
         planned_bytes = 0
         index = self.find(offset)
         while index is not None and index < len(self) and (planned_bytes < size_bytes or not refs):
-            segment = self.segment(index)
-            table = self._tables.get(segment.uuid)
+            uuid = self._entries.uuid(index)
+            table = self._tables.get(uuid)
             if table is None:
-                return FetchPlan(tuple(refs), segment)
-            self._tables.move_to_end(segment.uuid)
+                return FetchPlan(tuple(refs), self.segment(index))
+            self._tables.move_to_end(uuid)
+            key = self._keys.get(uuid) or self._keys.setdefault(uuid, self.segment(index).key)
+            end_offset = self._entries.ends[index]
             start = table.find_offset(offset) if not refs else 0
             for number in range(start, len(table)):
-                refs.append(_ref(segment, table, number))
-                planned_bytes += table[number].length
-                if planned_bytes >= size_bytes:
+                chunk = table[number]
+                next_offset = table.first_offset(number + 1) if number + 1 < len(table) else end_offset
+                refs.append(ChunkRef(ChunkId(uuid, number), key, chunk, next_offset))
+                planned_bytes += chunk.length
+                if planned_bytes >= size_bytes and not (whole_groups and (number + 1) % GROUP_COUNT):
                     break
             index += 1
         return FetchPlan(tuple(refs), None)
-
-    def whole_groups(self, refs: Sequence[ChunkRef]) -> Sequence[ChunkRef]:
-        """``refs`` without a last group whose rest is still to come: the next plan has it whole, in one GET."""
-        first = len(refs) - 1 - refs[-1].id.number % _NEIGHBOURS if refs else 0
-        if first <= 0 or refs[-1].id.number % _NEIGHBOURS == _NEIGHBOURS - 1:
-            return refs
-        index = self.find(refs[-1].chunk.first_offset)
-        ends = index is None or self._entries.ends[index] == refs[-1].end_offset
-        return refs if ends else refs[:first]
-
-
-def _ref(segment: RemoteSegment, table: ChunkTable, number: int) -> ChunkRef:
-    end_offset = table[number + 1].first_offset if number + 1 < len(table) else segment.end
-    return ChunkRef(ChunkId(segment.uuid, number), segment.key, table[number], end_offset)

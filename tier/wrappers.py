@@ -24,6 +24,7 @@ from stratalog.tier.store import (
     Source,
     UploadInfo,
     Version,
+    file_of,
 )
 
 __all__ = [
@@ -171,6 +172,10 @@ class StoreWrapper:
     def abort_upload(self, key: str, upload_id: str) -> None:
         """As the port's."""
         self._around(Call("abort_upload", key), lambda: self.inner.abort_upload(key, upload_id))
+
+    def file_of(self, key: str) -> str | None:
+        """As the wrapped store's; no request."""
+        return file_of(self.inner, key)
 
 
 @dataclass(frozen=True, slots=True)

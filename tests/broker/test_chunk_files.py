@@ -12,6 +12,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.remote_log import ChunkId, ChunkRef
 
 PARTITION = PartitionId("t", bytes(16), 0)
+INDEX = array("q", [0]).tobytes(), array("i", [0]).tobytes()
 
 
 def ref(number, length=10, uuid=bytes(16)):
@@ -37,17 +38,25 @@ class Cache:
         def filled():
             self.filled += 1
 
-        self.files.want(PARTITION, refs, reader, filled=filled, failed=lambda *args: self.failed.append(args))
+        return self.files.want(PARTITION, refs, reader, filled=filled, failed=lambda *args: self.failed.append(args))
 
     def answer(self):
         """Fill what was asked for longest."""
         command, answered = self.submitted.pop(0)
         for fill in command.chunks:
             Path(fill.path).write_bytes(b"c" * fill.chunk.length)
-        index = array("q", [0]).tobytes(), array("i", [0]).tobytes()
         chunks = tuple(
-            commands.FilledChunk(fill.path, fill.chunk.length, *index, fill.chunk.first_offset + 10)
+            commands.FilledChunk(fill.path, fill.chunk.length, *INDEX, fill.chunk.first_offset + 10)
             for fill in command.chunks
+        )
+        answered(commands.ChunksFilled(command.key, chunks))
+
+    def answer_in(self, path):
+        """As `answer`, with a file that holds the whole object."""
+        command, answered = self.submitted.pop(0)
+        chunks = tuple(
+            commands.FilledChunk(str(path), one.length, *INDEX, one.first_offset + 10, start=one.position, shared=True)
+            for one in (fill.chunk for fill in command.chunks)
         )
         answered(commands.ChunksFilled(command.key, chunks))
 
@@ -72,9 +81,32 @@ def test_a_chunk_is_asked_for_once(cache):
 
 
 def test_neighbours_come_by_one_request(cache):
-    """Two at most, and of one object only."""
-    cache.want(ref(0), ref(1), ref(2), ref(3, uuid=b"o" * 16))
-    assert [len(command.chunks) for command, _ in cache.submitted] == [2, 1, 1]
+    """Three at most, and of one object only."""
+    cache.want(ref(0), ref(1), ref(2), ref(3), ref(4, uuid=b"o" * 16))
+    assert [len(command.chunks) for command, _ in cache.submitted] == [3, 1, 1]
+
+
+def test_a_damaged_chunk_hides_no_neighbour(cache):
+    """After a common failure each is fetched by itself, and only the damaged one fails."""
+    cache.want(ref(0), ref(1))
+    _, answered = cache.submitted.pop()
+    report = commands.CorruptReport(PARTITION, "key", 10, 10, "damaged")
+    answered(report)
+    assert [[fill.chunk for fill in command.chunks] for command, _ in cache.submitted] == [
+        [ref(0).chunk],
+        [ref(1).chunk],
+    ]
+    assert cache.failed == []
+    cache.answer()
+    cache.submitted.pop()[1](report)
+    assert cache.failed == [(ref(1), report)]
+    assert cache.files.get(ref(0).id, "r") is not None
+
+
+def test_room_for_all_is_told(cache):
+    """Whoever asks for more than fits asks again later."""
+    assert cache.want(ref(0), ref(1))
+    assert not cache.want(*(ref(number) for number in range(2, 20)))
 
 
 def test_a_fill_that_fails_is_told_and_may_be_tried_again(cache):
@@ -99,6 +131,28 @@ def test_what_is_evicted_leaves_the_disk(cache):
     sizes = [path.stat().st_size for path in Path(cache.files.directory).iterdir()]
     assert sum(sizes) <= 100
     assert cache.files.books.used_bytes <= 100
+
+
+def test_an_object_that_is_served_as_it_is_is_neither_removed_nor_held(cache, tmp_path):
+    """Eviction and failed checks leave it alone; once it is deleted no descriptor keeps its disk in use."""
+    path = tmp_path / "object"
+    path.write_bytes(bytes(10) + b"c" * 10)
+    cache.want(ref(1))
+    cache.answer_in(path)
+    chunk, file = cache.files.get(ref(1).id, "r")
+    assert file.pread(chunk.length, chunk.start) == b"c" * 10
+    cache.now_ms += 30_000
+    cache.want(ref(1))
+    cache.submitted.pop()[1](commands.FailedReport("down", retriable=True))
+    cache.want(ref(1))
+    cache.answer_in(path)
+    cache.files.leave("r")
+    for number in range(5, 30):
+        cache.want(ref(number))
+        cache.answer()
+        cache.files.leave("r")
+    assert path.exists()
+    assert str(path) not in cache.files._open
 
 
 def test_a_reader_keeps_the_file_of_an_evicted_chunk(cache):

@@ -12,8 +12,11 @@ from stratalog.tier.cache import CachedChunk
 from stratalog.wire.batch import Record, build_batch, iter_headers
 
 
-def chunk_of(path, batches, indexed):
-    """A cached chunk of batches [(base, count, size)], whose index knows every ``indexed``-th; and its open file."""
+def chunk_of(path, batches, indexed, start=0):
+    """A cached chunk of batches [(base, count, size)], whose index knows every ``indexed``-th; and its open file.
+
+    ``start`` other bytes precede it in its file.
+    """
     data, offsets, positions, end = b"", array("q"), array("i"), 0
     for number, (base, count, size) in enumerate(batches):
         if number % indexed == 0:
@@ -21,8 +24,8 @@ def chunk_of(path, batches, indexed):
             positions.append(len(data))
         data += build_batch([Record(base + n, 0, None, b"v" * size) for n in range(count)])
         end = base + count
-    path.write_bytes(data)
-    return CachedChunk(str(path), len(data), end, offsets, positions), RealFilesystem().open_read(str(path))
+    path.write_bytes(b"\xff" * start + data + b"\xff")
+    return CachedChunk(str(path), len(data), end, offsets, positions, start), RealFilesystem().open_read(str(path))
 
 
 def bytes_of(slices):
@@ -34,16 +37,19 @@ def bytes_of(slices):
     counts=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 900, 70_000])), min_size=1, max_size=8),
     indexed=st.integers(1, 4),
     room=st.integers(0, 200_000),
+    start=st.sampled_from([0, 1, 70_000]),
     data=st.data(),
 )
-def test_slices_begin_at_the_batch_of_the_offset_and_end_on_a_border(tmp_path_factory, counts, indexed, room, data):
-    """Within the room, except for a first batch; the next offset is that of the next batch."""
+def test_slices_begin_at_the_batch_of_the_offset_and_end_on_a_border(
+    tmp_path_factory, counts, indexed, room, start, data
+):
+    """Within the room, except for a first batch, and wherever in its file the chunk lies."""
     base, batches = 50, []
     for count, size in counts:
         batches.append((base, count, size))
         base += count
     offset = data.draw(st.integers(50, base - 1))
-    chunk, file = chunk_of(tmp_path_factory.mktemp("c") / "x", batches, indexed)
+    chunk, file = chunk_of(tmp_path_factory.mktemp("c") / "x", batches, indexed, start)
     slices = ChunkSlices(offset, room, min_one_batch=True)
     whole = slices.add(chunk, file, base)
     headers = [header for _, header in iter_headers(bytes_of(slices))]

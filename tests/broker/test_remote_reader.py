@@ -200,6 +200,22 @@ def test_a_reader_that_goes_on_locally_has_crossed_the_border(rig):
     assert rig.remote.border_reads == 1
 
 
+def test_who_reads_on_is_read_ahead_of_across_objects(rig):
+    """After the second read the whole archive is on its way, each object by one GET; nobody asks for it twice."""
+    rig.read(0, 1)
+    rig.sent.clear()
+    assert offsets(rig.read(5, 1)) == [5]
+    rig.run()
+    assert offsets(rig.read(10, 1)) == [10]
+    rig.run()
+    assert offsets(rig.read(15, 1)) == [15]
+    rig.run()
+    assert sorted(rig.sent) == ["FillChunks", "FillChunks", "ReadFooter", "ReadFooter"]
+    for offset in range(20, 60, 5):
+        assert offsets(rig.remote.read("r", offset, 1)) == [offset]
+    assert len(rig.sent) == 4
+
+
 async def test_times_are_looked_up_within_bounds(rig):
     """The first record at or after a time, not before the first nor behind the last offset asked for."""
     rig.submit = None

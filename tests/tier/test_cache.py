@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -41,6 +42,19 @@ def test_many_readers_cost_one_fill():
     assert (cache.hits, cache.misses) == (1, 1)
 
 
+def test_where_a_chunk_lies_is_kept_until_it_is_handed_out():
+    """Its place in a shared file, also when it is evicted while it is being checked again."""
+    cache = ChunkCache(10)
+    cache.ask(chunk(1), 10, "a", 0)
+    shared = replace(file_of(1), start=500, shared=True)
+    cache.filled(chunk(1), shared, 0)
+    found = cache.get(chunk(1), "a", 0)
+    assert (found.path, found.start, found.shared) == ("/cache/1", 500, True)
+    assert cache.ask(chunk(1), 10, "a", 30_000) is Admission.FILL
+    cache.failed(chunk(1))
+    assert cache.take_evicted() == [found]
+
+
 def test_a_failed_fill_frees_its_space_and_tells_the_waiters():
     """The next one to ask starts it again."""
     cache = ChunkCache(10)
@@ -60,7 +74,7 @@ def test_the_least_recently_used_chunk_goes_first():
     cache.get(chunk(1), "r", 1)
     cache.read_past(chunk(1), "r")
     fill(cache, 4)
-    assert cache.take_evicted() == ["/cache/2"]
+    assert [gone.path for gone in cache.take_evicted()] == ["/cache/2"]
     assert cache.take_evicted() == []
     assert cache.used_bytes == 30
 
@@ -73,7 +87,7 @@ def test_a_pinned_chunk_stays_until_it_is_read_past_or_30_seconds():
     assert cache.get(chunk(1), "r", 29_999)
     assert cache.ask(chunk(2), 10, "r", 30_001) is Admission.THROTTLED
     assert cache.ask(chunk(2), 10, "r", 60_000) is Admission.FILL
-    assert cache.take_evicted() == ["/cache/1"]
+    assert [gone.path for gone in cache.take_evicted()] == ["/cache/1"]
 
 
 def test_a_chunk_being_filled_is_never_evicted():
@@ -112,7 +126,7 @@ def test_a_damaged_chunk_is_forgotten_although_it_is_pinned():
     cache = ChunkCache(10)
     fill(cache, 1)
     cache.forget(chunk(1))
-    assert cache.take_evicted() == ["/cache/1"]
+    assert [gone.path for gone in cache.take_evicted()] == ["/cache/1"]
     assert cache.ask(chunk(1), 10, "r", 0) is Admission.FILL
     cache.forget(chunk(1))
     assert len(cache) == 1
@@ -125,7 +139,7 @@ def test_files_found_at_start_up_are_taken_in_while_there_is_room():
     assert not cache.restore(chunk(1), file_of(1))
     assert not cache.restore(chunk(2), file_of(2))
     assert cache.ask(chunk(3), 15, "r", 0) is Admission.FILL
-    assert cache.take_evicted() == ["/cache/1"]
+    assert [gone.path for gone in cache.take_evicted()] == ["/cache/1"]
 
 
 def test_a_fill_nobody_asked_for_is_an_error():
@@ -179,7 +193,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_agree(self):
-        for path in self.cache.take_evicted():
+        for path in (gone.path for gone in self.cache.take_evicted()):
             del self.present[int(path.rsplit("/", 1)[1])]
         slots = self.cache._slots
         assert {c.number for c, s in slots.items() if s.chunk} == set(self.present)

@@ -33,6 +33,7 @@ def test_a_table_survives_its_bytes(steps):
     assert len(data) == ROW_BYTES * len(steps) == 32 * len(steps)
     assert ChunkTable.from_bytes(data) == table
     assert list(ChunkTable.from_bytes(memoryview(data))) == list(table)
+    assert [table.first_offset(index) for index in range(len(table))] == [chunk.first_offset for chunk in table]
 
 
 @given(rows.filter(bool), st.integers(0, 2 * 10**7))

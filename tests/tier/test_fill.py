@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +20,7 @@ from stratalog.tier.commands import (
     TimestampFound,
 )
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
+from stratalog.tier.local_store import LocalStore
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.segment_reader import CorruptObject, read_object_footer
 from stratalog.tier.wrappers import CountingStore
@@ -77,6 +80,49 @@ def test_a_damaged_chunk_is_refused_and_nothing_is_written(archived, log_bytes, 
         fill_chunks(store, filling(log_bytes, key, [chunks[1], chunks[2]], tmp_path))
     assert (caught.value.position, caught.value.offset) == (chunks[2].position, chunks[2].first_offset)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_on_the_same_file_system_is_served_as_it_is(log_bytes, tmp_path):
+    """It is read and checked like any other, and nothing is written; damage is found."""
+    store = CountingStore(LocalStore(str(tmp_path / "bucket"), sync=False))
+    data = log_bytes.segment(0, 40)
+    key = archive_log(store, log_bytes.partition, [data], now_ms=1, chunk_bytes=2000).entries[0].key
+    chunks = read_object_footer(store, key).chunks
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    before = store.count("get_range")
+    first, second = fill_chunks(store, filling(log_bytes, key, [chunks[1], chunks[2]], cache)).chunks
+    assert store.count("get_range") == before + 1
+    assert list(cache.iterdir()) == []
+    assert first.shared
+    content = Path(first.path).read_bytes()[first.start : first.start + first.length]
+    assert content == data[chunks[1].position : chunks[1].position + chunks[1].length]
+    assert (second.path, second.start) == (first.path, chunks[2].position)
+    with Path(first.path).open("r+b") as file:
+        file.seek(chunks[2].position + 100)
+        file.write(b"\xff\xff")
+    with pytest.raises(CorruptObject):
+        fill_chunks(store, filling(log_bytes, key, [chunks[2]], cache))
+
+
+def test_an_object_on_another_file_system_is_copied(log_bytes, tmp_path, monkeypatch):
+    """A cache on a faster disk than the archive is used as one."""
+    store = LocalStore(str(tmp_path / "bucket"), sync=False)
+    key = archive_log(store, log_bytes.partition, [log_bytes.segment(0, 40)], now_ms=1, chunk_bytes=2000).entries[0].key
+    chunks = read_object_footer(store, key).chunks
+    (tmp_path / "cache").mkdir()
+    real = Path.stat
+
+    def stat(path, **options):
+        status = real(path, **options)
+        return SimpleNamespace(st_dev=-1) if path.name == "cache" else status
+
+    monkeypatch.setattr(Path, "stat", stat)
+    (filled,) = fill_chunks(store, filling(log_bytes, key, [chunks[1]], tmp_path / "cache")).chunks
+    monkeypatch.undo()
+    assert (filled.shared, filled.start) == (False, 0)
+    assert Path(filled.path).parent == tmp_path / "cache"
+    assert Path(filled.path).stat().st_size == chunks[1].length
 
 
 def test_a_chunk_off_its_borders_is_refused(archived, log_bytes, tmp_path):

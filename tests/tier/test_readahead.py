@@ -14,6 +14,12 @@ def test_a_sequential_reader_gets_twice_as_much_each_time():
     assert read_on(ahead, "r", 7) == [0, 10, 20, 40, 80, 100, 100]
 
 
+def test_what_is_ahead_is_bounded_however_large_the_cache():
+    """A reader that is slower than its window would have most of it checked again before it gets there."""
+    ahead = ReadAhead(1000, first_bytes=10, limit_bytes=35)
+    assert read_on(ahead, "r", 5) == [0, 10, 20, 35, 35]
+
+
 def test_readers_share_the_cache():
     """The cap is the cache's size divided by the active readers."""
     ahead = ReadAhead(100, first_bytes=10)

@@ -170,13 +170,15 @@ def test_neighbours_share_a_get(count_max):
     assert numbers == {1: [[0], [2], [3], [0]], 2: [[0], [2, 3], [0]], 3: [[0], [2], [3], [0]]}[count_max]
 
 
-def test_a_group_whose_rest_is_to_come_is_left_to_the_next_plan():
-    """So the two neighbours are one GET; the last chunk of an object has none to wait for, nor has a lone one."""
+def test_a_plan_may_go_on_to_the_end_of_a_group():
+    """So that neighbours come by one GET; an object's last group may be short."""
     log = log_of(THREE)
     log.add_table(entry(0, 100).uuid, table(0, 4, 4, 4, 4))
     log.add_table(entry(100, 200).uuid, table(100, 4))
-    planned = [
-        [ref.id.number for ref in log.whole_groups(log.plan_fetch(0, size).chunks)] for size in (1, 8, 12, 16, 20)
-    ]
-    assert planned == [[0], [0, 1], [0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 0]]
-    assert log.whole_groups(()) == ()
+
+    def planned(offset, size):
+        return [ref.id.number for ref in log.plan_fetch(offset, size, whole_groups=True).chunks]
+
+    assert [planned(0, size) for size in (1, 12, 13, 17)] == [[0, 1, 2], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 0]]
+    assert planned(10, 1) == [1, 2]
+    assert planned(30, 1) == [3]

@@ -4,9 +4,11 @@ import threading
 
 import pytest
 
+from stratalog.tier.local_store import LocalStore
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.ports import Timing
-from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore
+from stratalog.tier.prefix_store import PrefixStore
+from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, file_of
 from stratalog.tier.wrappers import Call, CountingStore, StoreWrapper, received_bytes
 
 
@@ -36,6 +38,16 @@ def use_everything(store):
     store.delete_many(["k", "l"])
     assert list(store.list_uploads("")) == []
     store.abort_upload("k", "id")
+
+
+def test_the_file_of_an_object_is_no_request(tmp_path):
+    """It is told through every wrapper, where there is one."""
+    local = LocalStore(str(tmp_path), sync=False)
+    store = Recording(local)
+    assert store.file_of("a/k") == file_of(store, "a/k") == local.file_of("a/k") == str(tmp_path / "a" / "k")
+    assert PrefixStore(store, "a").file_of("k") == str(tmp_path / "a" / "k")
+    assert store.calls == []
+    assert file_of(Recording(MemoryStore()), "k") is None
 
 
 def test_every_request_passes_through_one_method():
