@@ -169,6 +169,8 @@ class Tiering:
             return
         if led is Led.CREATED:
             state = RemoteLogState(unified.log.first_base_offset, unified.log.first_base_offset, 0)
+        if state and state.remote_bytes:
+            self._io.begin()  # somebody may read it
         remote = RemotePartition(
             _partition_id(unified),
             submit=self.submit,

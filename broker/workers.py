@@ -69,6 +69,10 @@ class Workers(Protocol):
         """Commands not yet answered."""
         ...
 
+    def begin(self) -> None:
+        """Get ready for a first command that is likely to come: it then need not wait for a start."""
+        ...
+
     async def close(self) -> None:
         """Fail what is outstanding with :class:`WorkerLost` and end the worker."""
         ...
@@ -156,6 +160,9 @@ class ThreadWorkers(_Submitting):
         self._target = target
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="worker")
 
+    def begin(self) -> None:
+        """There is nothing to start."""
+
     async def close(self) -> None:
         """Fail what is outstanding; commands under way run to their end unheard."""
         self._closed = True
@@ -176,7 +183,7 @@ class ThreadWorkers(_Submitting):
 
 
 class ProcessWorkers(_Submitting):
-    """Executes commands in one child process with a few threads, started when the first command comes.
+    """Executes commands in one child process with a few threads, started by `begin` or by the first command.
 
     ``role`` names it in logs; the rest is a :class:`Start`. To be used from the thread that runs the loop, which must
     be the one that lives as long as the process: the child is killed by the kernel when its parent thread ends.
@@ -197,6 +204,11 @@ class ProcessWorkers(_Submitting):
         """The process id of the worker, None while there is none."""
         return None if self._process is None else self._process.pid
 
+    def begin(self) -> None:
+        """Start the process, if there is none and none is about to be started."""
+        if self._process is None and self._restart is None and not self._closed:
+            self._spawn()
+
     async def close(self) -> None:
         """Fail what is outstanding, close the socket, and make sure that the process has ended."""
         self._closed = True
@@ -208,8 +220,7 @@ class ProcessWorkers(_Submitting):
         self._fail_all(WorkerLost("the broker is closing"))
 
     def _send(self, request_id: int, command: object) -> None:
-        if self._process is None and self._restart is None:
-            self._spawn()
+        self.begin()
         if self._process is None:
             self._unsent.append((request_id, command))
         else:

@@ -120,6 +120,16 @@ def test_requests_are_counted_by_operation_and_topic(broker):
     assert broker.run(lambda: broker.node.tiering._border_reads + broker.partition("t").remote.border_reads) == 1
 
 
+def test_the_worker_waits_for_readers_of_an_archive(broker):
+    """After a start it is there before anybody asks; without an archive there is none."""
+    broker.create("t", **TIERED)
+    broker.restart()
+    assert broker.run(lambda: broker.node.tiering._io.pid) is None
+    archive(broker, "t")
+    broker.restart()
+    assert broker.run(lambda: broker.node.tiering._io.pid) is not None
+
+
 def test_a_closed_broker_answers_later_and_never_inside_the_call(broker):
     """Commands that come while it closes fail; whoever asked is told in another turn of the loop."""
 

@@ -212,6 +212,18 @@ async def test_a_target_that_cannot_be_made_answers_every_command_with_the_reaso
         await workers.close()
 
 
+async def test_a_process_may_be_started_before_its_first_command(process):
+    """Once; a closed one stays closed."""
+    process.begin()
+    pid = process.pid
+    process.begin()
+    await process.submit(("sleep", 0))
+    assert (process.pid, process.starts) == (pid, 1)
+    await process.close()
+    process.begin()
+    assert process.pid is None
+
+
 async def test_closing_ends_the_process(process):
     """After close no child is left, also when a command is under way."""
     await process.submit(("sleep", 0))
