@@ -23,7 +23,7 @@ from bench.settings import Settings
 
 __all__ = ["CELL", "consume"]
 
-SEGMENT_BYTES = 128 << 20
+SEGMENT_BYTES = 64 << 20
 VALUE_BYTES = 1024
 MESSAGE_COUNT = (1 << 30) // VALUE_BYTES + SEGMENT_BYTES // VALUE_BYTES
 """A GiB of archive, and the segment that stays active."""
