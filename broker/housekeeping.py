@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from stratalog.broker.partition import Partition
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.retention import segments_to_delete
 from stratalog.wire.errors import Corrupt
@@ -85,6 +87,14 @@ class Housekeeping:
             if rolled:
                 partition.directory.sync(partition)
             node.tiering.look(unified)
+        for partition in self._all_partitions():
+            self._remove_files(partition, now_ms)
+
+    def _remove_files(self, partition: Partition, now_ms: int) -> None:
+        """Remove what has left the log; what a failure leaves is removed when the log is opened next."""
+        removal = partition.log.take_removal(now_ms)
+        if removal is not None and partition.directory.offline is None:
+            self._node.removals.submit(removal, partition.directory)
 
     def _retain(self) -> None:
         for unified in self._node.partitions:
@@ -121,10 +131,14 @@ class Housekeeping:
         )
 
     def _checkpoint(self) -> None:
-        node = self._node
-        node.directories.checkpoint([unified.partition for unified in node.partitions] + [node.control.log.partition])
-        node.tiering.checkpoint()
+        self._node.directories.checkpoint(self._all_partitions())
+        self._node.tiering.checkpoint()
+
+    def _all_partitions(self) -> list[Partition]:
+        return [*(unified.partition for unified in self._node.partitions), self._node.control.log.partition]
 
     def _remove_doomed(self) -> None:
         for directory in self._node.directories.online:
-            self._node.led.remove_doomed(directory.writer)
+            for removal in directory.files.take_doomed():
+                put_back = partial(directory.files.doomed.append, removal.path)
+                self._node.removals.submit(removal, directory.writer, put_back)

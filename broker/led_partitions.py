@@ -208,16 +208,6 @@ class LedPartitions:
         except OSError as error:
             directory.writer.report(error)
 
-    def remove_doomed(self, writer: DirectoryWriter) -> None:
-        """Remove the files of partitions deleted earlier."""
-        directory = self._services.directories.of(writer)
-        for path in list(directory.files.doomed):
-            try:
-                directory.files.remove_doomed(path)
-            except OSError as error:
-                writer.report(error)
-                return
-
     # -- deleting records ---------------------------------------------------------------------------------------
 
     def delete_records(self, wanted: Sequence[tuple[UnifiedLog, int]]) -> list[int | KafkaError]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from stratalog.broker import api
 from stratalog.broker.allocator import tune_allocator
+from stratalog.broker.background_removal import BackgroundRemoval
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.control_plane import ControlPlane, ProducerIds
@@ -142,6 +143,7 @@ class Node:
         self.directories.verified()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
+        self.removals = BackgroundRemoval(loop)
         self.housekeeping = Housekeeping(self)
         self.housekeeping.start()
         self.http = HttpServer(self.metrics, self.not_ready, {"/tier/status": tier_status(self)})
@@ -160,6 +162,8 @@ class Node:
             await self.deep_work.close()
         if "housekeeping" in built:
             self.housekeeping.stop()
+        if "removals" in built:
+            self.removals.close()
         if "http" in built:
             await self.http.close()
         self._sync_threads.shutdown(wait=True)
@@ -349,6 +353,7 @@ class Node:
         await self.dispatcher.close()
         self.purgatory.cancel_all()
         self.housekeeping.stop()
+        self.removals.close()
         await self.tiering.close()
         await self.deep_work.close()
         await self.http.close()

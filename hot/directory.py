@@ -18,6 +18,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Entry, Filesystem
 from stratalog.hot.log import Log
 from stratalog.hot.quarantine import STRAY
+from stratalog.hot.removal import DirectoryRemoval
 from stratalog.hot.segment import SegmentCache
 from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Corrupt, Invalid
@@ -257,13 +258,13 @@ class LogDirectory:
         self.remote_logs.pop(topic_partition, None)
         return target
 
-    def remove_doomed(self, path: str) -> None:
-        """Remove the files of a deleted partition and its directory. Raises `OSError`."""
-        for entry in self.files.scan(path):
-            self.files.unlink(f"{path}/{entry.name}")
-        self.files.remove_directory(path)
-        if path in self.doomed:
-            self.doomed.remove(path)
+    def take_doomed(self) -> list[DirectoryRemoval]:
+        """Hand over the directories of deleted partitions, to be removed by the caller, in any thread.
+
+        One that could not be removed goes back into ``doomed``.
+        """
+        doomed, self.doomed = self.doomed, []
+        return [DirectoryRemoval(self.files, path) for path in doomed]
 
 
 def directory_name(topic_partition: TopicPartition) -> str:

@@ -151,12 +151,7 @@ class Log(LogTrim):
     # -- time passing and closing -------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> bool:
-        """Freeze an idle active segment, unlink what was deleted, forget idle producers; True if it rolled.
-
-        Raises `OSError`.
-        """
-        if self._doomed:
-            self._unlink_doomed(now_ms)
+        """Freeze an idle active segment, forget idle producers; True if it rolled. Raises `OSError`."""
         if now_ms >= self._next_expiry_ms:
             # As in Kafka, not at once: a retry of old events after a restart must still find its first attempt.
             if self._next_expiry_ms:

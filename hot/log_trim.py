@@ -10,6 +10,7 @@ from stratalog.hot.leader_epochs import EpochEntry
 from stratalog.hot.log_write import LogWrite
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
+from stratalog.hot.removal import FileRemoval
 from stratalog.hot.replay import replay_segment
 from stratalog.hot.segment import DELETED, SUFFIXES, Segment, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
@@ -30,9 +31,9 @@ class LogTrim(LogWrite):
         """Remove the frozen segments that lie wholly below ``offset``; returns how many.
 
         The local log start moves first. The files are renamed ``.deleted`` oldest first, each name durable
-        before the next: of several renames a crash may keep any, and a newer one alone would leave a hole. `tick`
-        unlinks them after ``file.delete.delay.ms``. Without an archive the log start moves too. Raises `OSError`;
-        what it interrupted is completed first by the next call.
+        before the next: of several renames a crash may keep any, and a newer one alone would leave a hole.
+        `take_removal` gives them out after ``file.delete.delay.ms``. Without an archive the log start moves too.
+        Raises `OSError`; what it interrupted is completed first by the next call.
         """
         count = 0
         while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
@@ -40,7 +41,6 @@ class LogTrim(LogWrite):
         if count == 0 and not self._leaving:
             return 0
         self.write_queued()
-        self._sync_names()
         self._leaving += self._segments.remove_first(count)
         if not self.config.remote_storage_enable:
             self.advance_log_start(self._segments[0].base_offset)
@@ -51,8 +51,10 @@ class LogTrim(LogWrite):
     def _doom_leaving(self) -> None:
         """Take the segments that have left the log from the disk, oldest first."""
         while self._leaving:
+            self._sync_names()
             self._doom(self._leaving[0])
             del self._leaving[0]
+            self._directory_dirty = True  # the last name may wait for the next cycle, or for the next one to go
 
     def advance_log_start(self, offset: int) -> bool:
         """Nobody reads below ``offset`` any more (DeleteRecords, retention); returns whether that is news.
@@ -73,18 +75,24 @@ class LogTrim(LogWrite):
 
     def _sync_names(self) -> None:
         """Segments may go only when the names of those that stay are durable."""
-        if self._directory_dirty:
+        if self._directory_dirty or any(ticket.names_pending for ticket in self._tickets):
             self._files.sync_directory(self.directory)
 
     def _doom(self, segment: Segment) -> None:
-        """Rename a segment's files for deletion; readers keep what they have open. It may be tried again."""
+        """Rename a segment's files for deletion; readers keep what they have open. It may be tried again.
+
+        The new names are not yet durable.
+        """
         self._cache.drop(segment)
         paths = [segment.path(suffix) for suffix in SUFFIXES]
         for path in paths:
             with suppress(FileNotFoundError):  # not every segment has all of them
                 self._files.rename(path, path + DELETED)
-        self._files.sync_directory(self.directory)
         self._doomed.append(([path + DELETED for path in paths], None))
+
+    def _doom_durably(self, segment: Segment) -> None:
+        self._doom(segment)
+        self._files.sync_directory(self.directory)
 
     def _remove_snapshots(self, *, below: int = 0, above: int | None = None) -> None:
         kept = []
@@ -96,18 +104,24 @@ class LogTrim(LogWrite):
                 kept.append(offset)
         self._snapshots[:] = kept
 
-    def _unlink_doomed(self, now_ms: int) -> None:
-        """Unlink what was renamed long enough ago; the delay counts from the first tick that sees it."""
+    def take_removal(self, now_ms: int) -> FileRemoval | None:
+        """Hand over the files that were renamed long enough ago, to be removed by the caller, in any thread.
+
+        ``file.delete.delay.ms`` counts from the first call that sees a file. None if nothing is due.
+        """
+        if not self._doomed:
+            return None
         waiting: list[tuple[list[str], int | None]] = []
+        due: list[str] = []
         for paths, due_ms in self._doomed:
             if due_ms is None:
                 waiting.append((paths, now_ms + self.config.file_delete_delay_ms))
             elif now_ms < due_ms:
                 waiting.append((paths, due_ms))
             else:
-                for path in paths:
-                    self._files.unlink(path)
+                due += paths
         self._doomed = waiting
+        return FileRemoval(self._files, due) if due else None
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -163,7 +177,7 @@ class LogTrim(LogWrite):
         number = self._segments.floor(offset)
         for segment in reversed(self._segments.remove_from(number + 1)):
             self._seals.pop(segment, None)
-            self._doom(segment)
+            self._doom_durably(segment)
         segment = self._segments.active
         self._seals.pop(segment, None)
         self._cut_segment(segment, offset)
@@ -308,5 +322,5 @@ class LogTrim(LogWrite):
                 active.file.truncate(0)
                 active.file.fdatasync()
             else:
-                self._doom(segment)
+                self._doom_durably(segment)
         self._segments.append(active)

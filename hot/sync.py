@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from stratalog.hot.filesystem import File, Filesystem
+from stratalog.hot.filesystem import File, Filesystem, RealFile
 
 __all__ = ["Replacement", "StoredFile", "SyncTicket", "Syncable"]
 
@@ -67,6 +67,24 @@ class SyncTicket:
         self.end_offset = end_offset
         """Everything below is durable once `run` has returned; the log lowers it where it is truncated meanwhile."""
         self.done = False
+
+    @property
+    def names_pending(self) -> bool:
+        """Whether names are still to be made durable. Until `run` has returned nobody knows, so the answer is yes."""
+        return bool(self._directories) and not self.done
+
+    @property
+    def only_file(self) -> RealFile | None:
+        """The real file whose ``fdatasync`` is all there is to do, if that is so; `synced` then stands for `run`."""
+        if len(self._files) != 1 or self._replacements or self._directories:
+            return None
+        file = self._files[0]
+        return file if type(file) is RealFile else None
+
+    def synced(self) -> None:
+        """`only_file` has been synced, by somebody else than `run`."""
+        self._files = ()
+        self.done = True
 
     def run(self) -> None:
         """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again.

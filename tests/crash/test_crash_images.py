@@ -141,8 +141,10 @@ class Workload:
             offset = self.rng.choice(frozen).end_offset
             self.files.mark(Deleting(offset))
             self.log.delete_local_before(offset)
-            self.log.tick(self.now_ms)
-            self.log.tick(self.now_ms + 1)
+            self.log.take_removal(self.now_ms)
+            removal = self.log.take_removal(self.now_ms + 1)
+            if removal is not None:
+                removal.run()
 
     def truncate(self) -> None:
         low = max(self.log.flushed_offset - 10, self.log.local_log_start_offset + 1)

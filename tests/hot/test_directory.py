@@ -135,9 +135,11 @@ def test_deleting_a_partition_takes_its_name_away_first(root, files):
     assert Path(doomed).name == f"flights-0.{0:032x}-delete"
     assert not Path(f"{root}/flights-0").exists()
     assert LogDirectory.load(root, files).doomed == [doomed]
-    directory.remove_doomed(doomed)
+    (removal,) = directory.take_doomed()
+    assert (removal.path, directory.doomed) == (doomed, [])
+    removal.run()
     assert not Path(doomed).exists()
-    assert directory.doomed == []
+    removal.run()  # gone already is fine
 
 
 def test_the_owner_of_a_directory(root, files):

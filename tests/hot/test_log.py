@@ -88,8 +88,10 @@ class AgainstAList(RuleBasedStateMachine):
     def delete(self, data) -> None:
         self.log.write_queued()
         self.log.delete_local_before(data.draw(st.integers(self.start, self.end)))
-        self.log.tick(1)
-        self.log.tick(2)
+        self.log.take_removal(1)
+        removal = self.log.take_removal(2)
+        if removal is not None:
+            removal.run()
         self.start = self.log.log_start_offset
         self.batches = [batch for batch in self.batches if batch[1] > self.start]
 

@@ -86,8 +86,10 @@ def test_slices_outlive_their_segment(bench, log):
     found = log.read(0, max_bytes=1 << 20, max_offset=15)
     expected = bench.content(found)
     log.delete_local_before(15)
-    log.tick(bench.now_ms)
-    log.tick(bench.now_ms + 10**6)
+    assert log.take_removal(bench.now_ms) is None
+    removal = log.take_removal(bench.now_ms + 10**6)
+    assert removal is not None
+    removal.run()
     assert not Path(f"{log.directory}/{0:020d}.log.deleted").exists()
     part = found.parts[0]
     assert os.pread(part.file.fileno(), part.length, part.position) == expected

@@ -1,0 +1,58 @@
+"""Removing files that have left the log: slow, so it is done apart from everything else.
+
+Unlinking a file of many megabytes frees its pages and blocks, which takes tens of milliseconds on a busy disk. The
+names say beforehand that these files are no part of a log any more, so nothing depends on when it happens, or on
+whether a crash comes first: whoever loads the directory next removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from stratalog.hot.filesystem import Filesystem
+
+__all__ = ["DirectoryRemoval", "FileRemoval", "Removal"]
+
+
+class Removal(Protocol):
+    """Something to remove. `run` may be called from any thread; it touches nothing but files that are nobody's."""
+
+    def run(self) -> None:
+        """Remove it. Raises `OSError`; what is left may be tried again."""
+        ...
+
+
+class FileRemoval:
+    """Files that were renamed for deletion."""
+
+    __slots__ = ("_files", "_paths")
+
+    def __init__(self, files: Filesystem, paths: Sequence[str]) -> None:
+        self._files = files
+        self._paths = paths
+
+    def run(self) -> None:
+        """Unlink them; those that are gone already are fine. Raises `OSError`."""
+        for path in self._paths:
+            self._files.unlink(path)
+
+
+class DirectoryRemoval:
+    """The directory of a deleted partition."""
+
+    __slots__ = ("_files", "path")
+
+    def __init__(self, files: Filesystem, path: str) -> None:
+        self._files = files
+        self.path = path
+
+    def run(self) -> None:
+        """Unlink every file and remove the directory; one that is gone already is fine. Raises `OSError`."""
+        try:
+            entries = self._files.scan(self.path)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            self._files.unlink(f"{self.path}/{entry.name}")
+        self._files.remove_directory(self.path)
