@@ -11,11 +11,13 @@ import hashlib
 import json
 import os
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stratalog.tier.direct_file import PIECE_BYTES, DirectFile, read_pieces
 from stratalog.tier.source import crc32c_of
 from stratalog.tier.store import Buffer
 
@@ -25,6 +27,7 @@ PRIVATE_DIRECTORY = ".stratalog"
 _LOCK_COUNT = 256
 _ABANDONED_AFTER_MS = 24 * 3_600_000
 _VERSION_CHARS = 32
+_JUST_READ_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,16 @@ def content_version(data: Buffer) -> str:
     return hashlib.sha256(data).hexdigest()[:_VERSION_CHARS]
 
 
+def _fingerprint(descriptor: int, size_bytes: int) -> tuple[str, int]:
+    """Return version and CRC-32C of the first ``size_bytes`` of an open file, as its disk has them. Raises `OSError`."""
+    digest = hashlib.sha256()
+    crc = 0
+    for part in read_pieces(descriptor, size_bytes):
+        digest.update(part)
+        crc = crc32c_of(part, crc)
+    return digest.hexdigest()[:_VERSION_CHARS], crc
+
+
 class LocalFiles:
     """File operations below ``root``; every method raises ``OSError`` as the system gives it.
 
@@ -53,6 +66,7 @@ class LocalFiles:
         self._private = self.root / PRIVATE_DIRECTORY
         self._sync = sync
         self._durable_directories: set[Path] = set()
+        self._just_read: OrderedDict[tuple[int, int, int], tuple[str, int]] = OrderedDict()
 
     def path(self, key: str) -> Path:
         """Return the path of the object ``key`` (validated by the caller)."""
@@ -62,22 +76,19 @@ class LocalFiles:
         """Write a new file out of sight and sync it."""
         self._ensure_directory(self._private / "tmp")
         path = self._private / "tmp" / uuid.uuid4().hex
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         digest = hashlib.sha256()
         size_bytes = crc = 0
-        try:
-            for data in slices:
-                _write_all(descriptor, data)
-                digest.update(data)
-                crc = crc32c_of(data, crc)
-                size_bytes += memoryview(data).nbytes
-            if self._sync:
-                os.fsync(descriptor)
-        except BaseException:
-            path.unlink()
-            raise
-        finally:
-            os.close(descriptor)
+        with DirectFile(path) as file:
+            try:
+                for data in slices:
+                    for part in file.append(data):
+                        digest.update(part)
+                        crc = crc32c_of(part, crc)
+                        size_bytes += len(part)
+                file.finish(sync=self._sync)
+            except BaseException:
+                path.unlink()
+                raise
         return Staged(path, size_bytes, digest.hexdigest()[:_VERSION_CHARS], crc)
 
     def discard(self, staged: Staged) -> None:
@@ -107,6 +118,22 @@ class LocalFiles:
             self._sync_directory(target.parent)
         with suppress(FileNotFoundError):
             self._sidecar(key).unlink()
+
+    def fingerprint(self, descriptor: int, status: os.stat_result) -> tuple[str, int]:
+        """Return version and CRC-32C of an open file, read from its disk: every second time, if it has not changed.
+
+        An upload is looked at twice, once before it is committed and once before the local copy goes; what the disk
+        gave a moment ago is good for both.
+        """
+        identity = status.st_ino, status.st_ctime_ns, status.st_size
+        found = self._just_read.pop(identity, None)
+        if found is None:
+            found = _fingerprint(descriptor, status.st_size)
+            if status.st_size >= PIECE_BYTES:
+                self._just_read[identity] = found
+                if len(self._just_read) > _JUST_READ_MAX:
+                    self._just_read.popitem(last=False)
+        return found
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
@@ -193,9 +220,3 @@ class LocalFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: Buffer) -> None:
-    rest = memoryview(data).cast("B")
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from stratalog.tier.local_files import LocalFiles, Staged, content_version
 from stratalog.tier.ports import ClockMs, system_clock_ms
-from stratalog.tier.source import crc32c_of, source_parts
+from stratalog.tier.source import source_parts
 from stratalog.tier.store import (
     AlreadyExists,
     Buffer,
@@ -162,17 +162,17 @@ class LocalStore:
     def head(self, key: str) -> ObjectInfo:
         """Describe the object.
 
-        Version and CRC-32C are computed from the bytes now on disk, so this reads the whole file and finds what
-        became of it since it was written.
+        Version and CRC-32C are computed from the bytes now on disk (not from the page cache, if the object is large),
+        so this reads the whole file and finds what became of it since it was written. A second look at a large object
+        that nobody has touched since the first one repeats its answer; a third one reads again.
         """
         while True:
             with self._reading("head", key) as (descriptor, status):
-                data = _read(descriptor, 0, status.st_size)
-                version = content_version(data)
+                version, crc = self._files.fingerprint(descriptor, status)
                 metadata = self._files.read_metadata(key, version)
                 if not metadata and not self._is_current(key, status):
                     continue  # replaced meanwhile: the sidecar may already be the next one's
-            return ObjectInfo(key, len(data), version, status.st_mtime_ns // 1_000_000, metadata, crc32c_of(data))
+            return ObjectInfo(key, status.st_size, version, status.st_mtime_ns // 1_000_000, metadata, crc)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order; see :meth:`ObjectStore.list`."""
@@ -241,7 +241,7 @@ class LocalStore:
     def _current_version(self, operation: str, key: str) -> Version | None:
         try:
             with self._reading(operation, key) as (descriptor, status):
-                return content_version(_read(descriptor, 0, status.st_size))
+                return self._files.fingerprint(descriptor, status)[0]
         except NotFound:
             return None
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.tier import local_files
+from stratalog.tier.direct_file import PIECE_BYTES
 from stratalog.tier.local_files import LocalFiles, content_version
+from stratalog.tier.source import crc32c_of
 
 
 @pytest.fixture
@@ -116,3 +119,36 @@ def test_a_directory_removed_behind_our_back_is_made_again(tmp_path):
     (tmp_path / "a").rmdir()
     files.replace(files.stage([b"2"]), "a/k")
     assert (tmp_path / "a" / "k").read_bytes() == b"2"
+
+
+def test_a_large_object_is_read_back_from_the_disk_every_second_time(tmp_path, monkeypatch):
+    """Two looks in a row at what nobody touched are one; the third one, and one after a change, read again."""
+    files = LocalFiles(str(tmp_path), sync=False)
+    path = tmp_path / "large"
+    path.write_bytes(bytes(PIECE_BYTES))
+    reads = []
+    real = local_files.read_pieces
+    monkeypatch.setattr(local_files, "read_pieces", lambda *arguments: reads.append(1) or real(*arguments))
+
+    def look():
+        with path.open("rb") as file:
+            return files.fingerprint(file.fileno(), os.fstat(file.fileno()))
+
+    first = (content_version(bytes(PIECE_BYTES)), crc32c_of(bytes(PIECE_BYTES)))
+    assert [(look(), len(reads)) for _ in range(3)] == [(first, 1), (first, 1), (first, 2)]
+    path.write_bytes(b"x" * (PIECE_BYTES + 1))
+    assert look() == (content_version(b"x" * (PIECE_BYTES + 1)), crc32c_of(b"x" * (PIECE_BYTES + 1)))
+    assert len(reads) == 3
+
+
+def test_of_many_large_objects_the_oldest_is_read_again(tmp_path, monkeypatch):
+    """What was just read is kept for a few."""
+    monkeypatch.setattr(local_files, "_JUST_READ_MAX", 1)
+    files = LocalFiles(str(tmp_path), sync=False)
+    for name in "abba":
+        if not (tmp_path / name).exists():
+            (tmp_path / name).write_bytes(name.encode() * PIECE_BYTES)
+        with (tmp_path / name).open("rb") as file:
+            version, _ = files.fingerprint(file.fileno(), os.fstat(file.fileno()))
+        assert version == content_version(name.encode() * PIECE_BYTES)
+    assert len(files._just_read) == 1
