@@ -24,6 +24,16 @@ INDEX_INTERVAL_BYTES: Final = 4096
 """Kafka's ``index.interval.bytes``: bytes of data between two index entries."""
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 
+_LENGTH_MIN: Final = 12
+"""Zigzag of 6: attributes, two deltas, lengths of key and value, number of headers, a byte each."""
+_RUN_MAX: Final = 128
+"""Records looked at together; more would be copied in vain where lengths change."""
+_RUN_WORTH: Final = 8
+_RUN_TRIES: Final = 2
+"""After so many runs in a row that were not worth the look, the rest of a batch is walked record by record."""
+_NOT_NEGATIVE: Final = bytes(range(0, 256, 2))
+"""First bytes of the zigzag varints of 0 and above."""
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -34,19 +44,27 @@ def measure_records(payload: bytes) -> tuple[int, int]:
     """
     count = lowest = at = 0
     end = len(payload)
+    tries = _RUN_TRIES
     try:
         while at < end:
+            if tries:
+                run, length = _measure_run(payload, at)
+                count += run
+                at += run * length
+                tries = _RUN_TRIES if run >= _RUN_WORTH else tries - 1
+                if run:
+                    continue
             byte = payload[at]
             at += 1
             if byte >= 0x80:
                 byte, at = _long_varint(payload, at, byte)
-            if byte & 1 or byte < 12:
+            if byte & 1 or byte < _LENGTH_MIN:
                 raise Corrupt(f"record {count} has a length of {(byte >> 1) ^ -(byte & 1)} bytes")
             delta = payload[at + 1]
-            if delta >= 0x80:
-                delta, _ = _long_varint(payload, at + 2, delta)
-            if delta & 1 and -(delta + 1) >> 1 < lowest:
-                lowest = -(delta + 1) >> 1
+            if delta & 1:
+                if delta >= 0x80:
+                    delta, _ = _long_varint(payload, at + 2, delta)
+                lowest = min(lowest, -(delta + 1) >> 1)
             at += byte >> 1
             count += 1
     except IndexError:
@@ -54,6 +72,31 @@ def measure_records(payload: bytes) -> tuple[int, int]:
     if at != end:
         raise Corrupt(f"record {count} reaches beyond the {end} bytes of its batch")
     return count, lowest
+
+
+def _measure_run(payload: bytes, at: int) -> tuple[int, int]:
+    """``(count, bytes of each)`` of records from ``at`` on that have one length and no time before the batch's first.
+
+    Events of one kind are often equally long. Where the first one's length stands again at its end, so does the
+    second one's, and so on: a strided slice shows the lengths of many at once. The count may be 0.
+    """
+    length = payload[at]
+    prefix_bytes = 1
+    if length >= 0x80:
+        second = payload[at + 1]
+        length = length & 0x7F | second << 7
+        prefix_bytes = 2
+        if second >= 0x80:
+            return 0, 0
+    if length & 1 or length < _LENGTH_MIN:
+        return 0, 0
+    size_bytes = prefix_bytes + (length >> 1)
+    count = min(_RUN_MAX, (len(payload) - at) // size_bytes)
+    for position in range(at, at + prefix_bytes):
+        lengths = payload[position : at + count * size_bytes : size_bytes]
+        count = len(lengths) - len(lengths.lstrip(lengths[:1]))
+    deltas = payload[at + prefix_bytes + 1 : at + count * size_bytes : size_bytes]
+    return len(deltas) - len(deltas.lstrip(_NOT_NEGATIVE)), size_bytes
 
 
 def _long_varint(payload: bytes, at: int, first: int) -> tuple[int, int]:
