@@ -1,8 +1,7 @@
 """Array code that turns the bytes of records into Arrow columns, without a Python object per record.
 
-Records are length-prefixed, so their starts must be found one after the other: that is the one loop
-(`append_record_starts`). From then on every varint is decoded as an array, and keys and values are cut out of the
-payload by a take over interleaved offsets, which copies each byte once.
+Every varint is decoded as an array, and keys and values are cut out of the payload by a take over interleaved
+offsets, which copies each byte once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from stratalog.wire.errors import Corrupt
 
 __all__ = [
     "Positions",
-    "append_record_starts",
     "constant_int32",
     "constant_text",
     "headers_column",
@@ -34,65 +32,58 @@ Bytes = npt.NDArray[np.uint8]
 
 _CONTINUED: Final = 0x80
 _VARINT_BITS_MAX: Final = 63
-_STEP: Final = [1 + (byte >> 1) if byte < _CONTINUED else 2 + ((byte & 0x7F) >> 1) for byte in range(256)]
-"""By the first byte of a record's length: bytes to the next record, as far as that byte alone can tell."""
+_ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(_CONTINUED)], np.int64)
+"""The numbers of varints of one byte."""
 _HEADER_TYPE: Final = arrow_schema(["headers"]).field(0).type
 
 
-def append_record_starts(payload: bytes, position: int, count: int, starts: list[int]) -> int:
-    """Append to ``starts`` where each of ``count`` records begins (its length varint); returns where the last ends.
-
-    Raises `IndexError` when they leave ``payload``.
-    """
-    append = starts.append
-    step = _STEP
-    for _ in range(count):
-        append(position)
-        first = payload[position]
-        if first < _CONTINUED:
-            position += step[first]
-            continue
-        second = payload[position + 1]
-        if second < _CONTINUED:
-            position += step[first] + (second << 6)
-        else:
-            position = _end_of_long_record(payload, position)
-    return position
-
-
-def _end_of_long_record(payload: bytes, position: int) -> int:
-    """Where the record at ``position`` ends whose length takes three bytes or more (8 KiB and up)."""
-    length = shift = 0
-    while True:
-        byte = payload[position]
-        position += 1
-        length |= (byte & 0x7F) << shift
-        if byte < _CONTINUED:
-            return position + (length >> 1)
-        shift += 7
-        if shift > _VARINT_BITS_MAX:
-            raise IndexError(f"a varint at byte {position} has more than ten bytes")
-
-
 def varints(payload: Bytes, positions: Positions) -> tuple[Positions, Positions]:
-    """The zigzag varint at each position, and the position behind each. Raises `IndexError` outside ``payload``."""
+    """The zigzag varint at each position, and the position behind each. Raises `IndexError` outside ``payload``.
+
+    Varints of one and two bytes cost a few steps over whole arrays; only longer ones are picked out.
+    """
     first = payload[positions]
-    after = positions + 1
-    values = first.astype(np.int64)
-    more = np.flatnonzero(first >= _CONTINUED)
-    if more.size:
-        values[more] &= 0x7F
-        shift = 7
-        while more.size:
-            if shift > _VARINT_BITS_MAX:
-                raise IndexError("a varint has more than ten bytes")
-            byte = payload[after[more]].astype(np.int64)
-            values[more] |= (byte & 0x7F) << shift
-            after[more] += 1
-            more = more[byte >= _CONTINUED]
-            shift += 7
+    longer = first >= _CONTINUED
+    if not longer.any():
+        return _ZIGZAG[first], positions + 1
+    if longer.all():
+        second = payload[positions + 1]
+    else:
+        # The last byte of the payload stands in where a varint of one byte is all that is left.
+        second = payload.take(positions + 1, mode="clip")
+        if longer[positions + 1 >= len(payload)].any():
+            raise IndexError("a varint reaches beyond the payload")
+        second *= longer
+    low = first & np.uint8(_CONTINUED - 1)
+    raw = low + (second & np.uint8(_CONTINUED - 1)).astype(np.uint16) * np.uint16(_CONTINUED)
+    values = _unzigzag(raw.astype(np.int64))
+    after = positions + 1 + longer
+    if (second >= _CONTINUED).any():
+        more = np.flatnonzero(second >= _CONTINUED)
+        values[more], after[more] = _long_varints(payload, positions[more])
+    return values, after
+
+
+def _long_varints(payload: Bytes, positions: Positions) -> tuple[Positions, Positions]:
+    """`varints` of any length."""
+    after = positions.copy()
+    values = np.zeros(len(positions), np.int64)
+    more = np.arange(len(positions))
+    shift = 0
+    while more.size:
+        if shift > _VARINT_BITS_MAX:
+            raise IndexError("a varint has more than ten bytes")
+        byte = payload[after[more]].astype(np.int64)
+        values[more] |= (byte & (_CONTINUED - 1)) << shift
+        after[more] += 1
+        more = more[byte >= _CONTINUED]
+        shift += 7
+    return _unzigzag(values), after
+
+
+def _unzigzag(values: Positions) -> Positions:
     # The shift must be a logical one: the tenth byte of a varint reaches the sign bit.
-    return (values.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(values & 1), after
+    return (values.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(values & 1)
 
 
 def slices(payload: pa.Buffer, positions: Positions, lengths: Positions) -> pa.Array:
@@ -105,14 +96,17 @@ def slices(payload: pa.Buffer, positions: Positions, lengths: Positions) -> pa.A
     if count == 0:
         return pa.array([], pa.binary())
     null = lengths < 0
-    ends = positions + np.where(null, 0, lengths)
+    has_null = bool(null.any())
+    if has_null and null.all():
+        return pa.nulls(count, pa.binary())
+    ends = positions + (np.where(null, 0, lengths) if has_null else lengths)
     if int(positions[0]) < 0 or int(ends[-1]) > payload.size:
         raise IndexError(f"a field ends at byte {int(ends[-1])} of {payload.size}")
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = positions
     offsets[1::2] = ends
     interleaved = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), payload])
-    wanted = pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32), mask=null if null.any() else None)
+    wanted = pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32), mask=null if has_null else None)
     return interleaved.take(wanted)
 
 

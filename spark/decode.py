@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from stratalog.spark.columns import (
     Positions,
-    append_record_starts,
     constant_int32,
     constant_text,
     headers_column,
@@ -29,6 +28,7 @@ from stratalog.spark.columns import (
     varints,
 )
 from stratalog.spark.schema import HEADERS, arrow_schema
+from stratalog.spark.starts import RECORD_BYTES_MIN, record_starts
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, check_batch, iter_headers
 from stratalog.wire.compression import Codec, decompress
 from stratalog.wire.errors import Corrupt
@@ -41,8 +41,6 @@ AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _GROUP_BATCHES_MAX: Final = 4096
-_BODY_BYTES_MIN: Final = 6
-"""Attributes, two deltas, two empty fields and no header: one byte each."""
 _RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS})
 _FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS})
 
@@ -213,9 +211,9 @@ class _Rows:
 
     def _records(self, wanted: frozenset[str]) -> dict[str, pa.Array]:
         payload = np.frombuffer(self._payload, np.uint8)
-        starts = self._starts()
+        starts = record_starts(self._payload, self._group.bounds, self._counts.tolist())
         lengths, bodies = varints(payload, starts)
-        if (lengths < _BODY_BYTES_MIN).any():
+        if (lengths < RECORD_BYTES_MIN - 1).any():
             raise Corrupt("a record is shorter than the shortest there can be")
         ends = bodies + lengths
         time_deltas, at = varints(payload, bodies + 1)  # a byte of attributes that no version uses comes first
@@ -233,16 +231,6 @@ class _Rows:
         if wanted & _FIELD_COLUMNS:
             self._fields(payload, at, ends, wanted, made)
         return made
-
-    def _starts(self) -> Positions:
-        starts: list[int] = []
-        for header, (start, end) in zip(self._group.headers, self._group.bounds, strict=True):
-            # A count that cannot be true must not become memory.
-            if header.record_count > (end - start) // (1 + _BODY_BYTES_MIN):
-                raise Corrupt(f"the batch at offset {header.base_offset} claims {header.record_count} records")
-            if append_record_starts(self._payload, start, header.record_count, starts) != end:
-                raise Corrupt(f"the records of the batch at offset {header.base_offset} do not fill it exactly")
-        return np.array(starts, np.int64)
 
     def _repeat(self, per_batch: list[int]) -> Positions:
         return np.repeat(np.array(per_batch, np.int64), self._counts)

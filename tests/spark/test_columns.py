@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.columns import (
-    append_record_starts,
     constant_text,
     headers_column,
     slices,
@@ -54,17 +53,11 @@ def test_endless_varints_are_refused(payload: bytes) -> None:
         varints(np.frombuffer(payload, np.uint8), array(0))
 
 
-@given(st.lists(st.sampled_from([6, 63, 64, 127, 8191, 8192, 20_000]), max_size=20), st.integers(0, 3))
-def test_record_starts_follow_the_length_prefixes(lengths: list[int], before: int) -> None:
-    """Lengths of one, two and three bytes all lead to the next record."""
-    payload = bytes(before)
-    expected = []
-    for length in lengths:
-        expected.append(len(payload))
-        payload += zigzag(length) + bytes(length)
-    starts: list[int] = []
-    assert append_record_starts(payload, before, len(lengths), starts) == len(payload)
-    assert starts == expected
+@pytest.mark.parametrize("payload", [b"\x02\x80", b"\x80", b"\x80\x80"])
+def test_varints_that_leave_the_payload_are_refused(payload: bytes) -> None:
+    """Alone or beside whole ones, a varint that the payload cuts off is an error."""
+    with pytest.raises(IndexError):
+        varints(np.frombuffer(payload, np.uint8), np.arange(len(payload), dtype=np.int64))
 
 
 def test_slices_keep_empty_and_null_apart() -> None:
@@ -72,6 +65,9 @@ def test_slices_keep_empty_and_null_apart() -> None:
     column = slices(pa.py_buffer(b"abcdef"), array(0, 2, 2, 3), array(2, 0, -1, 3))
     assert column.to_pylist() == [b"ab", b"", None, b"def"]
     assert slices(pa.py_buffer(b""), array(), array()).to_pylist() == []
+    nulls = slices(pa.py_buffer(b"abc"), array(1, 2), array(-1, -7))
+    nulls.validate(full=True)
+    assert nulls.to_pylist() == [None, None]
 
 
 def test_slices_outside_the_payload_are_refused() -> None:

@@ -120,6 +120,16 @@ def test_records_of_8_kib_and_more_are_found() -> None:
     assert [len(row["value"]) for row in decoded_rows(data)] == [8000, 8200, 2_200_000, 1]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_long_batches_of_equal_records_are_those_of_a_record_loop(codec: Codec) -> None:
+    """Where deltas grow by a byte, a value changes its size or headers begin, rows stay right."""
+    content = [Record(i, NOON_MS + 3 * i, None, bytes(50 + i // 500), ()) for i in range(1200)]
+    content += [Record(i, NOON_MS - i, b"k", b"v", (Header("h", b"x"),)) for i in range(1200, 1500)]
+    more = [Record(2000 + i, NOON_MS, None, None) for i in range(700)]
+    data = bytes(build_batch(content, codec=codec)) + bytes(build_batch(more, codec=codec))
+    assert decoded_rows(data, Window(3, 2500)) == expected_rows(data, Window(3, 2500))
+
+
 def test_batches_are_grouped_to_the_asked_size() -> None:
     """Many small record batches become few Arrow batches."""
     data = b"".join(build_batch(records(i * 10, 10)) for i in range(100))
