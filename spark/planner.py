@@ -1,12 +1,13 @@
 """From manifests to tasks: which bytes of which objects each Spark task reads. Pure: no store, no Spark.
 
 A task is a run of slices in the order topic, partition, offset. Small objects are merged into one task, large ones
-divided. A slice carries both an offset window, which trims rows exactly, and a position window: it reads the chunks
+divided, so that tasks are about equal. A slice carries both an offset window, which trims rows exactly, and a position window: it reads the chunks
 that *begin* inside, so that slices of one object meet on chunk borders without the driver knowing the chunks.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,7 +37,8 @@ _SLICE_COST_BYTES: Final = 256 * 1024
 """What opening one more object costs a task, in bytes it could have read meanwhile."""
 _TASK_BYTES_MIN: Final = 32 << 20
 """Tasks are not made smaller than this for the sake of more of them: each costs Spark tens of milliseconds."""
-_TASKS_PER_CORE: Final = 4
+_TASKS_PER_CORE: Final = 2
+"""Two of equal size keep the cores busy to the end; a task more costs some 50 ms before its first row."""
 
 FindTimestamp: TypeAlias = Callable[["PartitionArchive", int], int | None]
 
@@ -215,7 +217,7 @@ def task_limits(slices: Iterable[SegmentSlice], options: ReadOptions, core_count
     """
     total_bytes = total_offsets = 0
     for each in slices:
-        total_bytes += each.read_bytes
+        total_bytes += each.read_bytes + _SLICE_COST_BYTES
         total_offsets += each.offset_count
     share = -(-total_bytes // max(1, core_count * _TASKS_PER_CORE))
     size_bytes = min(options.partition_bytes_max, max(_TASK_BYTES_MIN, share))
@@ -226,16 +228,19 @@ def task_limits(slices: Iterable[SegmentSlice], options: ReadOptions, core_count
     return Limits(size_bytes, records)
 
 
-def group_tasks(slices: Iterable[SegmentSlice], limits: Limits) -> list[tuple[SegmentSlice, ...]]:
-    """The slices, divided where larger than ``limits`` and merged where smaller, in order."""
+def group_tasks(slices: Sequence[SegmentSlice], limits: Limits) -> list[tuple[SegmentSlice, ...]]:
+    """The slices in order, merged and divided into tasks within ``limits``.
+
+    By offsets where records are limited; else by positions, which costs no chunk being read twice, and evenly.
+    """
+    if limits.records is None:
+        return _even_tasks(slices, max(limits.size_bytes, CHUNK_BYTES))
     tasks: list[tuple[SegmentSlice, ...]] = []
     task: list[SegmentSlice] = []
     task_bytes = task_records = 0
-    for piece in _divide(slices, limits):
+    for piece in _divide_by_offset(slices, limits.size_bytes, limits.records):
         size_bytes = piece.read_bytes + _SLICE_COST_BYTES
-        full = task_bytes + size_bytes > limits.size_bytes
-        if limits.records is not None and task_records + piece.offset_count > limits.records:
-            full = True
+        full = task_bytes + size_bytes > limits.size_bytes or task_records + piece.offset_count > limits.records
         if task and full:
             tasks.append(tuple(task))
             task, task_bytes, task_records = [], 0, 0
@@ -247,24 +252,50 @@ def group_tasks(slices: Iterable[SegmentSlice], limits: Limits) -> list[tuple[Se
     return tasks
 
 
-def _divide(slices: Iterable[SegmentSlice], limits: Limits) -> Iterator[SegmentSlice]:
-    """By offsets where records are limited, else by positions, which costs no chunk being read twice."""
+def _divide_by_offset(slices: Iterable[SegmentSlice], size_bytes: int, records: int) -> Iterator[SegmentSlice]:
     for each in slices:
-        if limits.records is None:
-            yield from _divide_by_position(each, limits.size_bytes)
-            continue
-        count = max(-(-each.offset_count // limits.records), -(-each.read_bytes // limits.size_bytes))
+        count = max(-(-each.offset_count // records), -(-each.read_bytes // size_bytes))
         for start, end in _spans(each.start_offset, each.end_offset, count):
             yield each._replace(start_offset=start, end_offset=end)
 
 
-def _divide_by_position(whole: SegmentSlice, size_bytes: int) -> Iterator[SegmentSlice]:
-    """Never finer than chunks: a window in which no chunk begins would be a task without rows."""
-    size_bytes = max(size_bytes, CHUNK_BYTES)
-    data_bytes = whole.end_position - whole.start_position
-    count = -(-data_bytes // size_bytes) if whole.read_bytes > size_bytes else 1
-    for start, end in _spans(whole.start_position, whole.end_position, count):
-        yield whole._replace(start_position=start, end_position=end)
+def _even_tasks(slices: Sequence[SegmentSlice], size_bytes: int) -> list[tuple[SegmentSlice, ...]]:
+    """As few tasks as ``size_bytes`` allows, all about as large, so that none is waited for at the end."""
+    coming = deque(slices)
+    left_bytes = sum(each.read_bytes + _SLICE_COST_BYTES for each in slices) - _SLICE_COST_BYTES
+    task_count = -(-left_bytes // size_bytes)
+    tasks: list[tuple[SegmentSlice, ...]] = []
+    while coming:
+        share = -(-left_bytes // max(1, task_count - len(tasks)))
+        task, used_bytes = _next_task(coming, max(CHUNK_BYTES, min(size_bytes, share)))
+        tasks.append(task)
+        left_bytes -= used_bytes
+    return tasks
+
+
+def _next_task(coming: deque[SegmentSlice], size_bytes: int) -> tuple[tuple[SegmentSlice, ...], int]:
+    """Slices taken from the left of ``coming``, the last one perhaps in part, and what they cost in bytes.
+
+    Never finer than chunks: a window in which no chunk begins would be read for no row.
+    """
+    task: list[SegmentSlice] = []
+    used_bytes = 0
+    while coming:
+        piece = coming.popleft()
+        cost = _SLICE_COST_BYTES if task else 0
+        room = size_bytes - used_bytes - cost
+        if piece.read_bytes > room + CHUNK_BYTES:
+            if room < CHUNK_BYTES:
+                coming.appendleft(piece)
+                break
+            cut = piece.start_position + (piece.end_position - piece.start_position) * room // piece.read_bytes
+            coming.appendleft(piece._replace(start_position=cut))
+            task.append(piece._replace(end_position=cut))
+            used_bytes += cost + room
+            break
+        task.append(piece)
+        used_bytes += cost + piece.read_bytes
+    return tuple(task), used_bytes
 
 
 def _spans(start: int, end: int, count: int) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ from stratalog.spark.planner import (
     resolve_range,
     task_limits,
 )
+from stratalog.tier.chunk_table import CHUNK_BYTES
 from stratalog.tier.entry import Entry
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
@@ -182,9 +183,31 @@ def test_cores_are_not_left_idle() -> None:
     """An archive smaller than one task's limit still gives every core work, in pieces worth a task."""
     slices = slices_of(*(entry(base * 10, base * 10 + 10, 30 * MIB) for base in range(16)))
     options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
-    assert 6 <= len(group_tasks(slices, task_limits(slices, options, core_count=2))) <= 16
+    assert len(group_tasks(slices, task_limits(slices, options, core_count=2))) == 4
     alone = slices_of(entry(0, 10, 60 * MIB))
     assert len(group_tasks(alone, task_limits(alone, options, core_count=64))) == 2
+
+
+def test_tasks_are_about_equal() -> None:
+    """Eleven equal objects for two cores: nobody waits for an odd one, since objects are divided between tasks."""
+    slices = slices_of(*(entry(base * 10, base * 10 + 10, 33 * MIB) for base in range(11)))
+    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
+    tasks = group_tasks(slices, task_limits(slices, options, core_count=2))
+    sizes = [sum(piece.read_bytes for piece in task) / MIB for task in tasks]
+    assert len(tasks) == 4
+    assert max(sizes) - min(sizes) < 3
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 600 * MIB), min_size=1, max_size=30), st.integers(1, 300 * MIB))
+def test_tasks_keep_their_limit(sizes: list[int], size_bytes: int) -> None:
+    """A task reads at most one chunk more than its limit, which cannot be finer than a chunk."""
+    slices = slices_of(*(entry(base, base + 1, data_bytes) for base, data_bytes in enumerate(sizes)))
+    tasks = group_tasks(slices, Limits(size_bytes, None))
+    read = [sum(piece.read_bytes for piece in task) for task in tasks]
+    assert max(read) <= max(size_bytes, CHUNK_BYTES) + CHUNK_BYTES
+    assert sum(read) == sum(sizes)
+    assert all(piece.end_position > piece.start_position for task in tasks for piece in task)
 
 
 @pytest.mark.parametrize(
