@@ -1,7 +1,8 @@
 """Chunks of the archive on the local disk: asked of the worker once, however many readers wait, sent by sendfile.
 
 The books are kept by `stratalog.tier.cache`; this owns the files. What an earlier run left behind is removed: which
-chunk of which object a file holds is known only to the run that fetched it. Where the archive itself is on this disk
+chunk of which object a file holds is known only to the run that fetched it. To unlink takes a millisecond a file, so it
+is done elsewhere, and no two files ever have the same name. Where the archive itself is on this disk
 its objects are checked and sent as they are; those files are never touched.
 """
 
@@ -11,7 +12,8 @@ import logging
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Final
 
 from stratalog.broker.io_worker import Submit
@@ -33,9 +35,20 @@ FillFailed = Callable[[ChunkRef, commands.Report], None]
 
 
 class ChunkFiles:
-    """The chunk cache of one broker."""
+    """The chunk cache of one broker.
 
-    def __init__(self, directory: str, limit_bytes: int, submit: Submit, now_ms: Callable[[], int]) -> None:
+    ``aside`` has a function called in another thread, one after the other; by default it is called at once.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        limit_bytes: int,
+        submit: Submit,
+        now_ms: Callable[[], int],
+        *,
+        aside: Callable[[Callable[[], None]], object] = lambda run: run(),
+    ) -> None:
         self.directory = directory
         self.books = ChunkCache(limit_bytes)
         self.ahead = ReadAhead(limit_bytes)
@@ -44,13 +57,14 @@ class ChunkFiles:
         self._files = RealFilesystem()
         self._open: OrderedDict[str, File] = OrderedDict()
         self._prepared = False
+        self._aside = aside
+        self._names = map(f"{os.urandom(4).hex()}-{{}}".format, count())
 
     def _prepare(self) -> None:
         """Make the directory and remove what an earlier run left. Raises `OSError`."""
         os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
-        for entry in self._files.scan(self.directory):
-            if _NAME.fullmatch(entry.name):
-                self._files.unlink(f"{self.directory}/{entry.name}")
+        names = [entry.name for entry in self._files.scan(self.directory) if _NAME.fullmatch(entry.name)]
+        self._remove([f"{self.directory}/{name}" for name in names])
         self._prepared = True
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -118,8 +132,7 @@ class ChunkFiles:
         self, partition: PartitionId, group: tuple[ChunkRef, ...], filled: Callable[[], None], failed: FillFailed
     ) -> None:
         fills = tuple(
-            commands.ChunkFill(ref.chunk, f"{self.directory}/{ref.id.uuid.hex()}.{ref.id.number}.chunk")
-            for ref in group
+            commands.ChunkFill(ref.chunk, self.books.path_to_check(ref.id) or self._new_path(ref.id)) for ref in group
         )
 
         def answered(report: commands.Report) -> None:
@@ -139,8 +152,22 @@ class ChunkFiles:
 
         self._submit(commands.FillChunks(partition, group[0].key, fills), answered)
 
+    def _new_path(self, chunk_id: ChunkId) -> str:
+        return f"{self.directory}/{chunk_id.uuid.hex()}.{chunk_id.number}.chunk.{next(self._names)}"
+
     def _remove_evicted(self) -> None:
-        for chunk in self.books.take_evicted():
+        evicted = self.books.take_evicted()
+        for chunk in evicted:
             self._open.pop(chunk.path, None)
-            if not chunk.shared:
-                self._files.unlink(chunk.path)
+        self._remove([chunk.path for chunk in evicted if not chunk.shared])
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        def run() -> None:
+            for path in paths:
+                try:
+                    self._files.unlink(path)
+                except OSError as error:
+                    log.warning("cache file %s cannot be removed and is left until the next start: %s", path, error)
+
+        if paths:
+            self._aside(run)

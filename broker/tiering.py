@@ -8,6 +8,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
@@ -82,7 +83,10 @@ class Tiering:
         self._topic_written = topic_written
         self._io = self._io_workers(asyncio.get_running_loop())
         self._uploads = UploadGate(self.submit)
-        self.chunks = ChunkFiles(config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms)
+        self._removing = ThreadPoolExecutor(1, thread_name_prefix="cache-removal")
+        self.chunks = ChunkFiles(
+            config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms, aside=self._removing.submit
+        )
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._reconciling: dict[UnifiedLog, Reconciling] = {}
@@ -102,7 +106,7 @@ class Tiering:
             "stratalog.broker.io_worker:io_worker",
             {"url": url, "options": options, "copy_bytes_per_second": limit},
             threads=_IO_THREADS,
-            niceness=5,
+            niceness=15,
         )
         return ProcessWorkers(loop, "io", target)
 
@@ -360,6 +364,7 @@ class Tiering:
         for unified in list(self._archives):
             self.detach(unified)
         await self._io.close()
+        self._removing.shutdown(wait=False, cancel_futures=True)
 
 
 def _partition_id(unified: UnifiedLog) -> PartitionId:

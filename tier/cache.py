@@ -136,6 +136,8 @@ class ChunkCache:
             filled.start,
             filled.shared,
         )
+        if slot.checking is not None and slot.checking.path != filled.path:
+            self._evicted.append(slot.checking)
         slot.checking = None
         for reader in slot.pins:
             slot.pins[reader] = now_ms + self._pin_ms
@@ -179,6 +181,12 @@ class ChunkCache:
         self.used_bytes += filled.length
         self.filled(chunk_id, filled, 0)
         return True
+
+    def path_to_check(self, chunk_id: ChunkId) -> str | None:
+        """The cache's file of a chunk that is to be filled again; None if it has none."""
+        slot = self._slots.get(chunk_id)
+        old = None if slot is None else slot.checking
+        return None if old is None or old.shared else old.path
 
     def take_evicted(self) -> list[CachedChunk]:
         """Chunks whose files are to be closed now, and removed if they are the cache's own."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.hot.filesystem import RealFilesystem
 from stratalog.tier import commands
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.keys import PartitionId
@@ -24,10 +25,10 @@ def ref(number, length=10, uuid=bytes(16)):
 class Cache:
     """A cache whose fills the test answers."""
 
-    def __init__(self, directory, limit_bytes=100):
+    def __init__(self, directory, limit_bytes=100, **options):
         self.now_ms = 0
         self.submitted = []
-        self.files = ChunkFiles(str(directory), limit_bytes, self.submit, lambda: self.now_ms)
+        self.files = ChunkFiles(str(directory), limit_bytes, self.submit, lambda: self.now_ms, **options)
         self.filled = 0
         self.failed = []
 
@@ -232,3 +233,54 @@ def test_a_directory_that_was_cleared_away_is_made_again(cache):
     cache.want(ref(1))
     cache.answer()
     assert cache.files.get(ref(1).id, "r") is not None
+
+
+def test_files_are_removed_aside_and_their_names_not_used_again(tmp_path):
+    """However late that is, it takes nothing away that was fetched meanwhile."""
+    later = []
+    cache = Cache(tmp_path / "cache", aside=later.append)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / f"{bytes(16).hex()}.0.chunk").write_bytes(b"x")
+    cache.want(ref(0))
+    cache.answer()
+    cache.files.leave("r")
+    for number in range(1, 12):
+        cache.want(ref(number))
+        cache.answer()
+        cache.files.leave("r")
+    cache.want(ref(0))
+    cache.answer()
+    assert len(list((tmp_path / "cache").iterdir())) == 14
+    for run in later:
+        run()
+    assert len(list((tmp_path / "cache").iterdir())) == 10
+    chunk, file = cache.files.get(ref(0).id, "r")
+    assert Path(chunk.path).exists()
+    assert file.pread(10, 0) == b"c" * 10
+
+
+def test_a_chunk_is_checked_where_it_is(cache):
+    """The worker compares the file there is; only what it fetches anew gets a new name."""
+    cache.want(ref(0))
+    (first,) = (fill.path for fill in cache.submitted[0][0].chunks)
+    cache.answer()
+    cache.now_ms += 30_000
+    cache.want(ref(0))
+    (second,) = (fill.path for fill in cache.submitted[0][0].chunks)
+    assert first == second
+
+
+def test_a_file_that_cannot_be_removed_is_told(cache, caplog, monkeypatch):
+    """Readers go on."""
+    for number in range(11):
+        cache.want(ref(number))
+        cache.answer()
+        cache.files.leave("r")
+
+    def refuse(files, path):
+        raise PermissionError(13, "refused", path)
+
+    monkeypatch.setattr(RealFilesystem, "unlink", refuse)
+    cache.want(ref(11))
+    assert "cannot be removed" in caplog.text
+    assert len(cache.submitted) == 1

@@ -51,8 +51,20 @@ def test_where_a_chunk_lies_is_kept_until_it_is_handed_out():
     found = cache.get(chunk(1), "a", 0)
     assert (found.path, found.start, found.shared) == ("/cache/1", 500, True)
     assert cache.ask(chunk(1), 10, "a", 30_000) is Admission.FILL
+    assert cache.path_to_check(chunk(1)) is None
     cache.failed(chunk(1))
     assert cache.take_evicted() == [found]
+
+
+def test_a_file_of_the_cache_is_checked_where_it_is():
+    """If the chunk is somewhere else afterwards, its old file goes."""
+    cache = ChunkCache(10)
+    fill(cache, 1)
+    assert cache.path_to_check(chunk(1)) is None
+    cache.ask(chunk(1), 10, "a", 30_000)
+    assert cache.path_to_check(chunk(1)) == "/cache/1"
+    cache.filled(chunk(1), replace(file_of(1), path="/bucket/1", shared=True), 30_000)
+    assert [(gone.path, gone.shared) for gone in cache.take_evicted()] == [("/cache/1", False)]
 
 
 def test_a_failed_fill_frees_its_space_and_tells_the_waiters():
