@@ -40,6 +40,8 @@ __all__ = ["ArchiveFigures", "Tiering"]
 
 _UUID_BYTES: Final = 16
 _IO_THREADS: Final = 6
+_IO_NICENESS: Final = 15
+"""Producers and hot readers come first: where both cores are wanted, the archive is what waits."""
 _READS: Final = (
     commands.FillChunks,
     commands.FindTimestamp,
@@ -106,7 +108,7 @@ class Tiering:
             "stratalog.broker.io_worker:io_worker",
             {"url": url, "options": options, "copy_bytes_per_second": limit},
             threads=_IO_THREADS,
-            niceness=15,
+            niceness=_IO_NICENESS,
         )
         return ProcessWorkers(loop, "io", target)
 
