@@ -31,6 +31,7 @@ from stratalog.wire.topic import ZERO_UUID, TopicPartition
 __all__ = ["API"]
 
 _ERROR_SINCE: Final = 13
+_IDS_SINCE: Final = 12
 _CREATED_MAX: Final = 100
 """Topics created for one request; the others are unknown in its answer, and created when the client asks again."""
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -162,9 +163,21 @@ class _Answer:
 
 def handle(context: RequestContext, request: MetadataRequest) -> Message | Pending:
     """Answer at once, unless a topic has to be created first."""
+    if context.api_version < _IDS_SINCE:
+        _refuse_ids(request, context.api_version)
     answer = _Answer(context, request)
     missing = answer.missing()
     return context.run(answer.create(missing)) if missing else answer.build({})
+
+
+def _refuse_ids(request: MetadataRequest, version: int) -> None:
+    """Versions 10 and 11 have a field for topic ids that Kafka does not serve. Raises `KafkaError` INVALID_REQUEST."""
+    for topic in request.topics or ():
+        if topic.name is None or topic.topic_id != ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"version {version} of a metadata request asks by topic name, only from {_IDS_SINCE} on by topic id",
+            )
 
 
 def _failure(request: MetadataRequest, version: int, error: KafkaError) -> Message | None:

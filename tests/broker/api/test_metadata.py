@@ -56,12 +56,23 @@ def test_an_empty_list_asks_for_no_topic(broker, version):
 
 
 def test_a_topic_is_found_by_its_id(broker):
-    """From version 10 on; an id nobody has is UNKNOWN_TOPIC_ID and keeps its id in the answer."""
+    """From version 12 on; an id nobody has is UNKNOWN_TOPIC_ID and keeps its id in the answer."""
     topic_id = broker.create("t").topic_id
     wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"y" * 16)]
     known, unknown = broker.link().call(MetadataRequest(topics=wanted), 12).topics
     assert (known.error_code, known.name, known.topic_id) == (0, "t", topic_id)
     assert (unknown.error_code, unknown.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, b"y" * 16)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "t"])
+def test_ids_are_refused_where_kafka_does_not_serve_them(broker, version, name):
+    """Versions 10 and 11 carry them, and answer INVALID_REQUEST; the connection goes on."""
+    topic_id = broker.create("t").topic_id
+    link = broker.link()
+    (topic,) = link.call(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=name)]), version).topics
+    assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.INVALID_REQUEST, name or "", topic_id)
+    assert link.call(named("t"), version).topics[0].error_code == 0
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
