@@ -29,7 +29,7 @@ _STEP: Final = [1 + (byte >> 1) if byte < _CONTINUED else 2 + ((byte & 0x7F) >> 
 """By the first byte of a record's length: bytes to the next record, as far as that byte alone can tell."""
 _RUN_BATCH_RECORDS_MIN: Final = 128
 """Batches that hold fewer records on average are not worth looking at one by one."""
-_RUN_RECORDS_MIN: Final = 32
+_RUN_RECORDS_MIN: Final = 96
 """Runs of equal lengths shorter than this on average are left to Python."""
 _TEST_RECORDS: Final = 256
 """So many are compared at first; four times as many after each success, so that a short run costs little."""
