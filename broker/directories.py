@@ -19,6 +19,7 @@ from stratalog.broker.tick import Tick
 from stratalog.hot.checkpoint import MetaProperties, write_meta_properties
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.kernel_sync import KernelSync
 from stratalog.hot.log import Log
 from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Invalid
@@ -83,7 +84,14 @@ class Directories:
             if one.owner is None or one.owner.directory_id is None:
                 one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
                 write_meta_properties(files, one.path, one.owner)
-            writer = DirectoryWriter(one.path, loop=loop, tick=tick, sync_threads=sync_threads, on_failed=on_failed)
+            writer = DirectoryWriter(
+                one.path,
+                loop=loop,
+                tick=tick,
+                sync_threads=sync_threads,
+                on_failed=on_failed,
+                kernel_sync=KernelSync.open(one.path),
+            )
             assert one.owner.directory_id is not None
             directories.append(Directory(one, writer, one.owner.directory_id, lock))
             _report(one)
@@ -182,6 +190,7 @@ class Directories:
     def release(self) -> None:
         """Let other processes use them."""
         for directory in self.all:
+            directory.writer.close()
             os.close(directory.lock)
 
     def _grouped(self, partitions: Iterable[Partition]) -> list[tuple[Directory, list[Partition]]]:

@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from stratalog.broker.tick import Tick
+from stratalog.hot.kernel_sync import KernelSync
 from stratalog.hot.log import Log
 from stratalog.hot.sync import SyncTicket
 
@@ -64,7 +65,7 @@ class LogOwner(Protocol):
 
 
 class DirectoryWriter:
-    """The write and sync cycle of one directory. Lives on the event loop; only ``SyncTicket.run`` leaves it."""
+    """The write and sync cycle of one directory. Lives on the event loop; only the syncs themselves leave it."""
 
     def __init__(
         self,
@@ -74,7 +75,9 @@ class DirectoryWriter:
         tick: Tick,
         sync_threads: Executor,
         on_failed: Callable[[DirectoryWriter, OSError], None],
+        kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]] | None = None,
     ) -> None:
+        """``kernel_sync`` takes the syncs of plain files; what it does not, and all without it, runs in threads."""
         self.path = path
         self.offline: OSError | None = None
         self.sync_cycles = 0
@@ -82,6 +85,9 @@ class DirectoryWriter:
         self._tick = tick
         self._sync_threads = sync_threads
         self._on_failed = on_failed
+        self._kernel_sync = kernel_sync
+        if kernel_sync is not None:
+            loop.add_reader(kernel_sync.fileno(), self._kernel_has_synced, kernel_sync)
         self._queued: dict[LogOwner, None] = {}
         self._dirty: dict[LogOwner, None] = {}
         self._owners: set[LogOwner] = set()
@@ -187,8 +193,35 @@ class DirectoryWriter:
             return
         self.sync_cycles += 1
         self._syncing = len(tickets)
+        kernel_sync = self._kernel_sync
         for owner, ticket in tickets:
-            self._sync_threads.submit(self._run_sync, owner, ticket)
+            if kernel_sync is not None and (file := ticket.only_file) is not None:
+                kernel_sync.add(file.fileno(), (owner, ticket))
+            else:
+                self._sync_threads.submit(self._run_sync, owner, ticket)
+        self._submit_to_kernel()
+
+    def _submit_to_kernel(self) -> None:
+        """Start the syncs that were added; a thread takes what the kernel does not, and meets its error if it has one."""
+        if self._kernel_sync is not None:
+            for owner, ticket in self._kernel_sync.submit():
+                self._sync_threads.submit(self._run_sync, owner, ticket)
+
+    def _kernel_has_synced(self, kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]]) -> None:
+        """Results are there, as a rule of several files: their answers leave together."""
+        try:
+            finished = kernel_sync.finished()
+        except OSError as failure:  # then nobody knows what is on disk
+            self.fail(failure)
+            return
+        self._submit_to_kernel()
+        for (owner, ticket), error in finished:
+            if error is None:
+                ticket.synced()
+            try:
+                self._synced(owner, ticket, error)
+            except Exception:  # a mistake in one owner may not keep the others waiting for ever
+                log.exception("a partition did not take the end of its sync")
 
     def _run_sync(self, owner: LogOwner, ticket: SyncTicket) -> None:
         """In a thread: nothing of the log is touched here but its descriptors."""
@@ -213,11 +246,20 @@ class DirectoryWriter:
         if error is not None and not (let_go and error.errno in _GONE):
             self.fail(error)
             return
-        if not let_go:  # else its directory may have been renamed under the sync: it was deleted
-            owner.log.finish_sync(ticket)
-            owner.on_flushed()
-        if not self._syncing and self._dirty:
-            self._begin_cycle()
+        try:
+            if not let_go:  # else its directory may have been renamed under the sync: it was deleted
+                owner.log.finish_sync(ticket)
+                owner.on_flushed()
+        finally:
+            if not self._syncing and self._dirty:
+                self._begin_cycle()
+
+    def close(self) -> None:
+        """The logs are closed: wait for what the kernel still does, and let go of it."""
+        if self._kernel_sync is not None:
+            self._loop.remove_reader(self._kernel_sync.fileno())
+            self._kernel_sync.close()
+            self._kernel_sync = None
 
     @property
     def idle(self) -> bool:

@@ -87,3 +87,22 @@ def test_a_stored_file_is_opened_only_while_it_is_synced(files, tmp_path):
     path.unlink()
     StoredFile(Watched(), str(path)).fdatasync()
     assert len(opened) == 1
+
+
+def test_a_ticket_of_one_real_file_may_be_synced_by_others(files, tmp_path):
+    """Anything more, or a file that is not the system's own, is for `run`."""
+    real = files.open_append(str(tmp_path / "f"))
+    ticket = SyncTicket(files, [real], [], [], 7)
+    assert ticket.only_file is real
+    assert not ticket.done
+    ticket.synced()
+    assert ticket.done
+    assert ticket.only_file is None
+    for tickets in (
+        SyncTicket(files, [], [], [], 7),
+        SyncTicket(files, [real, real], [], [], 7),
+        SyncTicket(files, [real], [], [str(tmp_path)], 7),
+        SyncTicket(files, [real], [Replacement(real, "x.tmp", "x")], [], 7),
+        SyncTicket(files, [Recorder()], [], [], 7),
+    ):
+        assert tickets.only_file is None
