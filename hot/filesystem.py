@@ -11,7 +11,9 @@ each method's contract; nothing else is:
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -22,6 +24,7 @@ Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX = 1024
 _READ_STEP_BYTES = 1 << 20
+_SHRINK_STEP_BYTES = 1 << 20
 
 
 class Entry(NamedTuple):
@@ -97,6 +100,13 @@ class Filesystem(Protocol):
 
     def unlink(self, path: str) -> None:
         """Remove a name; an absent one is fine."""
+        ...
+
+    def unlink_gradually(self, path: str) -> None:
+        """Remove a name whose bytes nobody wants any more, even if it should come back; an absent one is fine.
+
+        A large file that nobody has open shrinks before it goes, so that no sync of another file waits for long.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
@@ -248,6 +258,22 @@ class RealFilesystem:
         """Remove a name if it is there."""
         Path(path).unlink(missing_ok=True)
 
+    def unlink_gradually(self, path: str) -> None:
+        """Remove a name if it is there, its file step by step: a journal's commit waits for the step under way."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:  # whatever it is, a name can go without being opened
+            self.unlink(path)
+            return
+        try:
+            status = os.fstat(fd)
+            if status.st_size > _SHRINK_STEP_BYTES and status.st_nlink == 1 and _nobody_else_has_open(fd):
+                for size_bytes in range(status.st_size - _SHRINK_STEP_BYTES, 0, -_SHRINK_STEP_BYTES):
+                    os.ftruncate(fd, size_bytes)
+        finally:
+            os.close(fd)
+        self.unlink(path)
+
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -266,3 +292,15 @@ class RealFilesystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _nobody_else_has_open(fd: int) -> bool:
+    """Whether the file is open here only, as far as the system can tell: it grants a lease for writing only then."""
+    try:
+        # Whoever opens it meanwhile breaks the lease, which is told by a signal; this one nobody hears.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except (AttributeError, OSError):  # not Linux, no leases here, or somebody reads it
+        return False
+    return True

@@ -1,13 +1,14 @@
-"""Removing files that have left the log: slow, so it is done apart from everything else.
+"""Removing files that have left the log: slow, so it is done apart from everything else, and step by step.
 
-Unlinking a file of many megabytes frees its pages and blocks, which takes tens of milliseconds on a busy disk. The
-names say beforehand that these files are no part of a log any more, so nothing depends on when it happens, or on
-whether a crash comes first: whoever loads the directory next removes them.
+To free a file of many megabytes takes tens of milliseconds on a busy disk, and a journalling file system lets every
+sync of other files wait for it. Durable names say beforehand that these files are no part of a log any more, so
+nothing depends on when it happens, or on whether a crash comes first: whoever loads the directory next removes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from stratalog.hot.filesystem import Filesystem
@@ -34,8 +35,11 @@ class FileRemoval:
 
     def run(self) -> None:
         """Unlink them; those that are gone already are fine. Raises `OSError`."""
+        for directory in {path.rpartition("/")[0] for path in self._paths}:
+            with suppress(FileNotFoundError):  # the partition was deleted meanwhile, and its directory renamed
+                self._files.sync_directory(directory)
         for path in self._paths:
-            self._files.unlink(path)
+            self._files.unlink_gradually(path)
 
 
 class DirectoryRemoval:
@@ -53,6 +57,7 @@ class DirectoryRemoval:
             entries = self._files.scan(self.path)
         except FileNotFoundError:
             return
+        self._files.sync_directory(self.path.rpartition("/")[0])
         for entry in entries:
-            self._files.unlink(f"{self.path}/{entry.name}")
+            self._files.unlink_gradually(f"{self.path}/{entry.name}")
         self._files.remove_directory(self.path)

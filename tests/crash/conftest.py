@@ -143,6 +143,11 @@ class JournaledFilesystem:
         if path in self.names:
             self.journal.append(Event("name", self.names.pop(path), source=path))
 
+    def unlink_gradually(self, path: str) -> None:
+        if path in self.names:
+            self.open_read(path).truncate(len(self.inodes[self.names[path]]) // 2)
+        self.unlink(path)
+
     def make_directory(self, path: str) -> None:
         self.directories.add(path)  # directories are taken to be durable: their loss is an empty log
 

@@ -1,5 +1,6 @@
 """Tests of hot/filesystem.py."""
 
+import fcntl
 import os
 
 import pytest
@@ -92,3 +93,63 @@ def test_names(files, tmp_path):
     files.remove_directory(f"{root}/c")
     with pytest.raises(FileNotFoundError):
         files.open_read(f"{root}/y")
+
+
+@pytest.fixture
+def cuts(monkeypatch):
+    """The sizes to which files were cut."""
+    sizes, ftruncate = [], os.ftruncate
+
+    def cut(fd: int, size_bytes: int) -> None:
+        sizes.append(size_bytes)
+        ftruncate(fd, size_bytes)
+
+    monkeypatch.setattr(os, "ftruncate", cut)
+    return sizes
+
+
+def _grants_leases(path) -> bool:
+    with path.open("r+b") as file:
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError:
+            return False
+    return True
+
+
+def test_a_large_file_shrinks_before_it_goes(files, tmp_path, cuts):
+    """Each step gives back a mebibyte; a small file goes at once, an absent one is fine."""
+    (tmp_path / "large").write_bytes(bytes((3 << 20) + 5))
+    (tmp_path / "small").write_bytes(bytes(1 << 20))
+    if not _grants_leases(tmp_path / "large"):
+        pytest.skip("this file system grants no leases: nobody can tell whether a file is open")
+    for name in ("large", "small", "absent"):
+        files.unlink_gradually(f"{tmp_path}/{name}")
+    assert list(tmp_path.iterdir()) == []
+    assert cuts == [(2 << 20) + 5, (1 << 20) + 5, 5]
+
+
+def test_what_somebody_still_reads_or_names_does_not_shrink(files, tmp_path, cuts):
+    """A reader keeps every byte, and so does a hard link, of a backup say."""
+    data = os.urandom(3 << 20)
+    for name in ("read", "linked"):
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "backup").hardlink_to(tmp_path / "linked")
+    reader = files.open_read(f"{tmp_path}/read")
+    for name in ("read", "linked"):
+        files.unlink_gradually(f"{tmp_path}/{name}")
+    assert reader.pread(3 << 20, 0) == data
+    assert (tmp_path / "backup").read_bytes() == data
+    assert [path.name for path in tmp_path.iterdir()] == ["backup"]
+    assert cuts == []
+
+
+def test_what_cannot_be_opened_goes_all_the_same(files, tmp_path):
+    """A symbolic link goes, what it points to stays; a directory is no file."""
+    target = tmp_path / "target"
+    target.write_bytes(bytes(3 << 20))
+    (tmp_path / "link").symlink_to(target)
+    files.unlink_gradually(f"{tmp_path}/link")
+    assert target.stat().st_size == 3 << 20
+    with pytest.raises(OSError, match=r"directory|permitted"):
+        files.unlink_gradually(str(tmp_path))

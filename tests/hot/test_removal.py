@@ -36,3 +36,24 @@ def test_what_cannot_be_removed_is_heard(tmp_path):
     Path(tmp_path, "d").mkdir()
     with pytest.raises(OSError, match=r"directory|permitted"):
         FileRemoval(RealFilesystem(), [f"{tmp_path}/d"]).run()
+
+
+def test_names_are_durable_before_a_file_is_touched(tmp_path, watched_files):
+    """A file that comes back under its old name after a crash may not have shrunk."""
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    for name in "ab":
+        (doomed / name).write_text(name)
+    FileRemoval(watched_files, [f"{doomed}/a"]).run()
+    DirectoryRemoval(watched_files, str(doomed)).run()
+    assert watched_files.calls == [
+        ("sync", str(doomed)),
+        ("unlink", f"{doomed}/a"),
+        ("sync", str(tmp_path)),
+        ("unlink", f"{doomed}/b"),
+    ]
+
+
+def test_files_of_a_directory_that_has_gone_are_gone(tmp_path):
+    """Its partition was deleted between the decision and the removal."""
+    FileRemoval(RealFilesystem(), [f"{tmp_path}/deleted/a"]).run()
