@@ -29,7 +29,7 @@ Smaller files take the page cache: a single transfer is not worth a disk's laten
 """
 
 _BLOCK_BYTES: Final = 4096
-"""Position, length and address of a direct transfer are multiples of the device's block, which is never larger."""
+"""Position, length and address of a direct transfer are multiples of the device's block, seldom larger than this."""
 
 _O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
 
@@ -108,23 +108,22 @@ class DirectFile:
     def _write_piece(self) -> None:
         if self._possible and not self._direct:
             self._switch(direct=True)
-        try:
-            self._write(self._view)
-        except OSError as error:
-            if not self._direct or error.errno != errno.EINVAL:
-                raise
-            self._possible = False
-            self._switch(direct=False)
-            self._write(self._view)
+        self._write(self._view)
         self._filled = 0
 
     def _write(self, rest: memoryview) -> None:
-        """Write all of it. A direct write that was cut short inside a block is finished through the page cache."""
+        """Write all of it: through the page cache what is refused otherwise, or was cut short inside a block."""
         while rest:
-            with _turn:
-                count = os.write(self._fd, rest)
+            refused = False
+            try:
+                with _turn:
+                    count = os.write(self._fd, rest)
+            except OSError as error:
+                if not self._direct or error.errno != errno.EINVAL:
+                    raise
+                count, refused = 0, True
             rest = rest[count:]
-            if rest and self._direct and len(rest) % _BLOCK_BYTES:
+            if self._direct and (refused or len(rest) % _BLOCK_BYTES):
                 self._possible = False
                 self._switch(direct=False)
 

@@ -81,6 +81,21 @@ def test_without_direct_transfers_the_page_cache_serves(tmp_path, monkeypatch, m
     assert (tmp_path / "one").read_bytes() == data
 
 
+def test_a_device_of_larger_blocks_gets_its_last_bytes_through_the_page_cache(tmp_path, monkeypatch):
+    """What is left at the end need not be a multiple of its block."""
+    real = os.write
+
+    def write_blocks(fd, data):
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT and len(data) % (64 << 10):
+            raise OSError(errno.EINVAL, "not whole blocks")
+        return real(fd, data)
+
+    monkeypatch.setattr(direct_file.os, "write", write_blocks)
+    data = os.urandom(PIECE_BYTES + 3 * 4096 + 77)
+    write(tmp_path / "one", [data])
+    assert (tmp_path / "one").read_bytes() == data
+
+
 def test_short_writes_are_finished(tmp_path, monkeypatch):
     """Also one that ends inside a block, where a direct transfer cannot go on."""
     real = os.write
