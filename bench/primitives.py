@@ -40,9 +40,8 @@ _GROUP = 32
 _ROUNDS = 5
 _MESSAGE_BYTES = 107
 """A record of 100 bytes as it stands in a batch."""
-_IN_FLIGHT = 80
-_SYNCED_FILES = 6
-_SYNC_THREADS = 4
+_CYCLE_REQUESTS = 40
+"""Requests that one sync cycle acknowledges, counted: half of the 80 in flight, while the others are on their way."""
 _IMPORT = "import stratalog.broker.node, stratalog.broker.cli_serve; print(open('/proc/self/smaps_rollup').read())"
 
 
@@ -248,7 +247,7 @@ def predict(p: Primitives) -> dict[str, float]:
     ours_piped = p.exchange / 5 + p.checksum[SMALL] + p.grouped_append + python["produce-200B-pipelined"]
     large = {size: p.receive[size] + p.checksum[size] + p.append[size] + p.exchange / 2 for size in (MIDDLE, LARGE)}
     fetched = p.exchange + p.sendfile
-    synced = p.sync * _SYNCED_FILES / _SYNC_THREADS
+    cycle = _CYCLE_REQUESTS * ours
     return {
         "produce-200B": small / ours,
         "produce-200B-pipelined": piped / ours_piped,
@@ -256,7 +255,7 @@ def predict(p: Primitives) -> dict[str, float]:
         "produce-1MiB": large[LARGE] / (large[LARGE] + python["produce-16KiB"]),
         "fetch-1MiB": fetched / (fetched + python["fetch-1MiB"]),
         "librdkafka-produce-100B": (large[LARGE] + python["produce-16KiB"]) / LARGE * _MESSAGE_BYTES,
-        "sync-on-ack": _IN_FLIGHT * ours / (_IN_FLIGHT * ours + synced),
+        "sync-on-ack": cycle / (cycle + p.sync),
         "start-empty": p.import_seconds,
         "memory-idle": p.import_megabytes,
     }
