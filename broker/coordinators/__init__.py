@@ -1,0 +1,1 @@
+"""Drivers of the group and the transaction coordinator: logs, timers, answers."""

@@ -1,0 +1,1 @@
+"""Consumer groups: members, assignments and committed offsets, as pure state machines."""

@@ -1,0 +1,1 @@
+"""Transactions: who has one open, where, and how it ends, as pure state machines."""
