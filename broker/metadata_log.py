@@ -14,11 +14,14 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from stratalog.broker.partition import Partition
+from stratalog.broker.clock import Clock
+from stratalog.broker.directories import Directory
+from stratalog.broker.partition import Partition, Rework
 from stratalog.hot.checkpoint import write_durably
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.log import AppendInfo, Log
+from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata import quorum_state
 from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.quorum_state import QuorumState
@@ -30,7 +33,15 @@ from stratalog.wire.records import metadata
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["METADATA_LOG_CONFIG", "METADATA_PARTITION", "METADATA_TOPIC_ID", "MetadataLog", "begin_epoch", "read_image"]
+__all__ = [
+    "METADATA_LOG_CONFIG",
+    "METADATA_PARTITION",
+    "METADATA_TOPIC_ID",
+    "MetadataLog",
+    "begin_epoch",
+    "open_metadata",
+    "read_image",
+]
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
@@ -86,6 +97,29 @@ def read_image(log_: Log, files: Filesystem) -> ClusterImage:
 def _snapshots(files: Filesystem, directory: str) -> list[SnapshotId]:
     names = (parse_snapshot_name(entry.name) for entry in files.scan(directory))
     return [name for name in names if name is not None]
+
+
+def open_metadata(
+    home: Directory, *, files: Filesystem, node_id: int, clock: Clock, rework: Rework, snapshot_bytes: int
+) -> tuple[ClusterImage, MetadataLog]:
+    """Open the metadata log in its directory, begin an epoch in it, and make the image.
+
+    Raises `Corrupt`, `OSError`. The caller appends the leader change with which the epoch begins.
+    """
+    log_ = home.files.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=clock.wall_ms())
+    image = read_image(log_, files)
+    epoch = begin_epoch(files, log_.directory, node_id)
+    replica = ReplicaState(
+        node_id,
+        replicas=[node_id],
+        in_sync=[node_id],
+        leader_epoch=epoch,
+        epoch_start_offset=log_.log_end_offset,
+        leader_end_offset=log_.flushed_offset,
+        high_watermark=log_.flushed_offset,
+    )
+    partition = Partition(log_, directory=home.writer, replica=replica, leader_epoch=epoch, clock=clock, rework=rework)
+    return image, MetadataLog(partition, files, snapshot_bytes)
 
 
 class MetadataLog:

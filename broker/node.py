@@ -23,17 +23,9 @@ from stratalog.broker.dispatch import Dispatcher
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
-from stratalog.broker.metadata_log import (
-    METADATA_LOG_CONFIG,
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    MetadataLog,
-    begin_epoch,
-    read_image,
-)
+from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.network_limits import server_limits
-from stratalog.broker.partition import Partition
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.server import Server
@@ -42,7 +34,6 @@ from stratalog.broker.tier_status import tier_status
 from stratalog.broker.tiering import Tiering
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.filesystem import Filesystem, RealFilesystem
-from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata.brokers_image import ListenerAddress
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
@@ -184,33 +175,18 @@ class Node:
         )
 
     async def _open_metadata(self) -> None:
-        """Open the metadata log in its own directory, begin an epoch in it, and make the image."""
         home = next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
-        now_ms = self.clock.wall_ms()
-        log_ = home.files.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=now_ms)
-        image = read_image(log_, self._files)
-        epoch = begin_epoch(self._files, log_.directory, self.node_id)
-        replica = ReplicaState(
-            self.node_id,
-            replicas=[self.node_id],
-            in_sync=[self.node_id],
-            leader_epoch=epoch,
-            epoch_start_offset=log_.log_end_offset,
-            leader_end_offset=log_.flushed_offset,
-            high_watermark=log_.flushed_offset,
-        )
-        partition = Partition(
-            log_,
-            directory=home.writer,
-            replica=replica,
-            leader_epoch=epoch,
+        snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
+        image, metadata_log = open_metadata(
+            home,
+            files=self._files,
+            node_id=self.node_id,
             clock=self.clock,
             rework=self.deep_work.rework,
+            snapshot_bytes=snapshot_bytes,
         )
-        snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
-        metadata_log = MetadataLog(partition, self._files, snapshot_bytes)
         self.control = ControlPlane(image, metadata_log, self.clock, self._applied)
-        await metadata_log.append_leader_change(self.node_id, now_ms)
+        await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 
     async def _register(self) -> None:
         """Say where this broker is reached and lead what it is named leader of, each under a new epoch."""
