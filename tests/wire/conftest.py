@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from stratalog.wire.schema import layout
 
 MODERN_TIME_MS = st.integers(-1, 4_102_444_800_000)
-CLOCKS = {"log_append_time_ms", "timestamp", "last_contained_log_timestamp"}
+CLOCKS = {
+    "log_append_time_ms",
+    "timestamp",
+    "last_contained_log_timestamp",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "session_lifetime_ms",
+}
 
 
 def _number(code):

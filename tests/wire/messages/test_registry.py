@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stratalog.wire.messages.registry import APIS
 from stratalog.wire.schema import DecodeError, decode, decoder, encode_bytes, layout
+from stratalog.wire.schema_fields import ANY_VERSION
 
 MESSAGES = [message for pair in APIS.values() for message in pair]
 REQUESTS = [pair.request for pair in APIS.values()]
@@ -19,15 +20,32 @@ KAFKA_4_3 = {
     2: ("ListOffsets", 1, 11, 6),
     3: ("Metadata", 0, 13, 9),
     10: ("FindCoordinator", 0, 6, 3),
+    17: ("SaslHandshake", 0, 1, ANY_VERSION),
     18: ("ApiVersions", 0, 4, 3),
     19: ("CreateTopics", 2, 7, 5),
     20: ("DeleteTopics", 1, 6, 4),
     21: ("DeleteRecords", 0, 2, 2),
     22: ("InitProducerId", 0, 5, 2),
     23: ("OffsetForLeaderEpoch", 2, 4, 4),
+    29: ("DescribeAcls", 1, 3, 2),
+    30: ("CreateAcls", 1, 3, 2),
+    31: ("DeleteAcls", 1, 3, 2),
     32: ("DescribeConfigs", 1, 4, 4),
+    33: ("AlterConfigs", 0, 2, 2),
+    35: ("DescribeLogDirs", 1, 5, 2),
+    36: ("SaslAuthenticate", 0, 2, 2),
+    37: ("CreatePartitions", 0, 3, 2),
+    43: ("ElectLeaders", 0, 2, 2),
     44: ("IncrementalAlterConfigs", 0, 1, 1),
+    46: ("ListPartitionReassignments", 0, 0, 0),
+    50: ("DescribeUserScramCredentials", 0, 0, 0),
+    51: ("AlterUserScramCredentials", 0, 0, 0),
+    55: ("DescribeQuorum", 0, 2, 0),
+    57: ("UpdateFeatures", 0, 2, 0),
     60: ("DescribeCluster", 0, 2, 0),
+    64: ("UnregisterBroker", 0, 0, 0),
+    74: ("ListConfigResources", 0, 1, 0),
+    75: ("DescribeTopicPartitions", 0, 0, 0),
 }
 
 each_message = pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
