@@ -84,11 +84,18 @@ GOLDEN = [
     (
         GroupMetadataKey(group="g"),
         GroupMetadataValue(
-            protocol_type="consumer", generation=3, protocol="range", leader="m", current_state_timestamp=1, members=[MEMBER]
+            protocol_type="consumer",
+            generation=3,
+            protocol="range",
+            leader="m",
+            current_state_timestamp=1,
+            members=[MEMBER],
         ),
         "0002 000167",
-        "0003 0008636f6e73756d6572 00000003 000572616e6765 00016d 0000000000000001 00000001"
-        "00016d 000169 000163 00022f68 00000005 00000006 00000001 01 00000002 0203",
+        (
+            "0003 0008636f6e73756d6572 00000003 000572616e6765 00016d 0000000000000001 00000001"
+            "00016d 000169 000163 00022f68 00000005 00000006 00000001 01 00000002 0203"
+        ),
     ),
     (
         GroupMetadataKey(group="g"),
@@ -213,7 +220,7 @@ def test_version_of_another_time():
 @pytest.mark.parametrize("key", ["", "00", "0002 0001", "0002 000167 00"])
 def test_key_refused(key):
     """A key with bytes too few or too many is refused."""
-    with pytest.raises(DecodeError, match=r"cut off|1 bytes follow a GroupMetadataKey"):
+    with pytest.raises(DecodeError, match=r"cut off|claims 1 bytes|1 bytes follow a GroupMetadataKey"):
         decode_key(bytes.fromhex(key))
 
 
