@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.machine import machine_of
 from stratalog.hot.removal import Removal
 
 __all__ = ["BackgroundRemoval"]
@@ -17,7 +17,7 @@ class BackgroundRemoval:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="removal")
+        self._thread = machine_of(loop).threads(1, "removal")
         self._pending = 0
 
     @property

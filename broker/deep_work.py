@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from stratalog.broker.cpu_worker import Rework
+from stratalog.broker.machine import machine_of
 from stratalog.broker.worker_main import Start
-from stratalog.broker.workers import ProcessWorkers, Workers
+from stratalog.broker.workers import Workers
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.wire.compression import Codec
 
@@ -23,7 +24,7 @@ class DeepWork:
     @classmethod
     def in_process(cls, loop: asyncio.AbstractEventLoop) -> DeepWork:
         """With a worker process of its own."""
-        return cls(ProcessWorkers(loop, "cpu", Start("stratalog.broker.cpu_worker:cpu_worker", niceness=5)))
+        return cls(machine_of(loop).workers("cpu", Start("stratalog.broker.cpu_worker:cpu_worker", niceness=5)))
 
     def rework(
         self, batch: bytes, codec: Codec | None, keys_required: bool, done: Callable[[bytearray | Exception], None]

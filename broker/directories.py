@@ -10,16 +10,16 @@ import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.machine import machine_of
 from stratalog.broker.partition import Partition
 from stratalog.broker.tick import Tick
 from stratalog.hot.checkpoint import MetaProperties, write_meta_properties
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.filesystem import Filesystem
-from stratalog.hot.kernel_sync import KernelSync
 from stratalog.hot.log import Log
 from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Invalid
@@ -90,7 +90,7 @@ class Directories:
                 tick=tick,
                 sync_threads=sync_threads,
                 on_failed=on_failed,
-                kernel_sync=KernelSync.open(one.path),
+                kernel_sync=machine_of(loop).kernel_sync(one.path),
             )
             assert one.owner.directory_id is not None
             directories.append(Directory(one, writer, one.owner.directory_id, lock))
@@ -173,9 +173,10 @@ class Directories:
         """Close every log, syncing in ``sync_threads``; leave the mark of a clean shutdown where nothing has failed."""
 
         def sync(tickets: Sequence[SyncTicket]) -> None:
-            wait(running := [sync_threads.submit(ticket.run) for ticket in tickets])
-            for one in running:
-                one.result()
+            running = [sync_threads.submit(ticket.run) for ticket in tickets]
+            failures = [error for one in running if (error := one.exception()) is not None]
+            if failures:
+                raise failures[0]
 
         for directory, mine in self._grouped(partitions):
             logs: dict[TopicPartition, Log] = {one.topic_partition: one.log for one in mine}

@@ -7,7 +7,6 @@ import itertools
 import logging
 import os
 import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from stratalog.broker import api
@@ -23,6 +22,7 @@ from stratalog.broker.dispatch import Dispatcher
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
+from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.network_limits import server_limits
@@ -73,7 +73,7 @@ class Node:
         self._files: Filesystem = RealFilesystem() if files is None else files
         self._dice = random.Random() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
-        self._sync_threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="sync")
+        self._sync_threads = machine_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
 

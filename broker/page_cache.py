@@ -11,8 +11,8 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from stratalog.broker.machine import machine_of
 from stratalog.wire.parts import HasFileno
 
 __all__ = ["PROBE_STEP_BYTES", "PageCache", "pages_resident"]
@@ -67,7 +67,7 @@ class PageCache:
         resident: Callable[[int, int, int], bool] = pages_resident,
     ) -> None:
         self._loop = loop
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="page-cache")
+        self._executor = machine_of(loop).threads(threads, "page-cache")
         self.resident = resident
 
     def read_ahead(self, file: HasFileno, position: int, length: int, done: Callable[[OSError | None], None]) -> None:

@@ -8,7 +8,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
@@ -16,15 +15,16 @@ from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
-from stratalog.broker.io_worker import Executed, io_worker
+from stratalog.broker.io_worker import Executed
 from stratalog.broker.led_partitions import Led
+from stratalog.broker.machine import machine_of
 from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
 from stratalog.broker.worker_main import Start
-from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, Workers
+from stratalog.broker.workers import Workers
 from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
 from stratalog.hot.segment import SegmentInfo
 from stratalog.tier import commands
@@ -85,7 +85,7 @@ class Tiering:
         self._topic_written = topic_written
         self._io = self._io_workers(asyncio.get_running_loop())
         self._uploads = UploadGate(self.submit)
-        self._removing = ThreadPoolExecutor(1, thread_name_prefix="cache-removal")
+        self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
         self.chunks = ChunkFiles(
             config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms, aside=self._removing.submit
         )
@@ -102,15 +102,13 @@ class Tiering:
     def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
         url, options = self._config.bucket_url, dict(self._config.bucket_options)
         limit = self._config.integer("remote.log.manager.copy.max.bytes.per.second")
-        if url.startswith("memory:"):
-            return ThreadWorkers(loop, io_worker(url, options, limit), threads=_IO_THREADS)
         target = Start(
             "stratalog.broker.io_worker:io_worker",
             {"url": url, "options": options, "copy_bytes_per_second": limit},
             threads=_IO_THREADS,
             niceness=_IO_NICENESS,
         )
-        return ProcessWorkers(loop, "io", target)
+        return machine_of(loop).workers("io", target)
 
     def _add_metrics(self) -> None:
         self._metrics.add_counter(
