@@ -16,6 +16,7 @@ CLOCKS = {
     "last_fetch_timestamp",
     "last_caught_up_timestamp",
     "session_lifetime_ms",
+    "retention_time_ms",
 }
 
 
@@ -30,10 +31,12 @@ def _number(code):
 
 def _scalar(slot, tame):
     name = slot.scalar.name
-    if tame and slot.name == "error_code":
+    if tame and slot.name.endswith("error_code"):
         return st.integers(-1, 119)
     if tame and slot.name in CLOCKS:
         return MODERN_TIME_MS
+    if tame and slot.name == "transaction_start_time_ms":  # never null for kio, though Kafka answers -1
+        return st.integers(0, 4_102_444_800_000)
     if name == "string":
         return st.text(max_size=6) | st.integers(125, 130).map("é".__mul__)
     if name in {"bytes", "records"}:

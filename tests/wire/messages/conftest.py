@@ -22,7 +22,7 @@ from stratalog.wire.schema_fields import ListOf, Nested
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MILLISECOND = dt.timedelta(milliseconds=1)
-NOT_IN_KAFKA_PYTHON = {"UnregisterBroker", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+NOT_IN_KAFKA_PYTHON = {"UnregisterBroker", "WriteTxnMarkers", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 
 
 def _slots(layout):
@@ -83,7 +83,9 @@ def _bits(positions):
 def _kafka_python(value, layout):
     out = {}
     for slot in _slots(layout):
-        operations = slot.name.endswith("_authorized_operations") and not hasattr(value, slot.name)
+        operations = slot.name == "authorized_operations" or (
+            slot.name.endswith("_authorized_operations") and not hasattr(value, slot.name)
+        )
         theirs = getattr(value, "authorized_operations" if operations else slot.name)
         plain = _bits(theirs) if operations else _kafka_python_value(theirs, slot)
         out[slot.name] = _sent(plain, slot)
