@@ -15,6 +15,7 @@ from stratalog.broker.background_removal import BackgroundRemoval
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
@@ -126,6 +127,7 @@ class Node:
             incarnation=lambda: self.image.incarnation,
             topic_written=self._topic_projection,
         )
+        self.coordinators = Coordinators(self)
         await self._open_metadata()
         self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
         await self._register()
@@ -149,6 +151,8 @@ class Node:
             await self.server.close(grace_seconds=0)
         if "tiering" in built:
             await self.tiering.close()
+        if "coordinators" in built:
+            self.coordinators.close()
         if "deep_work" in built:
             await self.deep_work.close()
         if "housekeeping" in built:
@@ -235,6 +239,7 @@ class Node:
         for count, _ in enumerate(opened, 1):
             if count % _OPENED_TOGETHER == 0:
                 await asyncio.sleep(0)
+        self.coordinators.topics_changed(image, delta.removed_topics)
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:
         return ConfigResolver.for_topics(
@@ -244,6 +249,7 @@ class Node:
         )
 
     def _on_led(self, unified: UnifiedLog, led: Led) -> None:
+        self.coordinators.led(unified)
         self.tiering.attach(unified, led)
         self.tiering.topic_changed(unified.topic_partition.topic)
 
@@ -259,6 +265,7 @@ class Node:
         )
 
     def _on_released(self, unified: UnifiedLog) -> None:
+        self.coordinators.released(unified)
         self.tiering.detach(unified)
 
     # -- what handlers ask ------------------------------------------------------------------------------------------
@@ -325,7 +332,9 @@ class Node:
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""
         self.purgatory.drain()
+        self.coordinators.drain()
         await self.server.close()
+        self.coordinators.close()
         await self.dispatcher.close()
         self.purgatory.cancel_all()
         self.housekeeping.stop()

@@ -1,8 +1,8 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transaction.
 
-Behaviour: every key is answered COORDINATOR_NOT_AVAILABLE, which clients take for "not yet" and ask again: this
-release has no groups. It must be served all the same: librdkafka compresses with lz4 only for brokers that list it.
-Version 4 batches the keys.
+The coordinator of a key leads the partition of the coordinators' topic that the key's hash names. The topic is made
+when somebody first asks. Version 4 batches the keys. Key types: 0 groups, 1 transactions; 2, share groups, is not
+served.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from stratalog.wire.schema import Message
@@ -19,33 +21,66 @@ __all__ = ["API"]
 
 _BATCHED_SINCE: Final = 4
 _NO_NODE: Final = -1
-_KEY_TYPES: Final = (0, 1, 2)
-_MESSAGE: Final = "The coordinator is not available."
+_TOPICS: Final = {0: GROUP_TOPIC, 1: TRANSACTION_TOPIC}
+_RESOURCES: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
+_DENIED: Final = {0: ErrorCode.GROUP_AUTHORIZATION_FAILED, 1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message:
-    """Not yet; INVALID_REQUEST for a kind of key that does not exist."""
-    if request.key_type in _KEY_TYPES:
-        return _refused(request, context.api_version, ErrorCode.COORDINATOR_NOT_AVAILABLE, _MESSAGE)
-    message = f"key type {request.key_type} is not known"
-    return _refused(request, context.api_version, ErrorCode.INVALID_REQUEST, message)
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message | Pending:
+    """Where each key's coordinator is; COORDINATOR_NOT_AVAILABLE while nobody leads its partition."""
+    topic = _TOPICS.get(request.key_type)
+    if topic is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinators of key type {request.key_type} are not served")
+    if topic in context.broker.image.topics.by_name:
+        return _answer(context, request, topic)
+    return context.run(_create(context, request, topic))
 
 
-def _refused(
-    request: FindCoordinatorRequest, version: int, code: ErrorCode, message: str | None
-) -> FindCoordinatorResponse:
-    if version < _BATCHED_SINCE:
-        return FindCoordinatorResponse(error_code=code, error_message=message, node_id=_NO_NODE, host="", port=_NO_NODE)
+async def _create(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Message:
+    await context.broker.coordinators.internal_topics.ensure(topic)
+    return _answer(context, request, topic)
+
+
+def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
+    if context.api_version < _BATCHED_SINCE:
+        found = _find(context, request.key_type, request.key, topic)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=code, error_message=message)
-            for key in request.coordinator_keys
-        ]
+        coordinators=[_find(context, request.key_type, key, topic) for key in request.coordinator_keys]
+    )
+
+
+def _find(context: RequestContext, key_type: int, key: str, topic: str) -> Coordinator:
+    if not context.allows(key, Operation.DESCRIBE, _RESOURCES[key_type]):
+        return _nobody(key, KafkaError(_DENIED[key_type]))
+    image = context.broker.image
+    partitions = image.topics.by_name[topic].partitions
+    leader = partitions[coordinator_partition(key, len(partitions))].leader
+    broker = image.brokers.brokers.get(leader)
+    at = None if broker is None else broker.listeners.get(context.connection.listener.name)
+    if at is None:
+        return _nobody(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."))
+    return Coordinator(key=key, node_id=leader, host=at.host, port=at.port, error_code=ErrorCode.NONE)
+
+
+def _nobody(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=error.code, error_message=error.message
     )
 
 
 def _failure(request: FindCoordinatorRequest, version: int, error: KafkaError) -> Message:
-    return _refused(request, version, error.code, error.message)
+    if version < _BATCHED_SINCE:
+        return FindCoordinatorResponse(
+            error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
+        )
+    return FindCoordinatorResponse(coordinators=[_nobody(key, error) for key in request.coordinator_keys])
 
 
 API = Api(

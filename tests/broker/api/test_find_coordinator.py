@@ -1,36 +1,62 @@
-"""FindCoordinator: served, and honest about what is not there yet."""
+"""FindCoordinator: the leader of the partition that the key's hash names."""
 
 import pytest
 
 from stratalog.broker.api.find_coordinator import API
+from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.schema import encode_bytes
 
+TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
+
 
 @pytest.mark.parametrize("version", range(7))
 @pytest.mark.parametrize("key_type", [0, 1])
-def test_every_key_is_told_to_come_again(broker, version, key_type):
-    """COORDINATOR_NOT_AVAILABLE, which clients retry, one answer for each key from version 4 on."""
-    request = FindCoordinatorRequest(
-        key="g" if version < 4 else "", key_type=key_type if version else 0, coordinator_keys=["g", "h"]
-    )
+def test_the_coordinator_is_this_broker_as_its_listener_is_known(broker, version, key_type):
+    """One answer for each key from version 4 on; the topic is there when the answer is."""
+    key_type = key_type if version else 0
+    request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=key_type, coordinator_keys=["g", "h"])
     answer = broker.link().call(request, version)
     answers = [answer] if version < 4 else answer.coordinators
-    assert [one.error_code for one in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(answers)
-    assert all((one.node_id, one.host, one.port) == (-1, "", -1) for one in answers)
+    host, port = broker.address.rsplit(":", 1)
+    assert [(one.error_code, one.node_id, one.host, one.port) for one in answers] == [
+        (0, broker.node.node_id, host, int(port))
+    ] * len(answers)
     if version >= 4:
         assert [one.key for one in answers] == ["g", "h"]
+    assert TOPICS[key_type] in broker.node.image.topics.by_name
+
+
+def test_fact_coordinator_partitions_are_javas_hash_modulo_the_partitions(broker):
+    """my-group is 12, flights 9, g1 42 of 50; the hash of Integer.MIN_VALUE counts as 0."""
+    broker.link().call(FindCoordinatorRequest(key_type=0, coordinator_keys=["my-group"]), 6)
+    assert len(broker.node.image.topics.by_name[TOPICS[0]].partitions) == 50
+    wanted = {"my-group": 12, "flights": 9, "g1": 42, "polygenelubricants": 0}
+    assert {key: coordinator_partition(key, 50) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(("key_type", "segment_bytes"), [(0, 100 << 20), (1, 100 << 20)])
+def test_the_topics_have_kafkas_settings(broker, key_type, segment_bytes):
+    """Compacted, in small segments, in the producer's codec; one replica where there is one broker."""
+    broker.link().call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 6)
+    image = broker.node.image
+    configs = image.topic_configs(TOPICS[key_type])
+    assert configs["cleanup.policy"] == "compact"
+    assert configs["compression.type"] == "producer"
+    assert int(configs["segment.bytes"]) == segment_bytes
+    assert {len(one.replicas) for one in image.topics.by_name[TOPICS[key_type]].partitions.values()} == {1}
 
 
 @pytest.mark.parametrize("version", [1, 6])
-def test_an_unknown_kind_of_key_is_invalid(broker, version):
-    """INVALID_REQUEST with a message that names it."""
-    request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=9, coordinator_keys=["g"])
+@pytest.mark.parametrize("key_type", [2, 9])
+def test_a_kind_of_key_that_is_not_served_is_invalid(broker, version, key_type):
+    """INVALID_REQUEST with a message that names it; share groups are among them."""
+    request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=key_type, coordinator_keys=["g"])
     answer = broker.link().call(request, version)
     one = answer if version < 4 else answer.coordinators[0]
     assert one.error_code == ErrorCode.INVALID_REQUEST
-    assert "9" in one.error_message
+    assert str(key_type) in one.error_message
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -1,0 +1,52 @@
+"""All coordinators of a broker, as the node sees them: one object that follows what is led here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stratalog.broker.coordinators.host import CoordinatorHost
+from stratalog.broker.coordinators.internal_topics import InternalTopics
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.image import ClusterImage
+from stratalog.wire.topic import Uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["Coordinators"]
+
+
+class Coordinators:
+    """The coordinators and their topics."""
+
+    def __init__(self, node: Node) -> None:
+        self.internal_topics = InternalTopics(node)
+        self._hosts: list[CoordinatorHost] = []
+
+    def led(self, unified: UnifiedLog) -> None:
+        """A partition is led from now on."""
+        for host in self._hosts:
+            host.led(unified)
+
+    def released(self, unified: UnifiedLog) -> None:
+        """A partition is led no longer."""
+        for host in self._hosts:
+            host.released(unified)
+
+    def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
+        """The image has changed."""
+
+    def failures(self) -> list[str]:
+        """Which of their partitions cannot be read, a sentence each."""
+        return [failure for host in self._hosts for failure in host.failures()]
+
+    def drain(self) -> None:
+        """The broker is about to stop: nothing new is taken."""
+        for host in self._hosts:
+            host.drain()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for host in self._hosts:
+            host.close()

@@ -1,0 +1,97 @@
+"""The shards of one kind of coordinator on this broker: one for each partition of its topic that is led here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState, ShardDriver
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.coordination import CoordinatorShard
+from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["CoordinatorHost"]
+
+
+class CoordinatorHost:
+    """Loads a shard when its partition is led here, lets it go when it is not, and finds the one of a key."""
+
+    def __init__(
+        self,
+        topic: str,
+        new_shard: Callable[[UnifiedLog], CoordinatorShard],
+        services: DriverServices,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self.topic = topic
+        self._new_shard = new_shard
+        self._services = services
+        self._image = image
+        self._drivers: dict[int, ShardDriver] = {}
+
+    def __iter__(self) -> Iterator[ShardDriver]:
+        """The drivers of what is led here."""
+        return iter(self._drivers.values())
+
+    def led(self, unified: UnifiedLog) -> None:
+        """A partition is led from now on; nothing happens if it is none of this coordinator's, or was led before."""
+        topic, number = unified.topic_partition
+        if topic != self.topic or number in self._drivers:
+            return
+        driver = self._drivers[number] = ShardDriver(unified, self._new_shard, self._services)
+        driver.load()
+
+    def released(self, unified: UnifiedLog) -> None:
+        """A partition is led no longer."""
+        topic, number = unified.topic_partition
+        if topic == self.topic and (driver := self._drivers.pop(number, None)) is not None:
+            driver.close()
+
+    def partition_of(self, key: str) -> int | None:
+        """Which partition coordinates ``key``; None while the topic does not exist."""
+        topic = self._image().topics.by_name.get(self.topic)
+        return None if topic is None else coordinator_partition(key, len(topic.partitions))
+
+    def of(self, key: str) -> ShardDriver:
+        """The driver that coordinates ``key``, taking events.
+
+        Raises NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        number = self.partition_of(key)
+        if number is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist yet; find the coordinator first")
+        return self.driver(number)
+
+    def driver(self, number: int) -> ShardDriver:
+        """The driver of a partition, taking events. Raises as `of`."""
+        driver = self._drivers.get(number)
+        if driver is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+        if driver.state is not DriverState.ACTIVE:
+            driver.check_active()
+        return driver
+
+    @property
+    def loading(self) -> bool:
+        """Whether a shard is still being read, so that a list of all would be incomplete."""
+        return any(driver.state is DriverState.LOADING for driver in self)
+
+    def failures(self) -> list[str]:
+        """Which partitions cannot be read, a sentence each."""
+        return [
+            f"{driver.unified.topic_partition}: {driver.failure}"
+            for driver in self
+            if driver.state is DriverState.FAILED
+        ]
+
+    def drain(self) -> None:
+        """The broker is about to stop."""
+        for driver in self:
+            driver.drain()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for driver in list(self):
+            driver.close()
+        self._drivers.clear()

@@ -1,0 +1,97 @@
+"""Reading a coordinator's log into its shard, in steps short enough for everybody else to be served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.hot.log import Log
+from stratalog.hot.validation import read_end_marker
+from stratalog.metadata.coordination import CoordinatorShard, Producer
+from stratalog.wire.batch import BatchHeader, check_batch, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.parts import FileSlice
+
+__all__ = ["load_log"]
+
+_READ_BYTES: Final = 256 << 10
+_STEP_SECONDS: Final = 0.002
+_LOOKED_EVERY: Final = 64
+"""Records between two looks at the clock."""
+
+
+async def load_log(log_: Log, shard: CoordinatorShard, monotonic: Callable[[], float]) -> int:
+    """Apply every record from the log start to the log end; how many there were.
+
+    Raises `Corrupt` for a batch or a record that is not what was written, `OSError`.
+    """
+    loop = asyncio.get_running_loop()
+    loader = _Loader(shard, log_, monotonic)
+    end = log_.log_end_offset
+    offset = log_.local_log_start_offset
+    while offset < end:
+        read = log_.read(offset, max_bytes=_READ_BYTES, max_offset=end)
+        if read.next_offset <= offset:
+            raise Corrupt(f"{log_.topic_partition} in {log_.directory} cannot be read at offset {offset}")
+        for part in read.parts:
+            await loader.apply(await loop.run_in_executor(None, _bytes_of, part))
+        offset = read.next_offset
+    return loader.count
+
+
+def _bytes_of(part: FileSlice) -> bytes:
+    data = os.pread(part.file.fileno(), part.length, part.position)
+    if len(data) != part.length:
+        raise Corrupt(f"{len(data)} bytes of {part.length} at position {part.position}: the file was cut")
+    return data
+
+
+class _Loader:
+    """Applies batches and gives the loop its turns."""
+
+    def __init__(self, shard: CoordinatorShard, log_: Log, monotonic: Callable[[], float]) -> None:
+        self.count = 0
+        self._shard = shard
+        self._name = f"{log_.topic_partition} in {log_.directory}"
+        self._monotonic = monotonic
+        self._turn_began = monotonic()
+
+    async def apply(self, data: bytes) -> None:
+        """Apply whole batches."""
+        end = 0
+        for position, header in iter_headers(data):
+            end = position + header.size_bytes
+            try:
+                check_batch(data, position)
+                await self._batch(data, position, header)
+            except Corrupt as error:
+                raise Corrupt(f"{self._name}, the batch at offset {header.base_offset}: {error}") from error
+        if end != len(data):
+            raise Corrupt(f"{self._name}: {len(data) - end} bytes are no batch")
+
+    async def _batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+        producer = Producer(header.producer_id, header.producer_epoch) if header.producer_id >= 0 else None
+        if header.is_control:
+            marker = read_end_marker(memoryview(data)[position:], header)
+            if marker is not None:
+                ended = Producer(marker.producer_id, marker.producer_epoch)
+                self._shard.replay_marker(ended, commit=marker.commit, offset=header.base_offset)
+            return
+        transaction = producer if header.is_transactional else None
+        replay = self._shard.replay
+        count = 0
+        for count, record in enumerate(iter_records(data, position), 1):
+            if record.key is None:
+                raise Corrupt(f"the record at offset {record.offset} has no key")
+            replay(record.key, record.value, offset=record.offset, producer=transaction)
+            if not count % _LOOKED_EVERY:
+                await self._breathe()
+        self.count += count
+        await self._breathe()
+
+    async def _breathe(self) -> None:
+        if self._monotonic() - self._turn_began > _STEP_SECONDS:
+            await asyncio.sleep(0)
+            self._turn_began = self._monotonic()

@@ -1,0 +1,402 @@
+"""The driver of one coordinator shard: its log, its clock and its answers.
+
+What the shard writes during one turn of the event loop is appended together (group commit), and what it answers leaves
+when its records are committed. A shard whose append failed, or whose partition goes, is dropped with everything that
+was not committed; it is loaded anew from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.log_loader import load_log
+from stratalog.broker.tick import Tick
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.log import AppendInfo
+from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Producer, Reply, Write
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+
+__all__ = ["DriverServices", "DriverState", "ShardDriver"]
+
+_BATCH_RECORDS_MAX: Final = 5_000
+"""Records of one append, some hundred KiB: beyond, the loop would be kept from others for too long."""
+
+_RELOAD_AFTER_SECONDS: Final = 0.5
+_TIMER_SECONDS_MIN: Final = 0.001
+
+log = logging.getLogger(__name__)
+
+
+class DriverState(Enum):
+    """What a shard can do now."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log cannot be read; a restart tries again."""
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class DriverServices:
+    """What all drivers of one kind of coordinator share."""
+
+    clock: Clock
+    tick: Tick
+    perform: Callable[[ShardDriver, Action], None]
+    """Carries out the actions that are neither `Reply` nor `Write`."""
+    on_active: Callable[[ShardDriver], None]
+    """Called when a shard is loaded and takes events."""
+    codec: Codec = Codec.NONE
+
+
+@dataclass(slots=True)
+class _Appended:
+    """Writes in one batch, or a marker: under way until committed."""
+
+    writes: Sequence[Write]
+    late: list[Reply] = field(default_factory=list)
+    """Answers about state that this batch, or an earlier one, makes durable."""
+    marker_done: Callable[[AppendInfo | KafkaError], None] | None = None
+
+
+@dataclass(slots=True)
+class _Marker:
+    """The end of a transaction, in its place among the writes."""
+
+    batch: bytearray
+    event: Any
+    done: Callable[[AppendInfo | KafkaError], None]
+
+
+class ShardDriver:
+    """One partition of a coordinator's topic that is led here."""
+
+    def __init__(
+        self, unified: UnifiedLog, new_shard: Callable[[UnifiedLog], CoordinatorShard], services: DriverServices
+    ) -> None:
+        self.unified = unified
+        self.state = DriverState.LOADING
+        self.failure: str | None = None
+        """Why the log cannot be read."""
+        self._new_shard = new_shard
+        self.shard = new_shard(unified)
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._queued: list[Write | _Marker] = []
+        self._late: list[Reply] = []
+        self._under_way: deque[_Appended] = deque()
+        self._flush_deferred = False
+        self._generation = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def partition_number(self) -> int:
+        """Which partition of the coordinator's topic."""
+        return self.unified.topic_partition.partition
+
+    @property
+    def epoch(self) -> int:
+        """The coordinator epoch: the leader epoch of the partition."""
+        return self.unified.partition.leader_epoch
+
+    @property
+    def active(self) -> bool:
+        """Whether events are taken."""
+        return self.state is DriverState.ACTIVE
+
+    def now(self) -> Now:
+        """Both clocks, for the shard."""
+        clock = self._services.clock
+        return Now(int(clock.monotonic() * 1000), clock.wall_ms())
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Begin to read the log; requests are told to come again until it is done."""
+        self.state = DriverState.LOADING
+        self._loading = self._loop.create_task(self._load(self._generation))
+
+    async def _load(self, generation: int) -> None:
+        name = self.unified.topic_partition
+        began = self._services.clock.monotonic()
+        try:
+            count = await load_log(self.unified.log, self.shard, self._services.clock.monotonic)
+        except Corrupt as error:
+            self._cannot_load(str(error))
+            return
+        except (OSError, KafkaError) as error:
+            log.error("%s could not be read: %s; it is tried again", name, error)
+            self._reload_later()
+            return
+        if generation != self._generation:
+            return
+        self.state = DriverState.ACTIVE
+        if count:
+            log.info("%s: %d records loaded in %.3f s", name, count, self._services.clock.monotonic() - began)
+        self._perform(self.shard.loaded(self.now()))
+        self._services.on_active(self)
+        self._arm()
+
+    def _cannot_load(self, reason: str) -> None:
+        self.state = DriverState.FAILED
+        self.failure = reason
+        log.error(
+            "%s; what this partition coordinates is not available until the damage is repaired (the file is left as it "
+            "is, other partitions are served)",
+            reason,
+        )
+
+    def _reload_later(self) -> None:
+        generation = self._generation
+
+        def reload() -> None:
+            if self._generation == generation:
+                self.load()
+
+        self._loop.call_later(_RELOAD_AFTER_SECONDS, reload)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def check_active(self) -> None:
+        """Raises COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR unless events are taken."""
+        if self.state is DriverState.ACTIVE:
+            return
+        if self.state is DriverState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.unified.topic_partition} is being loaded")
+        if self.state is DriverState.FAILED:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.failure)
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+
+    def ask(self, event: Any) -> None:
+        """Give the shard an event. Its ``token``, if it has one, is answered sooner or later, whatever happens.
+
+        Raises what :meth:`check_active` raises; then the token is still the caller's.
+        """
+        if self.state is not DriverState.ACTIVE:
+            self.check_active()
+        self._perform(self.shard.step(event, self.now()))
+        self._arm()
+
+    def end_transaction(self, batch: bytearray, event: Any, done: Callable[[AppendInfo | KafkaError], None]) -> None:
+        """Append a transaction marker behind everything that is queued; once committed, ``event`` is stepped.
+
+        ``done`` is called once. Raises what :meth:`check_active` raises; then it is not.
+        """
+        self.check_active()
+        self._queue(_Marker(batch, event, done))
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            kind = type(action)
+            if kind is Write:
+                if action.records:
+                    self._queue(action)
+                else:
+                    assert not action.on_committed, "nothing is committed by a write without records"
+                    self._perform([Reply(one.token, one.response, durable=True) for one in action.replies])
+            elif kind is not Reply:
+                self._services.perform(self, action)
+            elif action.durable and (self._queued or self._under_way):
+                (self._late if self._queued else self._under_way[-1].late).append(action)
+            else:
+                _answer(action)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _queue(self, one: Write | _Marker) -> None:
+        self._queued.append(one)
+        if not self._flush_deferred:
+            self._flush_deferred = True
+            self._services.tick.defer(self._flush)
+
+    def _flush(self) -> None:
+        """Append what this turn of the loop has brought, in order: one batch for all that belongs to nobody."""
+        self._flush_deferred = False
+        queued, self._queued = self._queued, []
+        late, self._late = self._late, []
+        generation = self._generation
+        for group in _grouped(queued):
+            if self._generation != generation:  # an append failed at once: the rest is lost with it
+                self._refuse([group], _LOST)
+                continue
+            self._append(group)
+        if self._generation == generation and self._under_way:
+            self._under_way[-1].late += late
+        else:
+            for reply in late:
+                reply.token.fail(_LOST)
+
+    def _append(self, group: _Marker | list[Write]) -> None:
+        generation = self._generation
+        if isinstance(group, _Marker):
+            appended = _Appended([Write((), on_committed=[group.event])], marker_done=group.done)
+            batch = group.batch
+        else:
+            appended = _Appended(group)
+            batch = self._batch(group)
+        self._under_way.append(appended)
+
+        def acknowledge(outcome: AppendInfo | KafkaError) -> None:
+            if generation == self._generation:
+                self._acknowledged(appended, outcome)
+
+        self.unified.partition.append_as_leader(batch, acknowledge)
+
+    def _batch(self, writes: Sequence[Write]) -> bytearray:
+        wall_ms = self._services.clock.wall_ms()
+        records = [record for write in writes for record in write.records]
+        producer: Producer | None = writes[0].producer
+        listed = [Record(at, wall_ms, key, value) for at, (key, value) in enumerate(records)]
+        if producer is None:
+            return build_batch(listed, codec=self._services.codec)
+        return build_batch(
+            listed,
+            codec=self._services.codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+        )
+
+    def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
+        if isinstance(outcome, KafkaError):
+            self._drop(outcome)
+            return
+        assert self._under_way[0] is appended, "batches of one partition are committed in order"
+        self._under_way.popleft()
+        if appended.marker_done is not None:
+            appended.marker_done(outcome)
+        for write in appended.writes:
+            for reply in write.replies:
+                _answer(reply)
+        for reply in appended.late:
+            _answer(reply)
+        if self.state is DriverState.ACTIVE:
+            for write in appended.writes:
+                for event in write.on_committed:
+                    self._perform(self.shard.step(event, self.now()))
+            self._arm()
+
+    # -- losing what is not committed ---------------------------------------------------------------------------------
+
+    def _drop(self, error: KafkaError) -> None:
+        """An append failed: nobody knows what of it holds. Forget the state and read the log again."""
+        log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, error)
+        self._let_go(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+        self.shard = self._new_shard(self.unified)
+        self.state = DriverState.LOADING
+        self._reload_later()
+
+    def _let_go(self, error: KafkaError) -> None:
+        """Fail every request that is not answered, and forget what was to be done for them."""
+        self._generation += 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        under_way, self._under_way = self._under_way, deque()
+        queued, self._queued = self._queued, []
+        late, self._late = self._late, []
+        for appended in under_way:
+            if appended.marker_done is not None:
+                appended.marker_done(error)
+            _fail([reply for write in appended.writes for reply in write.replies], error)
+            _fail(appended.late, error)
+        self._refuse(_grouped(queued), error)
+        _fail(late, error)
+        for token in self.shard.parked():
+            token.fail(error)
+
+    def _refuse(self, groups: Iterable[_Marker | list[Write]], error: KafkaError) -> None:
+        for group in groups:
+            if isinstance(group, _Marker):
+                group.done(error)
+            else:
+                _fail([reply for write in group for reply in write.replies], error)
+
+    def drain(self) -> None:
+        """The broker is about to stop: what is being written may still be answered, what waits for others fails."""
+        if self.state is not DriverState.ACTIVE:
+            return
+        self.state = DriverState.CLOSED
+        for token in self.shard.parked():
+            token.fail(_NOT_HERE)
+
+    def close(self) -> None:
+        """The partition is led here no longer: everybody is sent to find the coordinator anew."""
+        was, self.state = self.state, DriverState.CLOSED
+        if self._loading is not None:
+            self._loading.cancel()
+        if was is DriverState.CLOSED:  # drained: the parked ones know
+            self.shard = self._new_shard(self.unified)
+        self._let_go(_NOT_HERE)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """See to it that the shard is called when its next deadline has come."""
+        deadline_ms = self.shard.deadline()
+        if deadline_ms is None or self.state is not DriverState.ACTIVE:
+            return
+        if self._timer is not None:
+            if self._timer_due_ms <= deadline_ms:
+                return  # it looks again when it fires
+            self._timer.cancel()
+        delay = max(deadline_ms / 1000 - self._services.clock.monotonic(), _TIMER_SECONDS_MIN)
+        self._timer_due_ms = deadline_ms
+        self._timer = self._loop.call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        deadline_ms = self.shard.deadline()
+        now = self.now()
+        if deadline_ms is not None and deadline_ms <= now.monotonic_ms:
+            self._perform(self.shard.due(now))
+        self._arm()
+
+
+_NOT_HERE: Final = KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+_LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log could not be written")
+
+
+def _grouped(queued: Sequence[Write | _Marker]) -> list[_Marker | list[Write]]:
+    """Writes that may share a batch: neighbours outside of transactions, up to a size."""
+    groups: list[_Marker | list[Write]] = []
+    open_group: list[Write] | None = None
+    count = 0
+    for one in queued:
+        if isinstance(one, _Marker):
+            groups.append(one)
+            open_group = None
+            continue
+        if open_group is None or one.producer is not None or count + len(one.records) > _BATCH_RECORDS_MAX:
+            open_group, count = [], 0
+            groups.append(open_group)
+        open_group.append(one)
+        count += len(one.records)
+        if one.producer is not None:
+            open_group = None
+    return groups
+
+
+def _answer(reply: Reply) -> None:
+    response = reply.response
+    if isinstance(response, KafkaError):
+        reply.token.fail(response)
+    else:
+        reply.token.respond(response)
+
+
+def _fail(replies: Iterable[Reply], error: KafkaError) -> None:
+    for reply in replies:
+        reply.token.fail(error)
