@@ -12,6 +12,14 @@ from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
 from stratalog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from stratalog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from stratalog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from stratalog.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from stratalog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -128,6 +136,8 @@ APIS: Final[dict[int, ApiMessages]] = {
     64: ApiMessages(UnregisterBrokerRequest, UnregisterBrokerResponse),
     65: ApiMessages(DescribeTransactionsRequest, DescribeTransactionsResponse),
     66: ApiMessages(ListTransactionsRequest, ListTransactionsResponse),
+    68: ApiMessages(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    69: ApiMessages(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     74: ApiMessages(ListConfigResourcesRequest, ListConfigResourcesResponse),
     75: ApiMessages(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 }
