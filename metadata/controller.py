@@ -12,6 +12,7 @@ from stratalog.metadata.controller_brokers import (
     check_broker_epoch,
     fence_broker,
     register_broker,
+    unregister_broker,
 )
 from stratalog.metadata.controller_configs import (
     ConfigChange,
@@ -20,10 +21,14 @@ from stratalog.metadata.controller_configs import (
     incremental_alter_configs,
     legacy_alter_configs,
 )
+from stratalog.metadata.controller_elections import ElectionResults, ElectionType, elect_leaders
+from stratalog.metadata.controller_features import FeatureUpdate, UpgradeType, update_features
 from stratalog.metadata.controller_topics import (
     CreatedTopic,
+    NewPartitions,
     NewTopic,
     TopicRules,
+    create_partitions,
     create_topics,
     delete_topics,
     new_partitions,
@@ -38,18 +43,27 @@ __all__ = [
     "ConfigRules",
     "CreatedTopic",
     "Decision",
+    "ElectionResults",
+    "ElectionType",
     "Failure",
+    "FeatureUpdate",
+    "NewPartitions",
     "NewTopic",
     "ProducerIdBlock",
     "TopicRules",
+    "UpgradeType",
     "allocate_producer_ids",
     "check_broker_epoch",
+    "create_partitions",
     "create_topics",
     "delete_topics",
+    "elect_leaders",
     "fence_broker",
     "incremental_alter_configs",
     "legacy_alter_configs",
     "new_partitions",
     "register_broker",
     "resolve_topic",
+    "unregister_broker",
+    "update_features",
 ]

@@ -22,6 +22,7 @@ from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
+    UnregisterBrokerRecord,
 )
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
@@ -34,6 +35,7 @@ __all__ = [
     "check_broker_epoch",
     "fence_broker",
     "register_broker",
+    "unregister_broker",
 ]
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
@@ -135,6 +137,32 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
     broker = image.brokers.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found.")
+    changes = _without(image, broker_id, unclean_allowed)
+    fencing = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_FENCED)
+    return Decision((*changes, fencing), None)
+
+
+def unregister_broker(
+    image: ClusterImage, broker_id: int, *, own_id: int, unclean_allowed: UncleanAllowed
+) -> Decision[None]:
+    """Forget a broker that is gone for good.
+
+    Raises `KafkaError` BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for the broker that is asked: it is alive, and
+    the only one there is.
+    """
+    broker = image.brokers.brokers.get(broker_id)
+    if broker is None:
+        why = f"Broker ID {broker_id} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
+    if broker_id == own_id:
+        why = f"Broker {broker_id} answers this request; a running broker cannot be unregistered."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    changes = _without(image, broker_id, unclean_allowed)
+    return Decision((*changes, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)), None)
+
+
+def _without(image: ClusterImage, broker_id: int, unclean_allowed: UncleanAllowed) -> list[PartitionChangeRecord]:
+    """The records that take a broker out of in-sync sets and give its leaderships on."""
 
     def is_alive(other: int) -> bool:
         return other != broker_id and image.brokers.is_active(other)
@@ -148,8 +176,7 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
         record = partition_change(topic_id, partition, state, left, is_alive, unclean_allowed=allowed)
         if record is not None:
             changes.append(record)
-    fencing = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_FENCED)
-    return Decision((*changes, fencing), None)
+    return changes
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:

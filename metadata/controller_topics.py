@@ -30,8 +30,10 @@ from stratalog.wire.topic import ZERO_UUID, Uuid
 __all__ = [
     "USE_DEFAULT",
     "CreatedTopic",
+    "NewPartitions",
     "NewTopic",
     "TopicRules",
+    "create_partitions",
     "create_topics",
     "delete_topics",
     "new_partitions",
@@ -235,6 +237,41 @@ def _directory(brokers: BrokersImage, broker_id: int) -> Uuid:
     """The only directory of a broker; with several the broker itself chooses and reports (KIP-858)."""
     directories = brokers.brokers[broker_id].directories
     return directories[0] if len(directories) == 1 else _UNASSIGNED_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have, and the replicas of those that it lacks, or None."""
+
+    topic: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+def create_partitions(
+    image: ClusterImage, wanted: Sequence[NewPartitions], *, next_int: NextInt, validate_only: bool = False
+) -> Decision[tuple[tuple[str, Failure | None], ...]]:
+    """Give topics more partitions; one that fails does not stop the others."""
+    counts = Counter(each.topic for each in wanted)
+    room = PARTITIONS_PER_REQUEST_MAX
+    records: list[Message] = []
+    results: list[tuple[str, Failure | None]] = []
+    for name, each in {one.topic: one for one in wanted}.items():
+        try:
+            if counts[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            topic = image.topics.by_name.get(name)
+            if topic is not None and each.total - len(topic.partitions) > room:
+                why = "Excessively large number of partitions per request."
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+            added = new_partitions(image, name, each.total, each.assignments, next_int=next_int).records
+        except KafkaError as error:
+            results.append((name, failure_of(error)))
+        else:
+            results.append((name, None))
+            records += added
+            room -= len(added)
+    return Decision(() if validate_only else tuple(records), tuple(results))
 
 
 def new_partitions(

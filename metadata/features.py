@@ -12,7 +12,7 @@ from typing import Final
 from stratalog.metadata.brokers_image import SupportedLevels
 from stratalog.wire.records.metadata import FeatureLevelRecord
 
-__all__ = ["BOOTSTRAP_LEVELS", "METADATA_VERSION", "SUPPORTED_FEATURES", "bootstrap_records"]
+__all__ = ["BOOTSTRAP_LEVELS", "METADATA_VERSION", "SUPPORTED_FEATURES", "bootstrap_records", "metadata_changed"]
 
 METADATA_VERSION: Final = "metadata.version"
 
@@ -29,6 +29,14 @@ BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {METADATA_VERSION: 30, "group.version": 1, "transaction.version": 2}
 )
 """The levels of a new cluster: those of a new Kafka 4.3 cluster, as far as they are known here."""
+
+_FORMAT_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""The levels of ``metadata.version`` whose records an older level could not read."""
+
+
+def metadata_changed(lower: int, upper: int) -> bool:
+    """Whether going back from one level of ``metadata.version`` to a lower one would lose something."""
+    return any(lower < level <= upper for level in _FORMAT_CHANGES)
 
 
 def bootstrap_records() -> list[FeatureLevelRecord]:

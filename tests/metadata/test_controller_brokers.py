@@ -9,6 +9,7 @@ from stratalog.metadata.controller import (
     create_topics,
     fence_broker,
     register_broker,
+    unregister_broker,
 )
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.metadata.topics_image import NO_LEADER, LeaderRecovery
@@ -141,3 +142,20 @@ def test_a_request_of_another_registration_is_stale(cluster, broker_id, epoch):
     with pytest.raises(KafkaError) as caught:
         check_broker_epoch(cluster(1), broker_id, epoch)
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_broker_that_is_gone_is_forgotten(with_topic):
+    """It leaves the registrations and the in-sync sets, what it led is led by another."""
+    decision = unregister_broker(with_topic, 1, own_id=2, unclean_allowed=_never)
+    after = with_topic.apply(decision.records)
+    assert sorted(after.brokers.brokers) == [2, 3]
+    partition = after.topics.partition("t", 0)
+    assert (partition.leader, partition.in_sync_replicas, partition.replicas) == (2, (2, 3), (1, 2, 3))
+
+
+@pytest.mark.parametrize(("broker_id", "code"), [(9, "BROKER_ID_NOT_REGISTERED"), (2, "INVALID_REQUEST")])
+def test_neither_an_unknown_broker_nor_the_one_that_answers_is_forgotten(with_topic, broker_id, code):
+    """A running broker would only come back."""
+    with pytest.raises(KafkaError) as caught:
+        unregister_broker(with_topic, broker_id, own_id=2, unclean_allowed=_never)
+    assert caught.value.code is ErrorCode[code]
