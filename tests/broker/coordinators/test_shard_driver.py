@@ -1,0 +1,199 @@
+"""The driver of a coordinator shard: answers after commits, one append a turn, nothing survives a failed append."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.coordinators.shard_driver import DriverState
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.batch import build_control_batch, iter_headers
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records import control
+
+
+def batches(rig) -> list:
+    """The headers of what stands in the log."""
+    return [header for _, header in iter_headers(Path(rig.partition.log.segments()[0].path).read_bytes())]
+
+
+def marker(producer: Producer, *, commit: bool) -> bytearray:
+    """The end of a transaction."""
+    return build_control_batch(
+        control.ControlType.COMMIT if commit else control.ControlType.ABORT,
+        control.encode_record(control.EndTxnMarker(coordinator_epoch=0)),
+        offset=0,
+        timestamp_ms=1,
+        leader_epoch=3,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional=True,
+    )
+
+
+async def test_writes_of_one_turn_are_one_append_and_are_answered_when_committed(rig, events):
+    """Group commit: many requests, one batch; nobody is answered before."""
+    driver = await rig.loaded()
+    tokens = [events.Token() for _ in range(20)]
+    for number, token in enumerate(tokens):
+        driver.ask(events.Put(token, {b"k%d" % number: b"v"}))
+    assert [token.answers for token in tokens] == [[]] * 20
+    await rig.until(lambda: tokens[-1].answers)
+    assert [token.answers for token in tokens] == [["done"]] * 20
+    assert [header.record_count for header in batches(rig)] == [20]
+
+
+async def test_a_read_of_uncommitted_state_waits_for_it(rig, events):
+    """A durable answer leaves behind the writes before it; any other at once."""
+    driver = await rig.loaded()
+    put, durable, hasty, idle = (events.Token() for _ in range(4))
+    driver.ask(events.Put(put, {b"k": b"v"}))
+    driver.ask(events.Get(durable, durable=True))
+    driver.ask(events.Get(hasty))
+    assert (durable.answers, hasty.answers) == ([], [{b"k": b"v"}])
+    await rig.until(lambda: durable.answers)
+    assert put.answers == ["done"]
+    driver.ask(events.Get(idle, durable=True))
+    assert idle.answers == [{b"k": b"v"}]
+
+
+async def test_what_was_written_is_loaded_again(rig, events):
+    """The log is all there is; before it is read, requests are told that it is being read."""
+    driver = await rig.loaded()
+    token = events.Token()
+    for number in range(300):
+        driver.ask(events.Put(token, {b"k%d" % (number % 7): b"%d" % number}))
+    await rig.until(lambda: len(token.answers) == 300)
+    values = dict(driver.shard.values)
+    driver = await rig.reopen()
+    assert driver.shard.values == values
+    assert driver.shard.is_loaded
+    assert rig.active == [driver]
+    rig.open()
+    with pytest.raises(KafkaError) as caught:
+        rig.driver.ask(events.Get(token))
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_transactions_have_batches_of_their_own_and_end_in_their_place(rig, events):
+    """What belongs to a producer is marked so, the marker stands behind it, and a load sees only what was committed."""
+    driver = await rig.loaded()
+    kept, dropped = Producer(7, 0), Producer(8, 2)
+    token, done = events.Token(), []
+    driver.ask(events.Put(token, {b"plain": b"1"}))
+    driver.ask(events.Put(token, {b"kept": b"2"}, producer=kept))
+    driver.ask(events.Put(token, {b"dropped": b"3"}, producer=dropped))
+    driver.end_transaction(marker(kept, commit=True), ("ended", kept, True), done.append)
+    driver.end_transaction(marker(dropped, commit=False), ("ended", dropped, False), done.append)
+    await rig.until(lambda: len(done) == 2)
+    found = [(one.producer_id, one.is_transactional, one.is_control) for one in batches(rig)]
+    assert found == [(-1, False, False), (7, True, False), (8, True, False), (7, True, True), (8, True, True)]
+    assert driver.shard.heard == [("ended", kept, True), ("ended", dropped, False)]
+    values = {b"plain": b"1", b"kept": b"2"}
+    assert driver.shard.values == values
+    driver = await rig.reopen()
+    assert driver.shard.values == values
+
+
+async def test_the_shard_hears_that_its_write_is_committed(rig, events):
+    """Follow-up work begins then, not earlier."""
+    driver = await rig.loaded()
+    token = events.Token()
+    driver.ask(events.Put(token, {b"k": b"v"}, then=("next",)))
+    assert driver.shard.heard == []
+    await rig.until(lambda: driver.shard.heard)
+    assert driver.shard.heard == ["next"]
+    assert token.answers == ["done"]
+
+
+async def test_a_failed_append_fails_everybody_and_the_state_is_what_the_log_says(rig, events):
+    """Nothing uncommitted survives in memory: what waits is told to find its coordinator, and the log is read again."""
+    driver = await rig.loaded()
+    first, second, parked, late = (events.Token() for _ in range(4))
+    driver.ask(events.Put(first, {b"k": b"old"}))
+    await rig.until(lambda: first.answers)
+    rig.partition.held_back = "a test"
+    driver.ask(events.Park(parked))
+    driver.ask(events.Put(second, {b"k": b"new"}))
+    driver.ask(events.Get(late, durable=True))
+    await rig.until(lambda: late.answers)
+    refused = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert (second.answers, parked.answers, late.answers) == (refused, refused, refused)
+    assert driver.state is DriverState.LOADING
+    rig.partition.held_back = None
+    await rig.until(lambda: driver.active)
+    assert driver.shard.values == {b"k": b"old"}
+
+
+async def test_deadlines_of_the_shard_are_kept(rig, events):
+    """Not before, and the later of two after the sooner."""
+    driver = await rig.loaded()
+    now_ms = driver.now().monotonic_ms
+    late, soon = events.Token(), events.Token()
+    driver.ask(events.Park(late, now_ms + 60))
+    driver.ask(events.Park(soon, now_ms + 20))
+    await rig.until(lambda: soon.answers)
+    assert driver.now().monotonic_ms >= now_ms + 20
+    assert late.answers == []
+    await rig.until(lambda: late.answers)
+    assert driver.now().monotonic_ms >= now_ms + 60
+
+
+async def test_a_damaged_log_is_left_alone_and_said(rig, events, caplog):
+    """The partition is not coordinated, the file stays as it is, and the message names it."""
+    driver = await rig.loaded()
+    token = events.Token()
+    driver.ask(events.Put(token, {b"k": b"v" * 100}))
+    await rig.until(lambda: token.answers)
+    path = Path(rig.partition.log.segments()[0].path)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 0xFF
+    path.write_bytes(data)
+    size_bytes = rig.partition.log.size_bytes
+    driver.close()
+    rig.open()
+    rig.driver.load()
+    await rig.until(lambda: rig.driver.state is DriverState.FAILED)
+    assert "keys-0" in rig.driver.failure
+    assert rig.driver.failure in caplog.text
+    assert rig.partition.log.size_bytes == size_bytes
+    with pytest.raises(KafkaError) as caught:
+        rig.driver.ask(events.Get(token))
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_drained_driver_answers_what_is_being_written_and_takes_nothing_more(rig, events):
+    """A stop loses no answer that it can still give; those who wait for others are sent away."""
+    driver = await rig.loaded()
+    written, parked = events.Token(), events.Token()
+    driver.ask(events.Park(parked))
+    driver.ask(events.Put(written, {b"k": b"v"}))
+    driver.drain()
+    assert parked.answers == [ErrorCode.NOT_COORDINATOR]
+    await rig.until(lambda: written.answers)
+    assert written.answers == ["done"]
+    with pytest.raises(KafkaError):
+        driver.ask(events.Get(written))
+    driver.close()
+    assert parked.answers == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_closed_driver_fails_everybody_once(rig, events):
+    """Another broker may lead already: what is under way may or may not hold, and the client has to ask there."""
+    driver = await rig.loaded()
+    tokens = [events.Token() for _ in range(3)]
+    driver.ask(events.Park(tokens[0]))
+    driver.ask(events.Put(tokens[1], {b"k": b"v"}))
+    driver.ask(events.Get(tokens[2], durable=True))
+    driver.close()
+    driver.close()
+    await asyncio.sleep(0.01)
+    assert [token.answers for token in tokens] == [[ErrorCode.NOT_COORDINATOR]] * 3
+
+
+async def test_other_actions_are_their_drivers(rig, events):
+    """The driver of a kind of coordinator carries them out; a write of nothing is an answer."""
+    driver = await rig.loaded()
+    driver.shard.step = lambda event, now: ["something"]
+    driver.ask("event")
+    assert rig.performed == ["something"]
