@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 
-.PHONY: help demo test test-slow test-java check crash bench clean
+.PHONY: help demo test test-slow test-java test-conformance check crash bench clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -13,6 +13,7 @@ help:
 	@echo "make crash              2,000 crash images"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
+	@echo "make test-conformance   the test suites of other projects judge the broker"
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +32,9 @@ test-slow: $(VENV)/.ready
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java
+
+test-conformance: $(VENV)/.ready
+	$(PY) -m pytest -m conformance tests/conformance
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash
