@@ -31,7 +31,7 @@ from stratalog.broker.worker_channel import (
 from stratalog.broker.worker_main import Executes, Start
 from stratalog.wire.errors import Retriable
 
-__all__ = ["OnDone", "ProcessWorkers", "ThreadWorkers", "WorkerLost", "Workers"]
+__all__ = ["Child", "OnDone", "ProcessWorkers", "ThreadWorkers", "WorkerLost", "Workers"]
 
 _PROGRAM: Final = "import sys; from stratalog.broker.worker_main import main; main(sys.argv[1:])"
 """Not ``-m``: the module would then be loaded twice, as ``__main__`` and under its name."""
@@ -182,18 +182,43 @@ class ThreadWorkers(_Submitting):
         self._executor.submit(self._target.execute, command).add_done_callback(done)
 
 
+class Child(Protocol):
+    """A worker process as its driver sees it; made with ``(loop, role, on_message, on_death)``."""
+
+    pid: int
+
+    def send(self, request_id: int, kind: Kind, value: object) -> None:
+        """Send a message."""
+        ...
+
+    async def end(self) -> None:
+        """Make sure that it has ended; its death is not reported."""
+        ...
+
+
 class ProcessWorkers(_Submitting):
     """Executes commands in one child process with a few threads, started by `begin` or by the first command.
 
-    ``role`` names it in logs; the rest is a :class:`Start`. To be used from the thread that runs the loop, which must
+    ``role`` names it in logs; the rest is a :class:`Start`. ``child`` makes the process. To be used from the thread that runs the loop, which must
     be the one that lives as long as the process: the child is killed by the kernel when its parent thread ends.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, role: str, start: Start) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        role: str,
+        start: Start,
+        *,
+        child: Callable[
+            [asyncio.AbstractEventLoop, str, Callable[[WorkerMessage], None], Callable[[int], None]], Child
+        ]
+        | None = None,
+    ) -> None:
         super().__init__(loop)
         self._role = role
         self._start = start
-        self._process: _Process | None = None
+        self._new_child = child or _Process
+        self._process: Child | None = None
         self._unsent: deque[tuple[int, object]] = deque()
         self._deaths = 0
         self._restart: asyncio.TimerHandle | None = None
@@ -229,7 +254,7 @@ class ProcessWorkers(_Submitting):
     def _spawn(self) -> None:
         self._restart = None
         try:
-            process = _Process(self._loop, self._role, self._message, self._died)
+            process = self._new_child(self._loop, self._role, self._message, self._died)
         except OSError as error:
             self._lost(f"the {self._role} worker cannot be started: {error}")
             return
