@@ -20,6 +20,7 @@ from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
+from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
@@ -97,6 +98,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self.tick = Tick(loop)
         self.purgatory = Purgatory(loop, self.clock)
+        self.fetch_sessions = FetchSessions(self.config, self.clock, self.random_int, self.metrics)
         self.directories = Directories.open(
             dict.fromkeys([*self.config.log_dirs, self.config.metadata_log_dir]),
             files=self._files,

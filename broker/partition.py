@@ -52,11 +52,12 @@ class Partition:
         self.replica = replica
         self.leader_epoch = leader_epoch
         self.watchers: set[Callable[[], object]] = set()
-        """Called when readers may see more: the high watermark or the last stable offset has moved."""
+        """Called when readers may see something else: a watermark or the log start has moved, or nobody leads here."""
         self.held_back: str | None = None
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
         self._clock = clock
         self._rework = rework
+        self._log_start_offset = log_.log_start_offset
         self._demand(log_.config)
         self._written: deque[WaitingAppend] = deque()
         self._committed: deque[WaitingAppend] = deque()
@@ -271,6 +272,10 @@ class Partition:
         for watcher in tuple(self.watchers):
             watcher()
 
+    def _wake(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
+
     def restarted(self) -> None:
         """The log was begun anew elsewhere: the high watermark is its end, and what still waits is not in it."""
         self._fail_waiting(
@@ -287,6 +292,7 @@ class Partition:
             high_watermark=end,
             partition_epoch=replica.partition_epoch,
         )
+        self._wake()
 
     def on_write_refused(self, error: OSError) -> None:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""
@@ -323,11 +329,10 @@ class Partition:
             held = self._held.popleft()
             held.give_back()
             held.waiting.acknowledge(failure)
-        for watcher in tuple(self.watchers):
-            watcher()
+        self._wake()
 
     def tick(self, now: float) -> None:
-        """Time-outs of ``acks=-1``, and ``flush.ms``; called a few times a second."""
+        """Time-outs of ``acks=-1``, ``flush.ms``, news of the log start; called a few times a second."""
         if any(waiting.deadline <= now for waiting in self._committed):
             late = [waiting for waiting in self._committed if waiting.deadline <= now]
             self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)
@@ -342,6 +347,9 @@ class Partition:
         unflushed = self.log.written_offset > self.log.flushed_offset
         if unflushed and (now - self._flushed_at) * 1000 >= self.log.config.flush_ms:
             self.directory.sync(self)
+        if self.log.log_start_offset != self._log_start_offset:
+            self._log_start_offset = self.log.log_start_offset
+            self._wake()
 
 
 def _demanded_codec(config: LogConfig) -> Codec | None:

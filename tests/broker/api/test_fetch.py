@@ -191,16 +191,16 @@ def test_a_reader_with_another_history_is_told_where_it_parts(broker):
     assert ask(3, new).diverging_epoch is None
 
 
-def test_sessions_and_followers_are_refused(broker):
-    """A session nobody opened is unknown, and no broker may fetch as a replica of nothing."""
+def test_unknown_sessions_and_followers_are_refused(broker):
+    """A session nobody opened is not found, and no broker may fetch as a replica of nothing."""
     topic_id = broker.create("t").topic_id
     link = broker.link()
     assert link.call(request(topic_id, session_id=7, session_epoch=1), 18).error_code == (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     )
-    assert link.call(request(topic_id, session_epoch=3), 18).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    opened = link.call(request(topic_id, (0, 0), session_epoch=0), 18)
-    assert (opened.error_code, opened.session_id) == (0, 0)
+    assert link.call(request(topic_id, session_epoch=3), 18).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    alone = link.call(request(topic_id, (0, 0), session_epoch=-1), 18)
+    assert (alone.error_code, alone.session_id) == (0, 0)
     follower = request(topic_id, (0, 0), replica_state=ReplicaState(replica_id=2, replica_epoch=1))
     assert link.call(follower, 18).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

@@ -1,0 +1,174 @@
+"""A fetch that may have to wait, whether it names all its partitions or goes on with a session."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import PENDING, Pending
+from stratalog.broker.purgatory import Waiter
+from stratalog.broker.unified_log import LogRead, UnifiedLog
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+__all__ = ["TOPIC_IDS_SINCE", "FetchAttempt"]
+
+TOPIC_IDS_SINCE = 13
+"""From this version on requests name topics by id (KIP-516)."""
+
+_READ_COMMITTED = 1
+
+
+class FetchAttempt:
+    """One request: reading partitions, waiting for more, counting what leaves."""
+
+    __slots__ = ("_trying", "by_id", "committed", "context", "max_bytes", "pending_remote", "request", "waiter")
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        self.context = context
+        self.request = request
+        self.by_id = context.api_version >= TOPIC_IDS_SINCE
+        self.committed = request.isolation_level == _READ_COMMITTED
+        self.max_bytes = min(request.max_bytes, context.broker.config.integer("fetch.max.bytes"))
+        self.pending_remote = False
+        self.waiter: Waiter | None = None
+        self._trying = False
+
+    # -- what kinds of fetches differ in ----------------------------------------------------------------------
+
+    def attempt(self, *, final: bool) -> FetchResponse | None:
+        """The answer, or None if there is not enough yet and ``final`` is not set."""
+        raise NotImplementedError
+
+    def keys(self) -> Iterable[Hashable]:
+        """What the purgatory shall call the waiting request for."""
+        return ()
+
+    def ended(self) -> None:
+        """The request no longer waits: it was answered, or its client has gone."""
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        unified: UnifiedLog,
+        wanted: FetchPartition,
+        answer: PartitionData,
+        left_bytes: int,
+        *,
+        min_one_batch: bool,
+    ) -> LogRead:
+        """Fill the answer of one partition. Raises `KafkaError`."""
+        if not self.context.allows(unified.topic_partition.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = unified.partition
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = unified.log_start_offset
+        answer.aborted_transactions = [] if self.committed else None
+        if wanted.last_fetched_epoch >= 0 and (diverging := _divergence(unified, wanted)) is not None:
+            answer.diverging_epoch = diverging
+            return LogRead()
+        try:
+            read = unified.read(
+                (self.context.connection, unified),
+                wanted.fetch_offset,
+                max_bytes=min(wanted.partition_max_bytes, left_bytes),
+                committed=self.committed,
+                min_one_batch=min_one_batch,
+            )
+        except Corrupt as error:
+            self.context.broker.report_corruption(unified, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except OSError as error:
+            partition.directory.report(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self.pending_remote = self.pending_remote or read.pending
+        if read.size_bytes:
+            answer.records = list(read.parts)
+        if self.committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in read.aborted
+            ]
+        return read
+
+    def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
+        """Add what leaves to the figures of its topics."""
+        table = self.context.broker.partitions
+        metrics = self.context.broker.metrics
+        for topic in topics:
+            name = topic.topic or table.name_of(topic.topic_id)
+            if name is None:
+                continue
+            figures = metrics.topics.get(name)
+            if figures is None:
+                continue
+            for answer in topic.partitions:
+                figures.total_fetch_requests += 1
+                if answer.error_code:
+                    figures.failed_fetch_requests += 1
+                elif answer.records:
+                    assert isinstance(answer.records, list)
+                    figures.bytes_out += sum(map(len, answer.records))
+
+    # -- waiting ----------------------------------------------------------------------------------------------
+
+    def start(self) -> FetchResponse | Pending:
+        """Answer now if there is enough, else wait for appends, for chunks, or for the time to be over."""
+        request = self.request
+        response = self.attempt(final=request.max_wait_ms <= 0 or request.min_bytes <= 0)
+        if response is not None:
+            return response
+        broker = self.context.broker
+        wait_ms = request.max_wait_ms
+        if self.pending_remote:
+            wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
+        self.waiter = broker.purgatory.wait(self.keys(), wait_ms, self.try_complete, self.expire)
+        self.context.on_abandon = self.abandon
+        return PENDING
+
+    def try_complete(self) -> bool:
+        """Something has come. Called again by what the attempt itself finds (a failing disk), it does nothing."""
+        if self._trying:
+            return False
+        self._trying = True
+        try:
+            response = self.attempt(final=False)
+        finally:
+            self._trying = False
+        if response is None:
+            return False
+        self.ended()
+        self.context.respond(response)
+        return True
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        response = self.attempt(final=True)
+        assert response is not None
+        self.ended()
+        self.context.respond(response)
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        assert self.waiter is not None
+        self.waiter.cancel()
+        self.ended()
+
+
+def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history and ours part ways, if they do (KIP-595)."""
+    epoch, end_offset = unified.offset_for_leader_epoch(wanted.last_fetched_epoch)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

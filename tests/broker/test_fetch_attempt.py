@@ -1,0 +1,50 @@
+"""What all kinds of fetches share: reading one partition, and waiting. More in tests/broker/api/test_fetch.py."""
+
+import errno
+
+import pytest
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+
+def request(topic_id, *, wait_ms=0, **options):
+    """A fetch of one partition from the beginning."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_disk_that_fails_while_a_woken_fetch_reads_is_told_once(broker, monkeypatch, caplog, in_session):
+    """The failure calls everybody who waits on that disk, also the fetch that has just met it."""
+    topic_id = broker.create("t").topic_id
+    link, session = broker.link(), {}
+    if in_session:
+        opened = link.call(request(topic_id, session_epoch=0), 18)
+        session = {"session_id": opened.session_id, "session_epoch": 1}
+    link.send(request(topic_id, wait_ms=25_000, **session), 18)
+    broker.wait_until(lambda: len(broker.node.purgatory) == 1)
+    unified = broker.partition("t")
+
+    def read(*args, **options):
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(unified), "read", read)
+        broker.run(lambda: [watcher() for watcher in tuple(unified.partition.watchers)])
+        (partition,) = link.receive().responses[0].partitions
+    assert partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(broker.node.purgatory) == 0
+    assert "a waiting request failed" not in caplog.text
+
+
+def test_a_request_for_nothing_does_not_wait(broker):
+    """Nothing could ever complete it."""
+    broker.create("t")
+    answer = broker.link().call(FetchRequest(max_wait_ms=25_000, min_bytes=1, topics=[]), 18)
+    assert (answer.error_code, answer.responses) == (0, [])
