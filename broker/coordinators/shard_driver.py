@@ -16,19 +16,16 @@ from enum import Enum
 from typing import Any, Final
 
 from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
 from stratalog.broker.coordinators.log_loader import load_log
 from stratalog.broker.tick import Tick
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
-from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Producer, Reply, Write
-from stratalog.wire.batch import Record, build_batch
+from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Reply, Write
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 __all__ = ["DriverServices", "DriverState", "ShardDriver"]
-
-_BATCH_RECORDS_MAX: Final = 5_000
-"""Records of one append, some hundred KiB: beyond, the loop would be kept from others for too long."""
 
 _RELOAD_AFTER_SECONDS: Final = 0.5
 _TIMER_SECONDS_MIN: Final = 0.001
@@ -69,15 +66,6 @@ class _Appended:
     marker_done: Callable[[AppendInfo | KafkaError], None] | None = None
 
 
-@dataclass(slots=True)
-class _Marker:
-    """The end of a transaction, in its place among the writes."""
-
-    batch: bytearray
-    event: Any
-    done: Callable[[AppendInfo | KafkaError], None]
-
-
 class ShardDriver:
     """One partition of a coordinator's topic that is led here."""
 
@@ -92,7 +80,7 @@ class ShardDriver:
         self.shard = new_shard(unified)
         self._services = services
         self._loop = asyncio.get_running_loop()
-        self._queued: list[Write | _Marker] = []
+        self._queued: list[Write | Marker] = []
         self._late: list[Reply] = []
         self._under_way: deque[_Appended] = deque()
         self._flush_deferred = False
@@ -195,14 +183,15 @@ class ShardDriver:
         ``done`` is called once. Raises what :meth:`check_active` raises; then it is not.
         """
         self.check_active()
-        self._queue(_Marker(batch, event, done))
+        self._queue(Marker(batch, event, done))
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             kind = type(action)
             if kind is Write:
                 if action.records:
-                    self._queue(action)
+                    for part in parts_of(action):
+                        self._queue(part)
                 else:
                     assert not action.on_committed, "nothing is committed by a write without records"
                     self._perform([Reply(one.token, one.response, durable=True) for one in action.replies])
@@ -215,7 +204,7 @@ class ShardDriver:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _queue(self, one: Write | _Marker) -> None:
+    def _queue(self, one: Write | Marker) -> None:
         self._queued.append(one)
         if not self._flush_deferred:
             self._flush_deferred = True
@@ -227,7 +216,7 @@ class ShardDriver:
         queued, self._queued = self._queued, []
         late, self._late = self._late, []
         generation = self._generation
-        for group in _grouped(queued):
+        for group in grouped(queued):
             if self._generation != generation:  # an append failed at once: the rest is lost with it
                 self._refuse([group], _LOST)
                 continue
@@ -238,14 +227,14 @@ class ShardDriver:
             for reply in late:
                 reply.token.fail(_LOST)
 
-    def _append(self, group: _Marker | list[Write]) -> None:
+    def _append(self, group: Marker | list[Write]) -> None:
         generation = self._generation
-        if isinstance(group, _Marker):
+        if isinstance(group, Marker):
             appended = _Appended([Write((), on_committed=[group.event])], marker_done=group.done)
             batch = group.batch
         else:
             appended = _Appended(group)
-            batch = self._batch(group)
+            batch = batch_of(group, self._services.codec, self._services.clock.wall_ms())
         self._under_way.append(appended)
 
         def acknowledge(outcome: AppendInfo | KafkaError) -> None:
@@ -253,21 +242,6 @@ class ShardDriver:
                 self._acknowledged(appended, outcome)
 
         self.unified.partition.append_as_leader(batch, acknowledge)
-
-    def _batch(self, writes: Sequence[Write]) -> bytearray:
-        wall_ms = self._services.clock.wall_ms()
-        records = [record for write in writes for record in write.records]
-        producer: Producer | None = writes[0].producer
-        listed = [Record(at, wall_ms, key, value) for at, (key, value) in enumerate(records)]
-        if producer is None:
-            return build_batch(listed, codec=self._services.codec)
-        return build_batch(
-            listed,
-            codec=self._services.codec,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            transactional=True,
-        )
 
     def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
@@ -312,14 +286,14 @@ class ShardDriver:
                 appended.marker_done(error)
             _fail([reply for write in appended.writes for reply in write.replies], error)
             _fail(appended.late, error)
-        self._refuse(_grouped(queued), error)
+        self._refuse(grouped(queued), error)
         _fail(late, error)
         for token in self.shard.parked():
             token.fail(error)
 
-    def _refuse(self, groups: Iterable[_Marker | list[Write]], error: KafkaError) -> None:
+    def _refuse(self, groups: Iterable[Marker | list[Write]], error: KafkaError) -> None:
         for group in groups:
-            if isinstance(group, _Marker):
+            if isinstance(group, Marker):
                 group.done(error)
             else:
                 _fail([reply for write in group for reply in write.replies], error)
@@ -367,26 +341,6 @@ class ShardDriver:
 
 _NOT_HERE: Final = KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
 _LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log could not be written")
-
-
-def _grouped(queued: Sequence[Write | _Marker]) -> list[_Marker | list[Write]]:
-    """Writes that may share a batch: neighbours outside of transactions, up to a size."""
-    groups: list[_Marker | list[Write]] = []
-    open_group: list[Write] | None = None
-    count = 0
-    for one in queued:
-        if isinstance(one, _Marker):
-            groups.append(one)
-            open_group = None
-            continue
-        if open_group is None or one.producer is not None or count + len(one.records) > _BATCH_RECORDS_MAX:
-            open_group, count = [], 0
-            groups.append(open_group)
-        open_group.append(one)
-        count += len(one.records)
-        if one.producer is not None:
-            open_group = None
-    return groups
 
 
 def _answer(reply: Reply) -> None:

@@ -43,6 +43,16 @@ async def test_writes_of_one_turn_are_one_append_and_are_answered_when_committed
     assert [header.record_count for header in batches(rig)] == [20]
 
 
+async def test_a_write_of_very_many_records_is_several_appends_and_one_answer(rig, events):
+    """No append keeps the loop for long; the answer leaves with the last of them."""
+    driver = await rig.loaded()
+    token = events.Token()
+    driver.ask(events.Put(token, {b"k%d" % number: b"" for number in range(12_000)}))
+    await rig.until(lambda: token.answers)
+    assert [header.record_count for header in batches(rig)] == [5_000, 5_000, 2_000]
+    assert token.answers == ["done"]
+
+
 async def test_a_read_of_uncommitted_state_waits_for_it(rig, events):
     """A durable answer leaves behind the writes before it; any other at once."""
     driver = await rig.loaded()

@@ -1,0 +1,74 @@
+"""What a coordinator writes in one turn of the event loop, as batches of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratalog.hot.log import AppendInfo
+from stratalog.metadata.coordination import Write
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import KafkaError
+
+__all__ = ["BATCH_RECORDS_MAX", "Marker", "batch_of", "grouped", "parts_of"]
+
+BATCH_RECORDS_MAX: Final = 5_000
+"""Records of one append, some hundred KiB: beyond, the loop would be kept from others for too long."""
+
+
+@dataclass(slots=True)
+class Marker:
+    """The end of a transaction, in its place among the writes."""
+
+    batch: bytearray
+    event: Any
+    done: Callable[[AppendInfo | KafkaError], None]
+
+
+def parts_of(write: Write) -> list[Write]:
+    """A write that fits one append; one of too many records (a large group is deleted) in several, answered last."""
+    records = write.records
+    if len(records) <= BATCH_RECORDS_MAX or write.producer is not None:
+        return [write]
+    starts = range(0, len(records), BATCH_RECORDS_MAX)
+    parts = [Write(records[start : start + BATCH_RECORDS_MAX]) for start in starts]
+    parts[-1].replies, parts[-1].on_committed = write.replies, write.on_committed
+    return parts
+
+
+def grouped(queued: Sequence[Write | Marker]) -> list[Marker | list[Write]]:
+    """Writes that may share a batch: neighbours outside of transactions, up to a size."""
+    groups: list[Marker | list[Write]] = []
+    open_group: list[Write] | None = None
+    count = 0
+    for one in queued:
+        if isinstance(one, Marker):
+            groups.append(one)
+            open_group = None
+            continue
+        if open_group is None or one.producer is not None or count + len(one.records) > BATCH_RECORDS_MAX:
+            open_group, count = [], 0
+            groups.append(open_group)
+        open_group.append(one)
+        count += len(one.records)
+        if one.producer is not None:
+            open_group = None
+    return groups
+
+
+def batch_of(writes: Sequence[Write], codec: Codec, wall_ms: int) -> bytearray:
+    """The records of some writes in one batch; that of a transaction if they belong to one."""
+    records = [record for write in writes for record in write.records]
+    listed = [Record(at, wall_ms, key, value) for at, (key, value) in enumerate(records)]
+    producer = writes[0].producer
+    if producer is None:
+        return build_batch(listed, codec=codec)
+    return build_batch(
+        listed,
+        codec=codec,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional=True,
+    )

@@ -1,0 +1,56 @@
+"""Writes of one turn as batches: neighbours together, transactions and markers in their places."""
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from stratalog.broker.coordinators.batching import BATCH_RECORDS_MAX, Marker, batch_of, grouped, parts_of
+from stratalog.metadata.coordination import CoordinatorRecord, Producer, Reply, Write
+from stratalog.wire.batch import iter_records, read_header
+from stratalog.wire.compression import Codec
+
+PRODUCERS = st.sampled_from([None, None, Producer(1, 0), Producer(2, 5)])
+WRITES = st.builds(
+    lambda count, producer: Write([CoordinatorRecord(b"k%d" % at, b"v") for at in range(count)], producer=producer),
+    st.integers(1, 2_000),
+    PRODUCERS,
+)
+MARKERS = st.builds(lambda: Marker(bytearray(b"m"), "event", print))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(WRITES, MARKERS), max_size=12))
+def test_groups_keep_the_order_and_mix_nothing(queued):
+    """Everything once, in order; a transaction's write alone; no group above the limit unless one write is."""
+    groups = grouped(queued)
+    flat = [one for group in groups for one in ([group] if isinstance(group, Marker) else group)]
+    assert len(flat) == len(queued)
+    assert all(one is other for one, other in zip(flat, queued, strict=True))
+    for group in groups:
+        if isinstance(group, Marker):
+            continue
+        assert len(group) == 1 or all(write.producer is None for write in group)
+        assert len(group) == 1 or sum(len(write.records) for write in group) <= BATCH_RECORDS_MAX
+
+
+def test_a_write_of_too_many_records_is_cut_and_answered_with_its_last_part():
+    """A transaction's is not: its batch is the unit that is committed."""
+    records = [CoordinatorRecord(b"%d" % at, None) for at in range(BATCH_RECORDS_MAX + 1)]
+    reply = Reply("token", response=None)
+    parts = parts_of(Write(records, [reply], on_committed=["then"]))
+    assert [len(part.records) for part in parts] == [BATCH_RECORDS_MAX, 1]
+    assert [record for part in parts for record in part.records] == records
+    assert [(list(part.replies), list(part.on_committed)) for part in parts] == [([], []), ([reply], ["then"])]
+    whole = Write(records, producer=Producer(1, 1))
+    assert parts_of(whole) == [whole]
+
+
+def test_a_batch_holds_the_records_of_all_its_writes():
+    """With the time they were written at, and the producer they belong to."""
+    one = Write([CoordinatorRecord(b"a", b"1"), CoordinatorRecord(b"b", None)])
+    other = Write([CoordinatorRecord(b"c", b"3")])
+    batch = batch_of([one, other], Codec.GZIP, 77)
+    found = [(record.key, record.value, record.timestamp_ms) for record in iter_records(batch)]
+    assert found == [(b"a", b"1", 77), (b"b", None, 77), (b"c", b"3", 77)]
+    assert not read_header(batch).is_transactional
+    header = read_header(batch_of([Write([CoordinatorRecord(b"a", b"1")], producer=Producer(9, 2))], Codec.NONE, 1))
+    assert (header.producer_id, header.producer_epoch, header.is_transactional) == (9, 2, True)
