@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
 
-__all__ = ["Group", "GroupRequest", "GroupSettings", "GroupType"]
+__all__ = ["Group", "GroupRequest", "GroupSettings", "GroupType", "PartitionCheck"]
 
 
 class GroupType(StrEnum):
@@ -37,6 +38,9 @@ class GroupSettings:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_min_heartbeat_interval_ms: int = 5_000
     consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_min_assignment_interval_ms: int = 0
+    consumer_max_assignment_interval_ms: int = 15_000
     consumer_max_size: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
@@ -60,10 +64,19 @@ class GroupRequest:
     fresh_id: str = ""
 
 
+PartitionCheck = Callable[[str, Uuid, int], None]
+"""Whether a partition, by topic name and id, may be committed; raises as `Group.check_offset_commit` (KIP-1251)."""
+
+
 class Group(Protocol):
     """One group, classic or consumer. The shard keeps it, and its committed offsets beside it."""
 
     group_id: str
+
+    @property
+    def successor(self) -> Group | None:
+        """The group that takes its place, once it has turned into one of the other kind; asked after every event."""
+        ...
 
     @property
     def type(self) -> GroupType:
@@ -82,8 +95,8 @@ class Group(Protocol):
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, api_version: int
-    ) -> None:
-        """Whether this member, in this generation or member epoch, may commit.
+    ) -> PartitionCheck | None:
+        """Whether this member, in this generation or member epoch, may commit; a check of each partition besides.
 
         Raises `KafkaError`: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID,
         REBALANCE_IN_PROGRESS.
@@ -107,6 +120,11 @@ class Group(Protocol):
         ...
 
     @property
+    def offsets_may_expire(self) -> bool:
+        """Whether offsets of topics that nobody subscribes to may expire in its present state."""
+        ...
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Wall-clock time since when it has no members, -1 if that is not known; None while it has some."""
         ...
@@ -115,12 +133,16 @@ class Group(Protocol):
         """The records that delete the group (not its offsets)."""
         ...
 
+    def loaded(self, now: Now) -> list[Action]:
+        """Its records are applied: sessions begin."""
+        ...
+
     def step(self, event: GroupRequest, now: Now) -> list[Action]:
         """A request of a member."""
         ...
 
     def deadline(self) -> int | None:
-        """When `due` is to be called, in monotonic milliseconds."""
+        """When `due` is to be called, in monotonic milliseconds; it may be too early. Asked after every event."""
         ...
 
     def due(self, now: Now) -> list[Action]:
