@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stratalog.metadata.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
+from stratalog.metadata.scram_image import ScramCredential, ScramImage
 from stratalog.metadata.topics_image import TopicsDraft, TopicsImage
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records import metadata as records
@@ -44,6 +45,7 @@ class ClusterImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     next_producer_id: int = 0
+    scram: ScramImage = field(default_factory=ScramImage)
     version: int = field(default=0, compare=False)
 
     @property
@@ -70,7 +72,7 @@ EMPTY_IMAGE: Final = ClusterImage()
 class ImageDelta:
     """Records gathered on top of an image."""
 
-    __slots__ = ("_brokers", "_configs", "_features", "_next_producer_id", "_topics", "base")
+    __slots__ = ("_brokers", "_configs", "_features", "_next_producer_id", "_scram", "_topics", "base")
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
@@ -79,6 +81,7 @@ class ImageDelta:
         self._brokers = base.brokers
         self._features = base.features
         self._next_producer_id = base.next_producer_id
+        self._scram = base.scram
 
     @property
     def changed_topic_ids(self) -> frozenset[Uuid]:
@@ -115,6 +118,7 @@ class ImageDelta:
             topics=self._topics.build(version),
             configs=self._configs.build(),
             next_producer_id=self._next_producer_id,
+            scram=self._scram,
             version=version,
         )
 
@@ -160,6 +164,12 @@ class ImageDelta:
             raise Corrupt(f"a ProducerIdsRecord goes back from {self._next_producer_id} to {record.next_producer_id}")
         self._next_producer_id = record.next_producer_id
 
+    def _put_credential(self, record: records.UserScramCredentialRecord) -> None:
+        self._scram = self._scram.with_credential(record.name, record.mechanism, ScramCredential.of(record))
+
+    def _remove_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        self._scram = self._scram.without(record.name, record.mechanism)
+
     def _nothing(self, _record: records.NoOpRecord) -> None:
         """An idle leader's sign of life."""
 
@@ -178,5 +188,7 @@ class ImageDelta:
         records.ConfigRecord: _put_config,
         records.FeatureLevelRecord: _set_feature,
         records.ProducerIdsRecord: _set_producer_ids,
+        records.UserScramCredentialRecord: _put_credential,
+        records.RemoveUserScramCredentialRecord: _remove_credential,
         records.NoOpRecord: _nothing,
     }

@@ -76,6 +76,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
     for resource, settings in image.configs.by_resource.items():
         for name, value in settings.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    yield from image.scram.to_records()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
 

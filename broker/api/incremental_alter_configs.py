@@ -14,20 +14,23 @@ from stratalog.metadata.configs_image import ConfigResource
 from stratalog.metadata.controller import ConfigChange, incremental_alter_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.incremental_alter_configs import (
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API"]
+__all__ = ["API", "alteration_refusal"]
 
 
-def _refusal(context: RequestContext, resource: AlterConfigsResource) -> ErrorCode | None:
-    if resource.resource_type == configs_image.ResourceType.TOPIC:
-        allowed = context.allows(resource.resource_name, Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+def alteration_refusal(context: RequestContext, resource_type: int, name: str) -> ErrorCode | None:
+    """The code that the caller gets who may not change settings of a resource; None if he may."""
+    if resource_type == configs_image.ResourceType.TOPIC:
+        allowed = context.allows(name, Operation.ALTER_CONFIGS, ResourceType.TOPIC)
         return None if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if resource_type == configs_image.ResourceType.GROUP:
+        allowed = context.allows(name, Operation.ALTER_CONFIGS, ResourceType.GROUP)
+        return None if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     allowed = context.allows(CLUSTER_NAME, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
     return None if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -37,7 +40,7 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
     answers = []
     wanted = []
     for resource in request.resources:
-        refusal = _refusal(context, resource)
+        refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
         if refusal is not None:
             answers.append(
                 AlterConfigsResourceResponse(

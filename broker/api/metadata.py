@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
 from stratalog.metadata.controller import Failure, NewTopic, create_topics
 from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.topics_image import NO_LEADER, PartitionImage, TopicImage
+from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import (
     MetadataRequest,
@@ -26,9 +27,9 @@ from stratalog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import ZERO_UUID, TopicPartition
+from stratalog.wire.topic import ZERO_UUID
 
-__all__ = ["API"]
+__all__ = ["API", "INTERNAL_TOPICS"]
 
 _ERROR_SINCE: Final = 13
 _IDS_SINCE: Final = 12
@@ -146,12 +147,9 @@ class _Answer:
         return answer
 
     def _partition(self, topic: str, number: int, state: PartitionImage) -> MetadataResponsePartition:
-        leader, offline = state.leader, []
-        led = self._broker.partitions.get(TopicPartition(topic, number))
-        if leader == self._broker.node_id and (led is None or led.partition.directory.offline is not None):
-            leader, offline = NO_LEADER, [self._broker.node_id]
+        leader, offline, code = partition_health(self._broker, topic, number, state)
         return MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+            error_code=code,
             partition_index=number,
             leader_id=leader,
             leader_epoch=state.leader_epoch,

@@ -48,9 +48,11 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
     "TopicRecord",
     "UnfenceBrokerRecord",
     "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
     "decode_record",
     "encode_record",
 ]
@@ -245,6 +247,24 @@ class RegisterControllerRecord(Message, api_key=27, versions=(0, 0), flexible=0)
     features: list[ControllerFeature]
 
 
+class UserScramCredentialRecord(Message, api_key=11, versions=(0, 0), flexible=0):
+    """A user's SCRAM credential, without the password. ``mechanism``: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512 (KIP-900)."""
+
+    name: str
+    mechanism: Int8
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: Int32
+
+
+class RemoveUserScramCredentialRecord(Message, api_key=22, versions=(0, 0), flexible=0):
+    """A user has a SCRAM credential no longer."""
+
+    name: str
+    mechanism: Int8
+
+
 class ClearElrRecord(Message, api_key=28, versions=(0, 0), flexible=0):
     """The eligible leader replicas of a topic, or with an empty name of all topics, are void (KIP-966)."""
 
@@ -272,6 +292,8 @@ _RECORDS: Final[dict[int, type[Message]]] = {
         AbortTransactionRecord,
         RegisterControllerRecord,
         ClearElrRecord,
+        UserScramCredentialRecord,
+        RemoveUserScramCredentialRecord,
     )
 }
 

@@ -1,0 +1,79 @@
+"""AlterConfigs (key 33): the older form of IncrementalAlterConfigs, which replaces all settings of a resource.
+
+Behaviour: what is not named goes back to its default. Each resource succeeds or fails for itself; the answer leaves
+when the change is on disk in the metadata log and in force on this broker.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.api.incremental_alter_configs import alteration_refusal
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.configs_image import ConfigResource
+from stratalog.metadata.controller import legacy_alter_configs
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Message:
+    broker = context.broker
+    answers = []
+    wanted = []
+    for resource in request.resources:
+        refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
+        if refusal is not None:
+            answers.append(
+                AlterConfigsResourceResponse(
+                    error_code=refusal, resource_type=resource.resource_type, resource_name=resource.resource_name
+                )
+            )
+            continue
+        settings = {each.name: each.value for each in resource.configs}
+        wanted.append((ConfigResource(resource.resource_type, resource.resource_name), settings))
+    results = await broker.control.execute(
+        lambda image: legacy_alter_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
+    )
+    for resource, failure in results:
+        answer = AlterConfigsResourceResponse(resource_type=resource.type, resource_name=resource.name)
+        if failure is not None:
+            answer.error_code, answer.error_message = failure.code, failure.message
+        answers.append(answer)
+    return AlterConfigsResponse(responses=answers)
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_alter(context, request))
+
+
+def _failure(request: AlterConfigsRequest, _version: int, error: KafkaError) -> Message:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+API = Api(
+    key=33,
+    versions=(0, 2),
+    request=AlterConfigsRequest,
+    response=AlterConfigsResponse,
+    handle=handle,
+    operation=Operation.ALTER_CONFIGS,
+    resource=ResourceType.TOPIC,
+    failure=_failure,
+)

@@ -1,0 +1,76 @@
+"""CreatePartitions (key 37): more partitions for topics that exist.
+
+Behaviour: the answer leaves when the partitions are on disk in the metadata log and each of them can be written.
+Topics succeed or fail for themselves.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller import Failure, NewPartitions, create_partitions
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
+    given = topic.assignments
+    return NewPartitions(topic.name, topic.count, None if given is None else [each.broker_ids for each in given])
+
+
+def _result(name: str, failure: Failure | None) -> CreatePartitionsTopicResult:
+    if failure is None:
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(name=name, error_code=failure.code, error_message=failure.message)
+
+
+async def _create(context: RequestContext, request: CreatePartitionsRequest) -> Message:
+    broker = context.broker
+    refused = dict.fromkeys(topic.name for topic in request.topics if not context.allows(topic.name))
+    outcomes = await broker.control.execute(
+        lambda image: create_partitions(
+            image,
+            [_wanted(topic) for topic in request.topics if topic.name not in refused],
+            next_int=broker.random_int,
+            validate_only=request.validate_only,
+        )
+    )
+    results = [_result(name, failure) for name, failure in outcomes]
+    results += [
+        CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_create(context, request))
+
+
+def _failure(request: CreatePartitionsRequest, _version: int, error: KafkaError) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=37,
+    versions=(0, 3),
+    request=CreatePartitionsRequest,
+    response=CreatePartitionsResponse,
+    handle=handle,
+    operation=Operation.ALTER,
+    resource=ResourceType.TOPIC,
+    failure=_failure,
+)

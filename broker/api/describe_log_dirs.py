@@ -1,0 +1,141 @@
+"""DescribeLogDirs (key 35): what lies in the log directories, and what of it is in the bucket.
+
+Behaviour: the size of a partition is that of the files in its directory, as ``du --apparent-size`` counts them. What
+tiered partitions have in the bucket stands in one more entry, ``remote://``: there the offset lag is the number of
+records that are not archived yet. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
+thread, not on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["API", "REMOTE"]
+
+REMOTE: Final = "remote://"
+"""The entry for what is in the bucket."""
+
+
+def _asked(context: RequestContext, request: DescribeLogDirsRequest) -> list[UnifiedLog]:
+    """The partitions that are asked for and led here, topic by topic."""
+    table = context.broker.partitions
+    if request.topics is None:
+        return sorted(table, key=lambda unified: unified.topic_partition)
+    names = [TopicPartition(each.topic, number) for each in request.topics for number in each.partitions]
+    return [unified for name in sorted(set(names)) if (unified := table.get(name)) is not None]
+
+
+def _topics(rows: Iterable[tuple[TopicPartition, int, int]]) -> list[DescribeLogDirsTopic]:
+    """Rows of (partition, bytes, lag) by topic."""
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for (topic, partition), size_bytes, lag in rows:
+        topics.setdefault(topic, []).append(
+            DescribeLogDirsPartition(
+                partition_index=partition, partition_size=size_bytes, offset_lag=lag, is_future_key=False
+            )
+        )
+    return [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+
+
+def _files_bytes(path: str) -> int:
+    """The bytes of the files in a partition's directory; files that go meanwhile count for nothing."""
+    total = 0
+    try:
+        for entry in os.scandir(path):
+            try:
+                total += entry.stat(follow_symlinks=False).st_size
+            except FileNotFoundError:
+                continue
+    except FileNotFoundError:  # the topic was deleted while we looked
+        return 0
+    return total
+
+
+def _measure(path: str, partitions: Collection[tuple[TopicPartition, str]]) -> DescribeLogDirsResult:
+    """One directory; runs in a thread."""
+    try:
+        volume = os.statvfs(path)
+        rows = [(name, _files_bytes(home), 0) for name, home in partitions]
+    except OSError:
+        return _failed(path)
+    return DescribeLogDirsResult(
+        log_dir=str(Path(path).resolve()),
+        topics=_topics(rows),
+        total_bytes=volume.f_blocks * volume.f_frsize,
+        usable_bytes=volume.f_bavail * volume.f_frsize,
+    )
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
+
+
+def _remote(broker: Any, partitions: Iterable[UnifiedLog]) -> DescribeLogDirsResult | None:
+    """What is in the bucket, if any of the partitions is tiered or was."""
+    rows = []
+    for unified in partitions:
+        figures = broker.tiering.describe(unified)
+        if unified.log.config.remote_storage_enable or figures.size_bytes:
+            lag = max(unified.partition.high_watermark - max(figures.end_offset, unified.log_start_offset), 0)
+            rows.append((unified.topic_partition, figures.size_bytes, lag))
+    return DescribeLogDirsResult(log_dir=REMOTE, topics=_topics(rows)) if rows else None
+
+
+async def _describe(context: RequestContext, request: DescribeLogDirsRequest) -> Message:
+    broker = context.broker
+    partitions = _asked(context, request)
+    results = []
+    for directory in broker.directories.all:
+        if directory.path not in broker.config.log_dirs:
+            continue  # holds nothing but the metadata log
+        if directory.writer.offline is not None:
+            results.append(_failed(directory.path))
+            continue
+        mine = [
+            (unified.topic_partition, unified.log.directory)
+            for unified in partitions
+            if unified.partition.directory is directory.writer
+        ]
+        results.append(await asyncio.to_thread(_measure, directory.path, mine))
+    remote = _remote(broker, partitions)
+    return DescribeLogDirsResponse(results=results if remote is None else [*results, remote])
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_describe(context, request))
+
+
+def _failure(_request: DescribeLogDirsRequest, _version: int, error: KafkaError) -> Message:
+    """Before version 3 there is no place for an error, and Kafka's answer is empty."""
+    return DescribeLogDirsResponse(error_code=error.code, results=[])
+
+
+API = Api(
+    key=35,
+    versions=(1, 5),
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.CLUSTER,
+    failure=_failure,
+)

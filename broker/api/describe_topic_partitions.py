@@ -1,0 +1,144 @@
+"""DescribeTopicPartitions (key 75): partitions of topics, page by page (KIP-966).
+
+Behaviour: topics come in the order of their names, each once. A page has at most as many partitions as the request
+and ``max.request.partition.size.limit`` allow; the next one begins where its cursor says. Topics that may not be
+described come last, and only if they were named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stratalog.broker.api.metadata import INTERNAL_TOPICS
+from stratalog.broker.api.partition_health import partition_health
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.topic_names import check_topic_name
+from stratalog.metadata.topics_image import PartitionImage, TopicImage
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _names(context: RequestContext, request: DescribeTopicPartitionsRequest) -> list[str]:
+    """The topics from the cursor on, in order. Raises `KafkaError` INVALID_REQUEST for a cursor that points nowhere."""
+    cursor = request.cursor
+    every = context.broker.image.topics.by_name
+    named: Iterable[str] = {each.name for each in request.topics} if request.topics else every
+    if cursor is None:
+        return sorted(named)
+    if request.topics and cursor.topic_name not in named:
+        why = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    if cursor.partition_index < 0:
+        why = f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor.partition_index}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    return sorted(name for name in named if name >= cursor.topic_name)
+
+
+class _Page:
+    """One answer that is being filled."""
+
+    def __init__(self, context: RequestContext, request: DescribeTopicPartitionsRequest) -> None:
+        self._context = context
+        self._cursor = request.cursor
+        most = context.broker.config.integer("max.request.partition.size.limit")
+        self._left = max(min(most, request.response_partition_limit), 1)
+        self.topics: list[DescribeTopicPartitionsResponseTopic] = []
+        self.next_cursor: Cursor | None = None
+
+    def fill(self, names: Iterable[str]) -> None:
+        """Take topics until the page is full."""
+        for name in names:
+            if self._left == 0:
+                self.next_cursor = Cursor(topic_name=name, partition_index=0)
+            else:
+                self._add(name)
+            if self.next_cursor is not None:
+                return
+
+    def _add(self, name: str) -> None:
+        topic = self._context.broker.image.topics.by_name.get(name)
+        if topic is None:
+            self.topics.append(_failed(name, _why_absent(name)))
+            return
+        cursor = self._cursor
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        numbers = [number for number in sorted(topic.partitions) if number >= first]
+        shown, rest = numbers[: self._left], numbers[self._left :]
+        self._left -= len(shown)
+        self.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[self._partition(topic, number, topic.partitions[number]) for number in shown],
+                topic_authorized_operations=self._context.authorized_operations(ResourceType.TOPIC, name),
+            )
+        )
+        if rest:
+            self.next_cursor = Cursor(topic_name=name, partition_index=rest[0])
+
+    def _partition(
+        self, topic: TopicImage, number: int, state: PartitionImage
+    ) -> DescribeTopicPartitionsResponsePartition:
+        leader, offline, code = partition_health(self._context.broker, topic.name, number, state)
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=code,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.in_sync_replicas),
+            eligible_leader_replicas=list(state.eligible_leader_replicas),
+            last_known_elr=list(state.last_known_eligible),
+            offline_replicas=offline,
+        )
+
+
+def _failed(name: str | None, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, partitions=[])
+
+
+def _why_absent(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Message:
+    """One page, from the image."""
+    names = _names(context, request)
+    refused = {name for name in names if not context.allows(name)}
+    page = _Page(context, request)
+    page.fill(name for name in names if name not in refused)
+    if request.topics:
+        page.topics += [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in names if name in refused]
+    return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)
+
+
+def _failure(request: DescribeTopicPartitionsRequest, _version: int, error: KafkaError) -> Message:
+    """There is no place for an error of the whole request; Kafka says it for each topic that was named."""
+    return DescribeTopicPartitionsResponse(topics=[_failed(topic.name, error.code) for topic in request.topics])
+
+
+API = Api(
+    key=75,
+    versions=(0, 0),
+    request=DescribeTopicPartitionsRequest,
+    response=DescribeTopicPartitionsResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.TOPIC,
+    failure=_failure,
+)

@@ -1,0 +1,46 @@
+"""DescribeUserScramCredentials (key 50): which users have SCRAM credentials, never the credentials.
+
+Behaviour: without names, all users; a user without any is RESOURCE_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.controller_scram import describe_credentials
+from stratalog.metadata.decision import Failure
+from stratalog.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Message:
+    """Answered from the image."""
+    results = []
+    for user, found in describe_credentials(context.broker.image, [each.name for each in request.users or ()]):
+        result = DescribeUserScramCredentialsResult(user=user, credential_infos=[])
+        if isinstance(found, Failure):
+            result.error_code, result.error_message = found.code, found.message
+        else:
+            result.credential_infos = [
+                CredentialInfo(mechanism=mechanism, iterations=each.iterations) for mechanism, each in found.items()
+            ]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+API = Api(
+    key=50,
+    versions=(0, 0),
+    request=DescribeUserScramCredentialsRequest,
+    response=DescribeUserScramCredentialsResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    resource=ResourceType.CLUSTER,
+)

@@ -1,0 +1,79 @@
+"""ElectLeaders (key 43): hand leadership to preferred replicas, or to any that is alive.
+
+Behaviour: with one broker every partition has one replica, which leads: ELECTION_NOT_NEEDED for each that is named,
+nothing for a request that names none.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller import ElectionType, elect_leaders
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["API"]
+
+_TYPE_SINCE = 1
+
+
+def _named(request: ElectLeadersRequest) -> list[TopicPartition] | None:
+    if request.topic_partitions is None:
+        return None
+    return [TopicPartition(each.topic, partition) for each in request.topic_partitions for partition in each.partitions]
+
+
+async def _elect(context: RequestContext, request: ElectLeadersRequest) -> Message:
+    kind = request.election_type if context.api_version >= _TYPE_SINCE else ElectionType.PREFERRED
+    outcomes = await context.broker.control.execute(lambda image: elect_leaders(image, kind, _named(request)))
+    topics: dict[str, list[PartitionResult]] = {}
+    for (topic, partition), failure in outcomes:
+        result = PartitionResult(partition_id=partition)
+        if failure is not None:
+            result.error_code, result.error_message = failure.code, failure.message
+        topics.setdefault(topic, []).append(result)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()
+        ]
+    )
+
+
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Pending:
+    """Carried out beside the connection."""
+    return context.run(_elect(context, request))
+
+
+def _failure(request: ElectLeadersRequest, _version: int, error: KafkaError) -> Message:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[
+                    PartitionResult(partition_id=partition, error_code=error.code, error_message=error.message)
+                    for partition in each.partitions
+                ],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
+
+
+API = Api(
+    key=43,
+    versions=(0, 2),
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+    handle=handle,
+    operation=Operation.ALTER,
+    resource=ResourceType.CLUSTER,
+    failure=_failure,
+)

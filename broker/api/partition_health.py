@@ -1,0 +1,30 @@
+"""Who leads a partition as clients are told: the image's leader, unless its log cannot be served here just now."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stratalog.metadata.topics_image import NO_LEADER, PartitionImage
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["PartitionHealth", "partition_health"]
+
+
+class PartitionHealth(NamedTuple):
+    """``leader`` is `NO_LEADER` where nobody can serve the partition; ``offline`` are the replicas to blame."""
+
+    leader: int
+    offline: list[int]
+    error_code: ErrorCode
+
+
+def partition_health(broker: Any, topic: str, number: int, state: PartitionImage) -> PartitionHealth:
+    """The health of one partition on this broker."""
+    leader: int = state.leader
+    offline: list[int] = []
+    if leader == broker.node_id:
+        led = broker.partitions.get(TopicPartition(topic, number))
+        if led is None or led.partition.directory.offline is not None:
+            leader, offline = NO_LEADER, [leader]
+    return PartitionHealth(leader, offline, ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE)

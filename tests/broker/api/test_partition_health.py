@@ -1,0 +1,29 @@
+"""Who leads a partition, as clients are told."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.api.partition_health import partition_health
+from stratalog.metadata.topics_image import PartitionImage
+from stratalog.wire.errors import ErrorCode
+
+
+def broker(*, led=True, offline=None):
+    unified = SimpleNamespace(partition=SimpleNamespace(directory=SimpleNamespace(offline=offline)))
+    return SimpleNamespace(node_id=1, partitions={("t", 0): unified} if led else {})
+
+
+@pytest.mark.parametrize(
+    ("broker", "leader", "expected"),
+    [
+        (broker(), 1, (1, [], ErrorCode.NONE)),
+        (broker(led=False), 1, (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE)),
+        (broker(offline=OSError()), 1, (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE)),
+        (broker(led=False), 2, (2, [], ErrorCode.NONE)),
+        (broker(led=False), -1, (-1, [], ErrorCode.LEADER_NOT_AVAILABLE)),
+    ],
+)
+def test_a_leader_that_cannot_serve_is_none(broker, leader, expected):
+    """Its log was not opened or its directory failed; what others lead is told as the image has it."""
+    assert partition_health(broker, "t", 0, PartitionImage((1, 2), (1, 2), leader)) == expected
