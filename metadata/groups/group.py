@@ -120,11 +120,6 @@ class Group(Protocol):
         ...
 
     @property
-    def offsets_may_expire(self) -> bool:
-        """Whether offsets of topics that nobody subscribes to may expire in its present state."""
-        ...
-
-    @property
     def empty_since_ms(self) -> int | None:
         """Wall-clock time since when it has no members, -1 if that is not known; None while it has some."""
         ...
