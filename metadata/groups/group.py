@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now
-from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
 __all__ = ["Group", "GroupRequest", "GroupSettings", "GroupType", "PartitionCheck"]
@@ -58,7 +57,7 @@ class GroupRequest:
     token: Any
     group_id: str
     api_version: int
-    request: Message | Any
+    request: Any
     client_id: str = ""
     client_host: str = "/127.0.0.1"
     fresh_id: str = ""
