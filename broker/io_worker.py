@@ -16,13 +16,21 @@ from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
-__all__ = ["Executed", "IoWorker", "Submit", "io_worker"]
+__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "io_worker"]
 
 Submit = Callable[[Command, Callable[[Report], None]], None]
 """Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
 
 _WRITES: Final = (Claim, Upload, Commit, SetLogStart, WriteProjection)
 _UNLIMITED: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RatedUpload:
+    """An upload, and how many bytes a second all uploads together may take from now on."""
+
+    upload: Upload
+    bytes_per_second: int
 
 
 @dataclass(slots=True)
@@ -51,25 +59,35 @@ class IoWorker:
     two leaders would both believe to have committed.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any], copy_bytes_per_second: int) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._costs = _Costs()
         self._store = CountingStore(open_store(url, **options), log_count=1, on_request=self._count)
-        uploads = self._store
-        if copy_bytes_per_second < _UNLIMITED:
-            throttled = ThrottledStore(self._store, writes=TokenBucket(copy_bytes_per_second))
-            self._worker = Worker(self._store, uploads=throttled)
-        else:
-            self._worker = Worker(uploads)
+        self._worker = Worker(self._store)
+        self._rated: tuple[int, Worker] | None = None
         self._probing = threading.Lock()
+        self._rating = threading.Lock()
         self._refusal: str | None = None
         self._probed = False
 
-    def execute(self, command: Command) -> Executed:
+    def execute(self, command: Command | RatedUpload) -> Executed:
         """Carry the command out and say what it cost."""
         costs = self._costs
         costs.requests, costs.received_bytes, costs.sent_bytes = {}, 0, 0
-        report = self._refuse(command) or self._worker.execute(command)
+        worker = self._worker
+        if isinstance(command, RatedUpload):
+            worker, command = self._at_rate(command.bytes_per_second), command.upload
+        report = self._refuse(command) or worker.execute(command)
         return Executed(report, costs.requests, costs.received_bytes, costs.sent_bytes)
+
+    def _at_rate(self, bytes_per_second: int) -> Worker:
+        """The worker whose uploads share this rate; under a new rate a new account is opened."""
+        if bytes_per_second >= _UNLIMITED:
+            return self._worker
+        with self._rating:
+            if self._rated is None or self._rated[0] != bytes_per_second:
+                throttled = ThrottledStore(self._store, writes=TokenBucket(bytes_per_second))
+                self._rated = bytes_per_second, Worker(self._store, uploads=throttled)
+            return self._rated[1]
 
     def _refuse(self, command: Command) -> FailedReport | None:
         if not isinstance(command, _WRITES):
@@ -92,6 +110,6 @@ class IoWorker:
         costs.sent_bytes += request.sent_bytes
 
 
-def io_worker(url: str, options: Mapping[str, Any], copy_bytes_per_second: int) -> IoWorker:
+def io_worker(url: str, options: Mapping[str, Any]) -> IoWorker:
     """The factory that the worker process calls."""
-    return IoWorker(url, options, copy_bytes_per_second)
+    return IoWorker(url, options)

@@ -20,6 +20,7 @@ from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
+from stratalog.broker.dynamic_config import follow_settings
 from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
@@ -68,7 +69,7 @@ class Node:
         files: Filesystem | None = None,
         dice: random.Random | None = None,
     ) -> None:
-        self.config = config
+        self.config = self._given = config
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
         self.metrics = Metrics()
@@ -131,6 +132,7 @@ class Node:
         )
         self.coordinators = Coordinators(self)
         await self._open_metadata()
+        follow_settings(self, self._given, self.image)
         self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
         await self._register()
         self.led.started()
@@ -230,6 +232,7 @@ class Node:
             self.led.delete(topic)
         broker = ConfigResource.broker(self.node_id)
         if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
+            follow_settings(self, self._given, image)
             self.led.use_resolver(self._resolver(image), image)
         for resource in delta.changed_resources:
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:

@@ -53,6 +53,15 @@ with the reason, one line each ([the list](#accepted-without-effect)).
 A properties file is read as UTF-8, or as Latin-1 (Java's way) if it is not valid UTF-8. A setting that stands twice
 counts as Java counts it, the last one, and is logged.
 
+## While the broker runs
+
+A setting whose column "changeable" says `per-broker` or `cluster-wide` can be changed with `kafka-configs` or any admin
+client, for one broker or for all of them; it is kept in the metadata log, stands above every place of the table, and is
+in force when the answer leaves: topics without a setting of their own follow it, limits of connections hold for those
+that come then, the rate of uploads for the next upload. Any other is refused with INVALID_CONFIG until the broker is
+started anew. Levels of loggers change the same way (`kafka-configs --entity-type broker-loggers`) and last until the
+process ends.
+
 ## Listeners
 
 `listeners=NAME://HOST:PORT,…`. No host is every interface, port 0 is any free port; names are unique in any case, ports

@@ -72,14 +72,15 @@ class Server:
         tick: Tick | None = None,
     ) -> None:
         """``tls`` has the context of every encrypted listener by its name. Must be made inside the running loop."""
-        self._limits = ServerLimits() if limits is None else limits
+        self.limits = ServerLimits() if limits is None else limits
+        """May be replaced: the numbers of connections hold for those that come then."""
         self._listeners = list(listeners)
         self._tls = dict(tls or {})
         for listener in self._listeners:
             if listener.protocol in _ENCRYPTED and listener.name not in self._tls:
                 raise ValueError(f"listener {listener.name} is {listener.protocol} but has no TLS context")
         loop = asyncio.get_running_loop()
-        budget = max(self._limits.request_memory_bytes, self._limits.connection.frame_bytes_max)
+        budget = max(self.limits.request_memory_bytes, self.limits.connection.frame_bytes_max)
         self.tick = Tick(loop) if tick is None else tick
         self.page_cache = PageCache(loop)
         self.buffers = BufferPool(budget)
@@ -92,7 +93,7 @@ class Server:
             page_cache=self.page_cache,
             metrics=metrics.network,
             dispatch=dispatch,
-            limits=self._limits.connection,
+            limits=self.limits.connection,
         )
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -164,17 +165,17 @@ class Server:
             connected,
             listener.host or None,
             listener.port,
-            backlog=self._limits.backlog,
+            backlog=self.limits.backlog,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else AUTHENTICATION_SECONDS,
             start_serving=False,
         )
         for accepting in server.sockets:
             # Accepted sockets inherit the sizes; they must be set before the handshake to widen the window.
-            if self._limits.send_buffer_bytes is not None:
-                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
-            if self._limits.receive_buffer_bytes is not None:
-                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+            if self.limits.send_buffer_bytes is not None:
+                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+            if self.limits.receive_buffer_bytes is not None:
+                accepting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         self.addresses[listener.name] = (host, port)
@@ -195,7 +196,7 @@ class Server:
         return True
 
     def _refusal(self, connection: Connection) -> str | None:
-        limits = self._limits
+        limits = self.limits
         if len(self.connections) >= limits.connections_max:
             return f"max.connections of {limits.connections_max} is reached"
         per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
@@ -232,12 +233,12 @@ class Server:
     # Looking after connections that do nothing.
 
     def _schedule_sweep(self) -> None:
-        delay = min(SWEEP_SECONDS_MAX, self._limits.idle_ms / 4000)
+        delay = min(SWEEP_SECONDS_MAX, self.limits.idle_ms / 4000)
         self._sweep = self._services.loop.call_later(delay, self._sweep_connections)
 
     def _sweep_connections(self) -> None:
         now = self._services.clock.monotonic()
-        idle_seconds = self._limits.idle_ms / 1000
+        idle_seconds = self.limits.idle_ms / 1000
         for connection in list(self.connections):
             reason = connection.sweep(now, idle_seconds)
             if reason is not None:

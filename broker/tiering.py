@@ -15,7 +15,7 @@ from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
-from stratalog.broker.io_worker import Executed
+from stratalog.broker.io_worker import Executed, RatedUpload
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.machine import machine_of
 from stratalog.broker.metrics import Metrics, TopicMetrics
@@ -76,7 +76,7 @@ class Tiering:
         incarnation: Callable[[], int],
         topic_written: Callable[[UnifiedLog], commands.WriteProjection],
     ) -> None:
-        self._config = config
+        self.config = config
         self._clock = clock
         self._metrics = metrics
         self._dice = dice
@@ -100,11 +100,10 @@ class Tiering:
         self._add_metrics()
 
     def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
-        url, options = self._config.bucket_url, dict(self._config.bucket_options)
-        limit = self._config.integer("remote.log.manager.copy.max.bytes.per.second")
+        url, options = self.config.bucket_url, dict(self.config.bucket_options)
         target = Start(
             "stratalog.broker.io_worker:io_worker",
-            {"url": url, "options": options, "copy_bytes_per_second": limit},
+            {"url": url, "options": options},
             threads=_IO_THREADS,
             niceness=_IO_NICENESS,
         )
@@ -149,11 +148,16 @@ class Tiering:
             answered(executed.report)
 
         try:
-            self._io.submit(command, done)
+            self._io.submit(self._rated(command), done)
         except Retriable as error:
             # The broker is closing: the answer must still come later, never inside the call.
             report = commands.FailedReport(str(error), retriable=True)
             asyncio.get_running_loop().call_soon(answered, report)
+
+    def _rated(self, command: commands.Command) -> commands.Command | RatedUpload:
+        if not isinstance(command, commands.Upload):
+            return command
+        return RatedUpload(command, self.config.integer("remote.log.manager.copy.max.bytes.per.second"))
 
     def _topic_metrics(self, command: commands.Command) -> TopicMetrics | None:
         partition = getattr(command, "partition", None)
@@ -169,7 +173,7 @@ class Tiering:
             return
         config = unified.log.config
         state = self._state_of(unified)
-        if not self._config.tiering_enabled or not (config.remote_storage_enable or state):
+        if not self.config.tiering_enabled or not (config.remote_storage_enable or state):
             return
         if led is Led.CREATED:
             state = RemoteLogState(unified.log.first_base_offset, unified.log.first_base_offset, 0)
@@ -216,8 +220,8 @@ class Tiering:
             dice=self._dice,
             settings=PlanSettings(
                 backoff=BackoffSettings(
-                    self._config.integer("remote.log.manager.task.retry.backoff.ms"),
-                    self._config.integer("remote.log.manager.task.retry.backoff.max.ms"),
+                    self.config.integer("remote.log.manager.task.retry.backoff.ms"),
+                    self.config.integer("remote.log.manager.task.retry.backoff.max.ms"),
                 )
             ),
         )

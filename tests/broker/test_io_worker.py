@@ -4,12 +4,14 @@ import time
 
 import pytest
 
-from stratalog.broker.io_worker import io_worker
+from stratalog.broker.io_worker import RatedUpload, io_worker
 from stratalog.tier import commands, opening
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.throttled_store import ThrottledStore
+from stratalog.tier.work import Worker
 
 PARTITION = PartitionId("t", bytes(16), 0)
 CLAIM = commands.Claim(PARTITION, Claimant(0, 1, b"c" * 16), 0, start_offset=0)
@@ -27,7 +29,7 @@ def bucket(request):
 
 @pytest.fixture
 def worker(bucket):
-    return io_worker(bucket.url, {}, UNLIMITED)
+    return io_worker(bucket.url, {})
 
 
 class Careless(MemoryStore):
@@ -79,8 +81,21 @@ def test_what_a_command_costs_is_counted(worker):
     assert read.sent_bytes == 0
 
 
-def test_only_uploads_obey_the_byte_rate(bucket):
-    """A rate of next to nothing holds up neither claims nor reads."""
-    worker = io_worker(bucket.url, {}, 1)
-    assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
-    assert isinstance(worker.execute(READ).report, commands.ManifestRead)
+def test_uploads_share_the_rate_that_they_name(worker):
+    """One account for a rate, a new one for another, none for Kafka's default."""
+    slow = worker._at_rate(1000)
+    assert worker._at_rate(1000) is slow
+    assert isinstance(slow._uploads, ThrottledStore)
+    assert worker._at_rate(2000) is not slow
+    assert worker._at_rate(UNLIMITED)._uploads is worker._at_rate(UNLIMITED)._store
+
+
+def test_a_rated_upload_is_an_upload(worker, monkeypatch):
+    """Carried out by the worker of its rate, after the store was tried out."""
+    executed = []
+    monkeypatch.setattr(Worker, "execute", lambda self, command: executed.append((self, command)))
+    upload = object.__new__(commands.Upload)
+    worker.execute(RatedUpload(upload, 1000))
+    worker.execute(RatedUpload(upload, UNLIMITED))
+    assert executed == [(worker._at_rate(1000), upload), (worker._worker, upload)]
+    assert worker._probed
