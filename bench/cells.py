@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import cold_read, durability, librdkafka, memory, produce_fetch, spark_scan, startup, uploads
+from bench import cold_read, durability, fetch_session, librdkafka, memory, produce_fetch, spark_scan, startup, uploads
 from bench.cell import Cell
 from bench.outcome import Outcome
 
@@ -13,6 +13,7 @@ CELLS: dict[str, Cell] = {
     for cell in (
         *produce_fetch.CELLS,
         librdkafka.CELL,
+        fetch_session.CELL,
         durability.CELL,
         startup.CELL,
         memory.CELL,
