@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 
-.PHONY: help demo test test-slow test-java test-conformance check crash bench clean
+.PHONY: help demo test test-slow test-java test-conformance check crash bench bench-kafka clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -12,6 +12,7 @@ help:
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
+	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
 
@@ -48,6 +49,9 @@ check: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(PY) -m bench $(if $(CELLS),--cells $(CELLS))
+
+bench-kafka: $(VENV)/.ready
+	$(PY) -m bench.versus $(if $(CELLS),--cells $(CELLS)) $(if $(DISK),--on-disk)
 
 clean:
 	rm -rf $(VENV) demo-data bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
