@@ -1,0 +1,85 @@
+"""Which topics a regular expression matches.
+
+Expressions come from clients, so they are matched by RE2, whose time is linear in the length of the name whatever the
+expression; its syntax is that of RE2/J, which Kafka uses. A topic matches if its whole name does. Source: KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import re2
+
+from stratalog.metadata.topics_image import TopicsImage
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["TopicPatterns", "check_pattern"]
+
+_REMEMBERED_MAX: Final = 1_000
+_PATTERN_BYTES_MAX: Final = 1 << 20
+
+
+@cache
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES_MAX
+    return options
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION, with the reason, for an expression that RE2 does not take."""
+    _compile(pattern)
+
+
+def _compile(pattern: str) -> Any:
+    try:
+        return re2.compile(pattern, _options())
+    except re2.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {_reason(error)}.",
+        ) from error
+
+
+def _reason(error: re2.error) -> str:
+    reason = error.args[0] if error.args else "unknown reason"
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one expression: the names looked at, and those of them that match."""
+
+    compiled: Any
+    examined: frozenset[str] = frozenset()
+    matching: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class TopicPatterns:
+    """Matches expressions against the topics of an image, and remembers, so that only new names cost anything."""
+
+    _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
+
+    def matching(self, pattern: str, topics: TopicsImage) -> frozenset[str]:
+        """The names of the topics that match.
+
+        Raises INVALID_REGULAR_EXPRESSION.
+        """
+        known = self._known.get(pattern)
+        if known is None:
+            known = self._known[pattern] = _Known(_compile(pattern))
+            if len(self._known) > _REMEMBERED_MAX:
+                self._known.popitem(last=False)
+        self._known.move_to_end(pattern)
+        names = topics.by_name.keys()
+        if known.examined != names:
+            fullmatch = known.compiled.fullmatch
+            found = {name for name in names - known.examined if fullmatch(name)}
+            known.matching = frozenset(found | (known.matching & names))
+            known.examined = frozenset(names)
+        return known.matching
