@@ -156,9 +156,9 @@ def test_a_resource_changes_as_a_whole_or_not_at_all(image):
         ),
         (
             CLUSTER_DEFAULT,
-            [("listeners", SET, "PLAINTEXT://:1")],
+            [("ssl.keystore.location", SET, "x")],
             ErrorCode.INVALID_CONFIG,
-            "Cannot update these configs at default cluster level, broker id must be specified: {listeners}",
+            "Cannot update these configs at default cluster level, broker id must be specified: {ssl.keystore.location}",
         ),
         (
             CLUSTER_DEFAULT,
