@@ -122,6 +122,7 @@ class Directories:
                 found.files.rename(one.path, target)
                 found.files.sync_directory(found.path)
                 del found.partitions[topic_partition]
+                found.cleaner_offsets.pop(topic_partition, None)
                 log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:

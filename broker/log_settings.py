@@ -30,6 +30,10 @@ _SAME_NAME = {
     "remote_copy_disable": "remote.log.copy.disable",
     "min_insync_replicas": "min.insync.replicas",
     "file_delete_delay_ms": "file.delete.delay.ms",
+    "min_cleanable_dirty_ratio": "min.cleanable.dirty.ratio",
+    "min_compaction_lag_ms": "min.compaction.lag.ms",
+    "max_compaction_lag_ms": "max.compaction.lag.ms",
+    "delete_retention_ms": "delete.retention.ms",
 }
 
 
@@ -40,8 +44,11 @@ def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogCo
     jitter_ms = entries["segment.jitter.ms"].value
     assert isinstance(policy, list | tuple)
     assert isinstance(jitter_ms, int)
-    segment_ms = values["segment_ms"]
+    segment_ms, lag_ms = values["segment_ms"], values["max_compaction_lag_ms"]
     assert isinstance(segment_ms, int)
+    assert isinstance(lag_ms, int)
+    if "compact" in policy:
+        values["segment_ms"] = segment_ms = min(segment_ms, lag_ms)  # the active segment is never cleaned
     internal_bytes = entries["internal.segment.bytes"].value if "internal.segment.bytes" in entries else None
     if internal_bytes is not None:
         values["segment_bytes"] = internal_bytes  # Kafka's own way round the lower bound of segment.bytes, for tests

@@ -43,6 +43,10 @@ class LogConfig:
     min_insync_replicas: int = 1
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = _DAY_MS
 
     @property
     def effective_local_retention_bytes(self) -> int:

@@ -88,6 +88,8 @@ class LogDirectory:
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     remote_logs: dict[TopicPartition, RemoteLogState] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where each compacted log is clean; also of those that are compacted no longer."""
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -111,6 +113,10 @@ class LogDirectory:
             directory.remote_logs = checkpoint.read_remote_log(files, path)
         except Corrupt:
             directory.damaged_checkpoints.append(checkpoint.REMOTE_LOG)
+        try:
+            directory.cleaner_offsets = checkpoint.read_offsets(files, path, checkpoint.CLEANER_OFFSETS)
+        except Corrupt:
+            directory.damaged_checkpoints.append(checkpoint.CLEANER_OFFSETS)  # then they are cleaned from the start
         for entry in entries:
             directory._sort_in(entry)
         if directory.was_offline:
@@ -163,7 +169,7 @@ class LogDirectory:
         cache: SegmentCache | None = None,
     ) -> Log:
         """Open (or create) one log with what the checkpoints say of it. Raises `OSError`."""
-        return Log.open(
+        log = Log.open(
             self.partition_path(topic_partition),
             topic_partition,
             topic_id,
@@ -175,6 +181,8 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
         )
+        log.compacted_before = topic_partition in self.cleaner_offsets
+        return log
 
     def open_all(
         self, config_of: Callable[[FoundPartition], LogConfig | None], *, now_ms: int, cache: SegmentCache
@@ -209,6 +217,11 @@ class LogDirectory:
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of all partitions here. Raises `OSError`."""
         checkpoint.write_offsets(self.files, self.path, checkpoint.HIGH_WATERMARKS, high_watermarks)
+
+    def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """The log is clean below ``offset``; those of all others here are written again. Raises `OSError`."""
+        self.cleaner_offsets[topic_partition] = offset
+        checkpoint.write_offsets(self.files, self.path, checkpoint.CLEANER_OFFSETS, self.cleaner_offsets)
 
     def mark_offline(self, reason: str) -> None:
         """Leave the marker: a sync failed, nothing cached here may be believed. Raises `OSError`."""
@@ -253,7 +266,7 @@ class LogDirectory:
         self.files.sync_directory(self.path)
         self.doomed.append(target)
         self.partitions.pop(topic_partition, None)
-        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)
         self.remote_logs.pop(topic_partition, None)
         return target

@@ -13,15 +13,14 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.loaded import OpenRequest
 from stratalog.hot.log_append import AppendInfo
-from stratalog.hot.log_read import LocalRead, aborted_transactions, read_slices
+from stratalog.hot.log_compact import LogCompact
+from stratalog.hot.log_read import LocalRead, read_slices
 from stratalog.hot.log_time import ScanOn, max_timestamp_search, timestamp_search
-from stratalog.hot.log_trim import LogTrim
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.recovery import load_log
 from stratalog.hot.segment import SegmentCache
 from stratalog.hot.sync import SyncTicket
-from stratalog.hot.transaction_index import AbortedTxn
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["AppendInfo", "AppendOrigin", "Log"]
@@ -29,7 +28,7 @@ __all__ = ["AppendInfo", "AppendOrigin", "Log"]
 _EXPIRY_CHECK_MS = 600_000
 
 
-class Log(LogTrim):
+class Log(LogCompact):
     """The log of one partition on one disk. See the module for who calls what."""
 
     __slots__ = ()
@@ -130,17 +129,6 @@ class Log(LogTrim):
         Raises `OSError`, `Corrupt`.
         """
         return max_timestamp_search(self._segments)
-
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`.
-
-        A transaction index that cannot be read is derived from the log again.
-        """
-        try:
-            return aborted_transactions(self._segments, from_offset, to_offset)
-        except Corrupt:
-            self._rebuild_aborted()
-            return aborted_transactions(self._segments, from_offset, to_offset)
 
     def producer_snapshot_at(self, offset: int) -> bytes:
         """The snapshot file of the producers as they stood at ``offset``, a batch border. Raises `OSError`."""

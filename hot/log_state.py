@@ -40,6 +40,7 @@ class LogState:
         "_tickets",
         "_truncated_to",
         "_unsynced",
+        "compacted_before",
         "config",
         "directory",
         "flushed_offset",
@@ -88,6 +89,8 @@ class LogState:
         self._tickets: list[SyncTicket] = []
         self._created = bool(loaded.created)
         self._directory_dirty = self._created or loaded.names_changed
+        self.compacted_before = False
+        """The cleaner has been here: offsets may be missing, whatever the topic's settings say now."""
         self._leaving: list[Segment] = []
         self._doomed: list[tuple[list[str], int | None]] = []
         self._failed: OSError | None = None

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from stratalog.hot.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
 from stratalog.hot.leader_epochs import EpochEntry
+from stratalog.hot.log_read import aborted_transactions
 from stratalog.hot.log_write import LogWrite
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
@@ -15,6 +16,7 @@ from stratalog.hot.replay import replay_segment
 from stratalog.hot.segment import DELETED, SUFFIXES, Segment, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state
+from stratalog.hot.transaction_index import AbortedTxn
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 __all__ = ["LogTrim"]
@@ -222,6 +224,17 @@ class LogTrim(LogWrite):
             end_offset=offset,
             name=str(self.topic_partition),
         )
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`.
+
+        A transaction index that cannot be read is derived from the log again.
+        """
+        try:
+            return aborted_transactions(self._segments, from_offset, to_offset)
+        except Corrupt:
+            self._rebuild_aborted()
+            return aborted_transactions(self._segments, from_offset, to_offset)
 
     def _rebuild_aborted(self) -> None:
         """Derive the unreadable transaction indexes from the log, and write them out."""

@@ -19,10 +19,14 @@ from stratalog.hot.transaction_index import AbortedTxn, aborted_from_bytes, abor
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["DELETED", "SUFFIXES", "Segment", "SegmentCache", "SegmentInfo", "segment_path"]
+__all__ = ["CLEANED", "DELETED", "SUFFIXES", "SWAP", "Segment", "SegmentCache", "SegmentInfo", "segment_path"]
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+"""Behind the name of a file that the cleaner writes: void until it is renamed."""
+SWAP: Final = ".swap"
+"""Behind the name of a file that is complete and takes the place of others (`hot.cleaner_swap`)."""
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
 """The files of a segment; the first one makes it a segment."""
 
@@ -62,6 +66,7 @@ class Segment:
         "config",
         "first_append_ms",
         "frozen",
+        "name_suffix",
         "next_offset",
         "pending",
         "roll_timestamp_ms",
@@ -96,6 +101,8 @@ class Segment:
         self.size_bytes = size_bytes
         self.written_bytes = size_bytes
         self.frozen = frozen
+        self.name_suffix = ""
+        """Behind the names of its files, while the cleaner's swap gives them their own."""
         self.first_append_ms = first_append_ms
         """Wall clock of the first append, -1 while empty; after a restart the file's last change."""
         self.roll_timestamp_ms = -1
@@ -106,7 +113,7 @@ class Segment:
 
     def path(self, suffix: str = ".log") -> str:
         """Where a file of this segment lies."""
-        return segment_path(self._directory, self.base_offset, suffix)
+        return segment_path(self._directory, self.base_offset, suffix) + self.name_suffix
 
     @property
     def file(self) -> File:

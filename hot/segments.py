@@ -62,6 +62,12 @@ class SegmentList:
         self._hints.clear()
         return removed
 
+    def replace(self, number: int, count: int, segment: Segment) -> None:
+        """Put a frozen segment in the place of ``count`` others from ``number`` on."""
+        self._segments[number : number + count] = [segment]
+        self._bases[number : number + count] = [segment.base_offset]
+        self._hints.clear()
+
     # -- known batch borders ------------------------------------------------------------------------------
 
     def note_border(self, offset: int, segment: Segment, position: int) -> None:

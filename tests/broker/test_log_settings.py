@@ -47,3 +47,11 @@ def test_the_jitter_is_drawn_below_its_limit_and_below_the_roll_time(settings):
     assert settings().segment_jitter_ms == 0
     assert 0 <= settings(segment_jitter_ms="1000").segment_jitter_ms < 1000
     assert 0 <= settings(segment_jitter_ms="1000", segment_ms="10").segment_jitter_ms < 10
+
+
+def test_a_compacted_topic_rolls_its_segment_by_the_longest_lag(settings):
+    """The active segment is never cleaned, so a record in it would wait for too long."""
+    assert settings(max_compaction_lag_ms="5000").segment_ms == LogConfig().segment_ms
+    config = settings(max_compaction_lag_ms="5000", cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
+    assert (config.segment_ms, config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio) == (5000, 5000, 0.1)
+    assert settings(max_compaction_lag_ms=str(10**15), cleanup_policy="compact").segment_ms == LogConfig().segment_ms

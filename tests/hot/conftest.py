@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stratalog.hot.config import LogConfig
+from stratalog.hot.cleaner import CleanedSegment, Cleaning
+from stratalog.hot.cleaner_plan import Section, cleanable_section
+from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
 from stratalog.hot.segment import SegmentCache
@@ -90,3 +92,75 @@ def make_batch() -> Callable[..., bytearray]:
 @pytest.fixture
 def files() -> Iterator[RealFilesystem]:
     return RealFilesystem()
+
+
+class Compactor:
+    """The cleaner's part of a broker, on the test's own thread."""
+
+    def __init__(self, files) -> None:
+        self.files = files
+        self.cleaned_offset: int | None = None
+        self.map_bytes = 1 << 20
+        self.forgettable_below = LONG_MAX
+        self.paced: list[int] = []
+
+    def section(self, log: Log, *, now_ms: int, limit_offset: int | None = None) -> Section | None:
+        """What may be cleaned."""
+        stable = log.first_unstable_offset
+        limit = log.written_offset if stable is None else stable
+        return cleanable_section(
+            log.cleanable_segments(), log.cleaning_policy, cleaned_offset=self.cleaned_offset,
+            log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset,
+            limit_offset=limit if limit_offset is None else limit_offset, now_ms=now_ms,
+        )  # fmt: skip
+
+    def cleaning(self, log: Log, *, now_ms: int, **limits) -> Cleaning | None:
+        """A cleaning of that section, due or not."""
+        section = self.section(log, now_ms=now_ms, **limits)
+        if section is None:
+            return None
+        job = log.clean_job(
+            section, now_ms=now_ms, forgettable_below=self.forgettable_below, map_bytes=self.map_bytes,
+            map_load_factor=1.0,
+        )  # fmt: skip
+        return Cleaning(job, self.files, self.paced.append)
+
+    def swap(self, log: Log, cleaned: CleanedSegment) -> None:
+        """Put a new segment in."""
+        swap = log.begin_replace(cleaned)
+        assert swap is not None
+        swap.stage()
+        assert log.put_in(swap)
+        swap.retire()
+        log.finish_replace(swap)
+
+    def clean(self, log: Log, *, now_ms: int, between: Callable[[], object] = bool, **limits) -> list[CleanedSegment]:
+        """All of it; ``between`` is called before and after each swap."""
+        cleaning = self.cleaning(log, now_ms=now_ms, **limits)
+        if cleaning is None:
+            return []
+        built = cleaning.build_map()
+        done = []
+        for number in range(len(built.groups)):
+            done.append(cleaning.clean_group(number))
+            between()
+            if done[-1].changed:
+                self.swap(log, done[-1])
+            between()
+        self.cleaned_offset = built.end_offset
+        return done
+
+
+@pytest.fixture
+def compactor(files) -> Compactor:
+    return Compactor(files)
+
+
+@pytest.fixture(scope="session")
+def compactor_type() -> type[Compactor]:
+    return Compactor
+
+
+@pytest.fixture(scope="session")
+def bench_type() -> type[LogBench]:
+    return LogBench

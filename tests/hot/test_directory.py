@@ -209,3 +209,27 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
     cache.open_max = 10
     assert {log.segments()[-1].max_timestamp_ms for log in opened.values()} == {1}
     assert 0 < len(open_files(root)) <= 10
+
+
+def test_how_far_each_log_is_clean_is_kept(root, files):
+    """In Kafka's file; a log that was cleaned once may have gaps for ever, a deleted one is forgotten."""
+    directory, logs = filled(root, files)
+    directory.write_cleaner_offset(FLIGHTS, 2)
+    directory.write_cleaner_offset(ORDERS, 3)
+    assert (Path(root) / checkpoint.CLEANER_OFFSETS).read_text() == "0\n2\nflights 0 2\norders.v-2 13 3\n"
+    again = LogDirectory.load(root, files)
+    assert again.cleaner_offsets == {FLIGHTS: 2, ORDERS: 3}
+    assert all(log.may_have_gaps for log in open_all(again).values())
+    logs[FLIGHTS].abandon()
+    again.doom_partition(FLIGHTS, bytes(16))
+    assert again.cleaner_offsets == {ORDERS: 3}
+
+
+def test_an_unreadable_cleaner_checkpoint_is_reported(root, files):
+    """The logs are cleaned from their start; nothing has to be verified for it."""
+    directory, logs = filled(root, files)
+    directory.close(logs, broker_epoch=1)
+    (Path(root) / checkpoint.CLEANER_OFFSETS).write_text("what?")
+    again = LogDirectory.load(root, files)
+    assert again.damaged_checkpoints == [checkpoint.CLEANER_OFFSETS]
+    assert (again.cleaner_offsets, again.clean) == ({}, True)

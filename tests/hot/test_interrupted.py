@@ -41,3 +41,23 @@ def test_a_swap_interrupted_again_is_completed(run, tmp_path, make_batch):
     (tmp_path / f"{10:020d}.log").write_bytes(make_batch(10))
     (tmp_path / f"{10:020d}.timeindex.swap").write_bytes(b"")
     assert run() == (True, [f"{10:020d}.log", f"{10:020d}.timeindex"])
+
+
+def test_a_swap_whose_log_is_not_named_so_is_void(run, tmp_path, make_batch):
+    """It was interrupted before it counted: the old segment stays, with its own index."""
+    (tmp_path / f"{10:020d}.log").write_bytes(make_batch(10))
+    (tmp_path / f"{10:020d}.index").write_bytes(b"old")
+    (tmp_path / f"{10:020d}.log.cleaned").write_bytes(b"")
+    (tmp_path / f"{10:020d}.index.swap").write_bytes(b"new")
+    assert run() == (True, [f"{10:020d}.index", f"{10:020d}.log"])
+    assert (tmp_path / f"{10:020d}.index").read_bytes() == b"old"
+
+
+def test_an_emptied_swap_replaces_the_segment_of_its_name(run, tmp_path, make_batch):
+    """With all its files."""
+    for base in (10, 20):
+        (tmp_path / f"{base:020d}.log").write_bytes(make_batch(base))
+    (tmp_path / f"{10:020d}.txnindex").write_bytes(b"old")
+    (tmp_path / f"{10:020d}.log.swap").write_bytes(b"")
+    assert run() == (True, [f"{10:020d}.log", f"{20:020d}.log"])
+    assert (tmp_path / f"{10:020d}.log").read_bytes() == b""

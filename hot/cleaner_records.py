@@ -1,0 +1,170 @@
+"""The records of one batch as the cleaner sees them, and the batch that is left of it.
+
+What stays is copied as it stands: offsets are deltas to a base offset that a batch keeps, and so are times, unless a
+delete horizon takes the base timestamp's place. Source: Kafka's ``MemoryRecords.filterTo``, KIP-534.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, BatchHeader
+from stratalog.wire.compression import Codec, compress, decompress
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["Span", "batch_payload", "emptied_batch", "rebuilt_batch", "record_spans"]
+
+_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+_CODEC_MASK: Final = 0x07
+_DELETE_HORIZON: Final = 0x40
+_NULL: Final = 1
+"""The length of a null key or value, -1, as a zigzag varint."""
+
+
+class Span(NamedTuple):
+    """Where a record lies in the uncompressed records of its batch, and what the cleaner asks of it."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    """Zigzag."""
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
+    """The records of a batch, uncompressed. Raises `Corrupt`."""
+    payload = batch[HEADER_BYTES:]
+    if header.attributes & _CODEC_MASK == Codec.NONE:
+        return bytes(payload)
+    return decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+
+
+def record_spans(header: BatchHeader, payload: bytes) -> list[Span]:
+    """Every record of a batch. Raises `Corrupt` if they are not what the header says."""
+    spans: list[Span] = []
+    add = spans.append
+    make = tuple.__new__
+    end = 0
+    total, last_delta = len(payload), header.last_offset_delta
+    try:
+        for _ in range(header.record_count):
+            start = at = end
+            length = payload[at]
+            at += 1
+            if length > 0x7F:
+                length, at = _varint_rest(payload, at, length)
+            end = at + (length >> 1)
+            timestamp = payload[at + 1]
+            at += 2
+            if timestamp > 0x7F:
+                timestamp, at = _varint_rest(payload, at, timestamp)
+            delta = payload[at]
+            at += 1
+            if delta > 0x7F:
+                delta, at = _varint_rest(payload, at, delta)
+            size = payload[at]
+            at += 1
+            if size > 0x7F:
+                size, at = _varint_rest(payload, at, size)
+            key = None
+            if size != _NULL:
+                key = payload[at : at + (size >> 1)]
+                at += size >> 1
+            if (length | delta) & 1 or not at < end <= total or not delta >> 1 <= last_delta:
+                raise IndexError(f"record {len(spans)} does not fit")
+            add(make(Span, (start, end, timestamp, delta >> 1, key, payload[at] != _NULL)))
+    except IndexError as error:
+        raise Corrupt(f"a record of the batch at offset {header.base_offset} is damaged: {error}") from error
+    if end != total:
+        raise Corrupt(f"the batch at offset {header.base_offset} has {total - end} bytes behind its last record")
+    return spans
+
+
+def _varint_rest(payload: bytes, at: int, first: int) -> tuple[int, int]:
+    """The raw value of a varint of several bytes whose first byte was ``first``, and the position behind it."""
+    byte = payload[at]
+    at += 1
+    value = first & 0x7F | (byte & 0x7F) << 7
+    shift = 14
+    while byte > 0x7F:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise IndexError(f"a varint at byte {at} has more than ten bytes")
+    return value, at
+
+
+def _signed(zigzag: int) -> int:
+    return (zigzag >> 1) ^ -(zigzag & 1)
+
+
+def emptied_batch(header: BatchHeader) -> bytearray:
+    """The batch without its records: it still says what its producer wrote last, and up to where the log went.
+
+    The sequence of the last record is that of the first plus the offset delta, so both stay.
+    """
+    fields = header._replace(
+        attributes=header.attributes & ~(_CODEC_MASK | _DELETE_HORIZON), base_timestamp=NO_TIMESTAMP, record_count=0
+    )
+    return _packed(fields, b"")
+
+
+def rebuilt_batch(
+    header: BatchHeader, payload: bytes, spans: Sequence[Span], delete_horizon_ms: int | None = None
+) -> bytearray:
+    """The batch with these of its records, at their offsets and times and under the same codec.
+
+    With ``delete_horizon_ms`` the batch gets that horizon: attribute bit 6, and it is the base timestamp.
+    """
+    fields = header._replace(record_count=len(spans))
+    if not header.is_log_append_time:
+        newest = max(_signed(span.timestamp_delta) for span in spans)
+        fields = fields._replace(max_timestamp=header.base_timestamp + newest)
+    if delete_horizon_ms is None:
+        kept = b"".join([payload[span.start : span.end] for span in spans])
+    else:
+        fields = fields._replace(attributes=header.attributes | _DELETE_HORIZON, base_timestamp=delete_horizon_ms)
+        shift_ms = header.base_timestamp - delete_horizon_ms
+        kept = b"".join([_moved(payload, span, shift_ms) for span in spans])
+    codec = header.codec
+    return _packed(fields, kept if codec is Codec.NONE else compress(codec, kept))
+
+
+def _moved(payload: bytes, span: Span, shift_ms: int) -> bytes:
+    """The record with another timestamp delta."""
+    at = span.start
+    while payload[at] > 0x7F:
+        at += 1
+    attributes = payload[at + 1 : at + 2]
+    at += 2
+    while payload[at] > 0x7F:
+        at += 1
+    delta = _signed(span.timestamp_delta) + shift_ms
+    body = attributes + _varint(delta) + payload[at + 1 : span.end]
+    return _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def _packed(fields: BatchHeader, body: bytes) -> bytearray:
+    batch = bytearray(HEADER_BYTES)
+    batch += body
+    fields = fields._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES)
+    BATCH_HEADER.pack_into(batch, 0, *fields)
+    BATCH_HEADER.pack_into(batch, 0, *fields._replace(crc=crc32c(memoryview(batch)[CRC_START:])))
+    return batch

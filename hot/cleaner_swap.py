@@ -1,0 +1,83 @@
+"""A cleaned segment takes the place of those it was made from: the names on the disk, in an order that a crash respects.
+
+1. `stage`: all its files but the ``.log`` are renamed from ``.cleaned`` to ``.swap``, durably, then the ``.log``,
+   durably. From here on the new segment counts: whoever opens the log completes what follows.
+2. The log reads it, under those names, instead of the old ones (`hot.log_compact`).
+3. `retire`: the old files are renamed ``.deleted``, oldest first, each segment durably before the next. What a crash
+   leaves is the new segment and the newest of the old ones, so no record comes back for which a tombstone is gone.
+4. `settle`: the new files get their own names, the ``.log`` last.
+
+`hot.interrupted` is the other half. Source: Kafka's ``LocalLog.replaceSegments``, which does not order its renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from stratalog.hot.cleaner import CleanedSegment
+from stratalog.hot.filesystem import Filesystem
+from stratalog.hot.segment import CLEANED, DELETED, SUFFIXES, SWAP, Segment, segment_path
+
+__all__ = ["SegmentSwap"]
+
+
+class SegmentSwap:
+    """One swap. `stage`, `withdraw` and `retire` may be called from any thread; they touch nothing but names."""
+
+    __slots__ = ("_directory", "_files", "_suffixes", "cleaned", "old", "segment")
+
+    def __init__(
+        self, files: Filesystem, directory: str, cleaned: CleanedSegment, old: Sequence[Segment], segment: Segment
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._suffixes = [suffix for suffix in cleaned.suffixes if suffix != ".log"]
+        self.cleaned = cleaned
+        self.old = old
+        """The segments that are replaced, oldest first."""
+        self.segment = segment
+        """What replaces them."""
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._directory, self.cleaned.base_offset, suffix)
+
+    def stage(self) -> None:
+        """The new segment counts from now on. Raises `OSError`; then it does not, or `withdraw` has to be called."""
+        for suffix in self._suffixes:
+            self._files.rename(self._path(suffix) + CLEANED, self._path(suffix) + SWAP)
+        self._files.sync_directory(self._directory)
+        self._files.rename(self._path(".log") + CLEANED, self._path(".log") + SWAP)
+        self._files.sync_directory(self._directory)
+
+    def withdraw(self) -> None:
+        """The log has changed meanwhile: the new segment does not count after all. Raises `OSError`.
+
+        The ``.log`` is ``.cleaned`` as long as other files are ``.swap``: else these would count by themselves.
+        """
+        with suppress(FileNotFoundError):  # `stage` did not get so far
+            self._files.rename(self._path(".log") + SWAP, self._path(".log") + CLEANED)
+        self._files.sync_directory(self._directory)
+        for suffix in self._suffixes:
+            self._files.unlink(self._path(suffix) + SWAP)
+            self._files.unlink(self._path(suffix) + CLEANED)
+        self._files.sync_directory(self._directory)
+        self._files.unlink(self._path(".log") + CLEANED)
+
+    def retire(self) -> None:
+        """Take the old segments' names away. Raises `OSError`."""
+        for old in self.old:
+            for path in self.old_paths(old):
+                with suppress(FileNotFoundError):  # not every segment has all files
+                    self._files.rename(path, path + DELETED)
+            self._files.sync_directory(self._directory)
+
+    def settle(self) -> None:
+        """Give the new files their own names. Raises `OSError`."""
+        for suffix in [*self._suffixes, ".log"]:
+            self._files.rename(self._path(suffix) + SWAP, self._path(suffix))
+        self.segment.name_suffix = ""
+
+    def old_paths(self, old: Segment) -> list[str]:
+        """The names that the files of an old segment had."""
+        return [segment_path(self._directory, old.base_offset, suffix) for suffix in SUFFIXES]

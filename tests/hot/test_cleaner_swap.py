@@ -1,0 +1,68 @@
+"""Tests of hot/cleaner_swap.py: each of its steps by name. Power cuts between them are in tests/crash."""
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.interrupted import finish_interrupted
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.fixture
+def log(bench):
+    log = bench.open(CONFIG)
+    bench.fill(log, 2)
+    log.sync()
+    return log
+
+
+@pytest.fixture
+def swap(bench, log, compactor):
+    cleaning = compactor.cleaning(log, now_ms=bench.now_ms)
+    cleaning.build_map()
+    return log.begin_replace(cleaning.clean_group(0))
+
+
+def names(bench, suffix: str) -> list[str]:
+    found = [entry.name for entry in bench.files.scan(bench.directory)]
+    return sorted(name.lstrip("0") for name in found if name.endswith(suffix))
+
+
+def test_the_steps_leave_these_names(bench, log, swap):
+    """Cleaned, swap, the old ones deleted, final."""
+    assert names(bench, ".cleaned") == [".index.cleaned", ".log.cleaned", ".timeindex.cleaned"]
+    swap.stage()
+    assert names(bench, ".swap") == [".index.swap", ".log.swap", ".timeindex.swap"]
+    log.put_in(swap)
+    swap.retire()
+    assert names(bench, ".log.deleted") == [".log.deleted", "10.log.deleted"]
+    log.finish_replace(swap)
+    assert names(bench, ".log") == [".log", "20.log"]
+    assert names(bench, ".swap") == names(bench, ".cleaned") == []
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_is_withdrawn_leaves_nothing(bench, log, swap, staged):
+    """Whether or not it counted already."""
+    if staged:
+        swap.stage()
+    swap.withdraw()
+    assert names(bench, ".swap") == names(bench, ".cleaned") == []
+    assert names(bench, ".log") == [".log", "10.log", "20.log"]
+
+
+def test_a_stage_that_fails_half_way_does_not_count(bench, log, swap, monkeypatch):
+    """A full disk while the directory is synced: the old segments stay, also for whoever opens the log next."""
+    real = bench.files.rename
+
+    def rename(source: str, target: str) -> None:
+        if ".log" in source:
+            raise OSError("no")
+        real(source, target)
+
+    monkeypatch.setattr(type(bench.files), "rename", lambda _, source, target: rename(source, target))
+    with pytest.raises(OSError, match="no"):
+        swap.stage()
+    assert finish_interrupted(bench.files, bench.directory, bench.files.scan(bench.directory))
+    assert names(bench, ".swap") == names(bench, ".cleaned") == []
+    assert names(bench, ".log") == [".log", "10.log", "20.log"]
