@@ -14,7 +14,14 @@ from stratalog.broker.cli import cli
 from stratalog.broker.cli_output import EXIT_CODE_TEXTS
 from stratalog.broker.config_environment import variable_name
 from stratalog.metadata.config_catalog import IGNORED_PREFIXES
-from stratalog.metadata.configs import ConfigDef, definitions, format_value, group_definitions, topic_definitions
+from stratalog.metadata.configs import (
+    ConfigDef,
+    client_metrics_definitions,
+    definitions,
+    format_value,
+    group_definitions,
+    topic_definitions,
+)
 
 __all__ = ["PAGES", "cli_page", "configuration_page"]
 
@@ -91,6 +98,8 @@ def configuration_page() -> str:
         *_topic_table(row for row in topic_definitions().values() if row.has_effect),
         "## Group settings\n",
         *_table(group_definitions().values()),
+        "## Client metrics settings\n\nKept and told; clients push no metrics in this release.\n",
+        *_table(client_metrics_definitions().values()),
         "## Accepted without effect\n",
         *_unused_table(unused),
     ]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.config_definition import ConfigDef, table
+from stratalog.metadata.config_groups.client_metrics import CLIENT_METRICS_SETTINGS
 from stratalog.metadata.config_groups.coordinator import COORDINATOR_SETTINGS
 from stratalog.metadata.config_groups.group_level import GROUP_SETTINGS
 from stratalog.metadata.config_groups.kraft import KRAFT_SETTINGS
@@ -27,7 +28,14 @@ from stratalog.metadata.config_groups.tls import TLS_SETTINGS
 from stratalog.metadata.config_groups.topic import TOPIC_SETTINGS
 from stratalog.metadata.config_groups.transaction import TRANSACTION_SETTINGS
 
-__all__ = ["IGNORED_PREFIXES", "definitions", "describe_unknown", "group_definitions", "topic_definitions"]
+__all__ = [
+    "IGNORED_PREFIXES",
+    "client_metrics_definitions",
+    "definitions",
+    "describe_unknown",
+    "group_definitions",
+    "topic_definitions",
+]
 
 IGNORED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -93,6 +101,12 @@ def topic_definitions() -> Mapping[str, ConfigDef]:
 def group_definitions() -> Mapping[str, ConfigDef]:
     """Every group setting of Kafka 4.3, by name."""
     return table(GROUP_SETTINGS)
+
+
+@cache
+def client_metrics_definitions() -> Mapping[str, ConfigDef]:
+    """Every setting of a client metrics subscription, by name."""
+    return table(CLIENT_METRICS_SETTINGS)
 
 
 def describe_unknown(name: str, known: Iterable[str] | None = None) -> str:

@@ -14,7 +14,12 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from stratalog.metadata.config_catalog import definitions, group_definitions, topic_definitions
+from stratalog.metadata.config_catalog import (
+    client_metrics_definitions,
+    definitions,
+    group_definitions,
+    topic_definitions,
+)
 from stratalog.metadata.config_definition import ConfigDef, Synonym
 from stratalog.metadata.config_types import ConfigValue, format_value
 
@@ -127,6 +132,11 @@ class ConfigResolver:
     ) -> ConfigResolver:
         """The resolver of group settings."""
         return cls(group_definitions(), ConfigSource.DYNAMIC_GROUP_CONFIG, static, dynamic, dynamic_default)
+
+    @classmethod
+    def for_client_metrics(cls) -> ConfigResolver:
+        """The resolver of client metrics subscriptions; no broker setting is a default of theirs."""
+        return cls(client_metrics_definitions(), ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
 
     def resolve(self, overrides: Mapping[str, str]) -> Mapping[str, ConfigEntry]:
         """Every setting of the level by name. Raises `ConfigError` for an override that does not parse.

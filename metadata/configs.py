@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from stratalog.metadata.broker_rules import broker_problems
-from stratalog.metadata.config_catalog import definitions, describe_unknown, group_definitions, topic_definitions
+from stratalog.metadata.config_catalog import (
+    client_metrics_definitions,
+    definitions,
+    describe_unknown,
+    group_definitions,
+    topic_definitions,
+)
 from stratalog.metadata.config_definition import ConfigDef, UpdateMode
 from stratalog.metadata.config_resolution import (
     ConfigEntry,
@@ -28,6 +34,7 @@ __all__ = [
     "Password",
     "UpdateMode",
     "broker_problems",
+    "client_metrics_definitions",
     "definitions",
     "describe_unknown",
     "format_value",

@@ -13,13 +13,20 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from stratalog.metadata.broker_rules import broker_problems
-from stratalog.metadata.config_catalog import definitions, describe_unknown, group_definitions, topic_definitions
+from stratalog.metadata.config_catalog import (
+    client_metrics_definitions,
+    definitions,
+    describe_unknown,
+    group_definitions,
+    topic_definitions,
+)
 from stratalog.metadata.config_definition import ConfigDef, UpdateMode
 from stratalog.metadata.config_resolution import ConfigResolver, resolve_broker_config
 from stratalog.metadata.config_types import ConfigError, ConfigType
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from stratalog.metadata.decision import Decision, Failure, failure_of
 from stratalog.metadata.image import INCARNATION, ClusterImage
+from stratalog.metadata.resource_rules import check_client_metrics, check_group
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.metadata.topic_rules import validate_topic_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -156,11 +163,14 @@ def _edited(resource: ConfigResource, name: str, operation: ConfigOperation, pre
 
 
 def _level(resource: ConfigResource) -> Mapping[str, ConfigDef]:
-    if resource.type == ResourceType.TOPIC:
-        return topic_definitions()
-    if resource.type == ResourceType.BROKER:
-        return definitions()
-    return group_definitions() if resource.type == ResourceType.GROUP else {}
+    levels = {
+        ResourceType.TOPIC: topic_definitions,
+        ResourceType.BROKER: definitions,
+        ResourceType.GROUP: group_definitions,
+        ResourceType.CLIENT_METRICS: client_metrics_definitions,
+    }
+    level = levels.get(resource.type)  # type: ignore[call-overload]  # any number may stand in a request
+    return {} if level is None else level()
 
 
 def _alter(
@@ -175,7 +185,9 @@ def _alter(
         elif resource.type == ResourceType.BROKER:
             _check_broker(image, resource, after, touched, rules)
         elif resource.type == ResourceType.GROUP:
-            _check_group(resource, after)
+            _check_group(image, resource, after, rules)
+        elif resource.type == ResourceType.CLIENT_METRICS:
+            _check_client_metrics(resource, after)
         else:
             why = f"Unable to alter the configs of resource type {resource.type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
@@ -198,14 +210,19 @@ def _check_topic(image: ClusterImage, name: str) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
-def _check_group(resource: ConfigResource, after: Mapping[str, str]) -> None:
+def _check_group(image: ClusterImage, resource: ConfigResource, after: Mapping[str, str], rules: ConfigRules) -> None:
     if not resource.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    for name, text in after.items():
-        row = group_definitions().get(name)
-        if row is None:
-            raise ConfigError(f"Unknown group config name: {name}")
-        row.parse(text)
+    defaults = image.configs.of(CLUSTER_DEFAULT)
+    entries = resolve_broker_config(rules.static, {}, defaults)
+    resolver = ConfigResolver.for_groups(rules.static, {}, defaults)
+    check_group(after, resolver, {name: entry.value for name, entry in entries.items()})
+
+
+def _check_client_metrics(resource: ConfigResource, after: Mapping[str, str]) -> None:
+    if not resource.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    check_client_metrics(after)
 
 
 def _check_broker(

@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32): the settings that hold, where they come from, and what they would be otherwise.
 
-Behaviour: topics, this broker, and the cluster-wide default of all brokers (a broker resource without a name).
-Secrets are null. Version 3 adds types and documentation (KIP-569).
+Behaviour: topics, this broker, the cluster-wide default of all brokers (a broker resource without a name), groups and
+client metrics subscriptions whether or not there are any, and the loggers of this process with their levels. Secrets
+are null. Version 3 adds types and documentation (KIP-569).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api
+from stratalog.broker.log_levels import levels
 from stratalog.metadata import configs_image
-from stratalog.metadata.configs import ConfigEntry, ConfigSource, resolve_broker_config
+from stratalog.metadata.config_definition import STRING, ConfigDef
+from stratalog.metadata.configs import ConfigEntry, ConfigResolver, ConfigSource, resolve_broker_config
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -27,7 +30,7 @@ from stratalog.wire.messages.describe_configs import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API"]
+__all__ = ["API", "check_broker_name"]
 
 
 def _topic(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
@@ -41,6 +44,15 @@ def _topic(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
     return entries
 
 
+def check_broker_name(name: str, node_id: int, *, or_empty: bool) -> None:
+    """Raise `KafkaError` INVALID_REQUEST unless ``name`` is the id of this broker."""
+    if not name.isascii() or not name.isdigit():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        expected = f"{node_id} or empty string" if or_empty else str(node_id)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
+
+
 def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
@@ -52,13 +64,41 @@ def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
         return {
             key: entry for key, entry in entries.items() if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         }
-    if name != str(broker.node_id):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
-        )
+    check_broker_name(name, broker.node_id, or_empty=True)
     mine = image.configs.of(ConfigResource.broker(broker.node_id))
     return resolve_broker_config(broker.config.static, mine, defaults)
+
+
+def _group(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+    broker = context.broker
+    if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    configs = broker.image.configs
+    mine = configs.of(ConfigResource.broker(broker.node_id))
+    resolver = ConfigResolver.for_groups(broker.config.static, mine, configs.of(CLUSTER_DEFAULT))
+    return resolver.resolve(configs.of(ConfigResource(configs_image.ResourceType.GROUP, name)))
+
+
+def _client_metrics(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+    if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    resource = ConfigResource(configs_image.ResourceType.CLIENT_METRICS, name)
+    return ConfigResolver.for_client_metrics().resolve(context.broker.image.configs.of(resource))
+
+
+def _loggers(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+    if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    check_broker_name(name, context.broker.node_id, or_empty=False)
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return {
+        logger: ConfigEntry(ConfigDef(logger, STRING, None, "The level of a logger."), level, source, ())
+        for logger, level in levels().items()
+    }
 
 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -89,6 +129,9 @@ def _is_hidden(entry: ConfigEntry) -> bool:
 _BY_TYPE: Mapping[int, Any] = {
     configs_image.ResourceType.TOPIC: _topic,
     configs_image.ResourceType.BROKER: _broker,
+    configs_image.ResourceType.BROKER_LOGGER: _loggers,
+    configs_image.ResourceType.CLIENT_METRICS: _client_metrics,
+    configs_image.ResourceType.GROUP: _group,
 }
 
 

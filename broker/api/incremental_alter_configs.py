@@ -6,14 +6,17 @@ log and in force on this broker.
 
 from __future__ import annotations
 
+from stratalog.broker.api.describe_configs import check_broker_name
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
+from stratalog.broker.log_levels import alter_levels
 from stratalog.metadata import configs_image
 from stratalog.metadata.configs_image import ConfigResource
 from stratalog.metadata.controller import ConfigChange, incremental_alter_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -35,6 +38,19 @@ def alteration_refusal(context: RequestContext, resource_type: int, name: str) -
     return None if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+def _alter_loggers(
+    resource: AlterConfigsResource, changes: list[ConfigChange], node_id: int, *, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    """Levels of loggers are this process's own: nothing of them is written down."""
+    answer = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        check_broker_name(resource.resource_name, node_id, or_empty=False)
+        alter_levels(changes, validate_only=validate_only)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
 async def _alter(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Message:
     broker = context.broker
     answers = []
@@ -49,6 +65,9 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
             )
             continue
         changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+        if resource.resource_type == configs_image.ResourceType.BROKER_LOGGER:
+            answers.append(_alter_loggers(resource, changes, broker.node_id, validate_only=request.validate_only))
+            continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), changes))
     results = await broker.control.execute(
         lambda image: incremental_alter_configs(

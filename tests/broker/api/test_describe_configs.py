@@ -5,14 +5,27 @@ import pytest
 from stratalog.broker.client_admin import alter_topic_configs
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from stratalog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 TOPIC_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 4, 5
+LOGGER_SOURCE, METRICS_SOURCE, GROUP_SOURCE = 6, 7, 8
 
 
 def ask(link, kind, name, *keys, version=4, **options):
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
     return link.call(DescribeConfigsRequest(resources=[resource], **options), version).results[0]
+
+
+def alter(broker, kind, name, key, value):
+    config = AlterableConfig(name=key, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    assert [one.error_code for one in broker.link().call(request, 1).responses] == [0]
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -107,3 +120,37 @@ def test_what_fails_inside_is_answered_for_the_resource(broker, monkeypatch, ver
     assert found.error_message
     assert found.configs == []
     assert ask(link, TOPIC, "t", version=version).error_code == 0
+
+
+def test_a_groups_settings(start_node):
+    """Its own, then the broker's, then the default; the group need not exist."""
+    node = start_node(group_consumer_heartbeat_interval_ms=6000)
+    alter(node, GROUP, "g", "consumer.session.timeout.ms", "50000")
+    rows = {one.name: one for one in ask(node.link(), GROUP, "g", include_synonyms=True).configs}
+    found = rows["consumer.session.timeout.ms"]
+    assert (found.value, found.config_source, found.read_only) == ("50000", GROUP_SOURCE, False)
+    assert [one.name for one in found.synonyms] == ["consumer.session.timeout.ms", "group.consumer.session.timeout.ms"]
+    found = rows["consumer.heartbeat.interval.ms"]
+    assert (found.value, found.config_source) == ("6000", STATIC_SOURCE)
+    assert rows["share.isolation.level"].config_source == DEFAULT_SOURCE
+    assert ask(node.link(), GROUP, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_the_settings_of_client_metrics(broker):
+    """They are kept for the day on which clients push."""
+    alter(broker, METRICS, "m", "interval.ms", "1000")
+    rows = {one.name: one for one in ask(broker.link(), METRICS, "m").configs}
+    assert (rows["interval.ms"].value, rows["interval.ms"].config_source) == ("1000", METRICS_SOURCE)
+    assert (rows["match"].value, rows["match"].config_source) == ("", DEFAULT_SOURCE)
+    assert ask(broker.link(), METRICS, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_loggers_and_their_levels(broker):
+    """All of this process, by Kafka's names of levels."""
+    name = str(broker.node.node_id)
+    rows = {one.name: one for one in ask(broker.link(), LOGGER, name).configs}
+    assert {"root", "stratalog.broker.node"} <= set(rows)
+    assert {one.value for one in rows.values()} <= {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"}
+    assert {one.config_source for one in rows.values()} == {LOGGER_SOURCE}
+    assert ask(broker.link(), LOGGER, "77").error_code == ErrorCode.INVALID_REQUEST
+    assert ask(broker.link(), LOGGER, "").error_code == ErrorCode.INVALID_REQUEST

@@ -1,5 +1,7 @@
 """IncrementalAlterConfigs: single settings change, hold at once, and last."""
 
+import logging
+
 import pytest
 
 from stratalog.wire.errors import ErrorCode
@@ -9,7 +11,7 @@ from stratalog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -95,3 +97,36 @@ def test_read_only_settings_are_refused(broker):
     (answer,) = ask(broker, change(("num.partitions", SET, "3"), kind=BROKER, name=str(broker.node.node_id)))
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert answer.error_message
+
+
+def test_the_level_of_a_logger_changes_at_once(broker):
+    """Only of this broker, and not for a validation; the rest of the request is carried out."""
+    logger = logging.getLogger("stratalog.broker.node")
+    broker.create("t")
+    name, changed = str(broker.node.node_id), ("stratalog.broker.node", SET, "TRACE")
+    try:
+        (checked,) = ask(broker, change(changed, kind=LOGGER, name=name), validate_only=True)
+        assert (checked.error_code, logger.level) == (0, logging.NOTSET)
+        level, other, topic = ask(
+            broker,
+            change(changed, kind=LOGGER, name=name),
+            change(changed, kind=LOGGER, name="77"),
+            change(("segment.ms", SET, "5000")),
+        )
+        assert (level.error_code, logger.level, topic.error_code) == (0, 5, 0)
+        assert (other.error_code, other.resource_name) == (ErrorCode.INVALID_REQUEST, "77")
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def test_groups_and_client_metrics_have_settings(broker):
+    """Within the broker's bounds; they last."""
+    good = change(("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="g")
+    bad = change(("consumer.session.timeout.ms", SET, "1"), kind=GROUP, name="h")
+    metrics = change(("interval.ms", SET, "1000"), kind=METRICS, name="m")
+    codes = {one.resource_name: ErrorCode(one.error_code) for one in ask(broker, good, bad, metrics)}
+    assert codes == {"g": ErrorCode.NONE, "h": ErrorCode.INVALID_CONFIG, "m": ErrorCode.NONE}
+    broker.restart()
+    configs = broker.node.image.configs
+    assert configs.of((GROUP, "g")) == {"consumer.session.timeout.ms": "50000"}
+    assert configs.of((METRICS, "m")) == {"interval.ms": "1000"}
