@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.hot import checkpoint
@@ -98,6 +100,8 @@ class LogDirectory:
         Raises `OSError`, and `Corrupt` if the identity of the directory is unreadable: it is not ours to guess.
         """
         files.make_directory(path)
+        with suppress(PermissionError):  # then the directory is older than this broker, and whoever made it kept it
+            files.sync_directory(str(Path(path).parent))
         directory = cls(path, files)
         directory.owner = checkpoint.read_meta_properties(files, path)
         entries = files.scan(path)

@@ -233,3 +233,21 @@ def test_an_unreadable_cleaner_checkpoint_is_reported(root, files):
     again = LogDirectory.load(root, files)
     assert again.damaged_checkpoints == [checkpoint.CLEANER_OFFSETS]
     assert (again.cleaner_offsets, again.clean) == ({}, True)
+
+
+def test_the_name_of_a_new_directory_is_durable(root, files, monkeypatch):
+    """Whatever is synced below it is worth nothing if its own name can be lost with the power."""
+    synced = []
+    monkeypatch.setattr(type(files), "sync_directory", lambda _, path: synced.append(path))
+    LogDirectory.load(f"{root}/new", files)
+    assert synced[0] == str(root)
+
+
+def test_a_parent_that_may_not_be_opened_is_left_alone(root, files, monkeypatch):
+    """A mounted directory may lie below one of somebody else."""
+
+    def refuse(_, path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(type(files), "sync_directory", refuse)
+    assert LogDirectory.load(f"{root}/new", files).partitions == {}
