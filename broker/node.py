@@ -16,6 +16,7 @@ from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.control_plane import ControlPlane, ProducerIds
 from stratalog.broker.coordinators.coordinators import Coordinators
+from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
@@ -360,10 +361,15 @@ class Node:
         )
         self._sync_threads.shutdown(wait=True)
 
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of groups."""
+        return self.coordinators.groups
+
     def not_ready(self) -> list[str]:
         """Why the broker should get no traffic, a sentence each (``/readyz``)."""
         return [
             f"log directory {directory.path} is offline: {directory.writer.offline}"
             for directory in self.directories.all
             if directory.writer.offline is not None
-        ]
+        ] + self.coordinators.failures()

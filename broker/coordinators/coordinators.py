@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics
 from stratalog.broker.unified_log import UnifiedLog
@@ -22,7 +23,8 @@ class Coordinators:
 
     def __init__(self, node: Node) -> None:
         self.internal_topics = InternalTopics(node)
-        self._hosts: list[CoordinatorHost] = []
+        self.groups = GroupCoordinator(node.config, clock=node.clock, tick=node.tick, image=lambda: node.image)
+        self._hosts: list[CoordinatorHost] = [self.groups.host]
 
     def led(self, unified: UnifiedLog) -> None:
         """A partition is led from now on."""
@@ -36,6 +38,7 @@ class Coordinators:
 
     def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
         """The image has changed."""
+        self.groups.topics_changed(image, removed)
 
     def failures(self) -> list[str]:
         """Which of their partitions cannot be read, a sentence each."""

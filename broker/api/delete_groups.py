@@ -1,0 +1,58 @@
+"""DeleteGroups (key 42): delete groups without members, and their offsets.
+
+Behaviour: NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND for one that is not there; each answered when its
+deletion is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.gather import Gather
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.groups.group_events import DeleteGroup
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pending:
+    """Ask the shard of each group."""
+    gather = Gather(context, _assemble)
+    for group_id in dict.fromkeys(request.groups_names):
+        if context.allows(group_id):
+            context.broker.groups.ask(gather.part(_failed(group_id)), context, group_id, DeleteGroup())
+        else:
+            gather.answered(_failed(group_id)(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
+    return gather.close()
+
+
+def _assemble(answers: list[Any]) -> Message:
+    return DeleteGroupsResponse(results=[answer.results[0] for answer in answers])
+
+
+def _failed(group_id: str) -> Any:
+    def answer(error: KafkaError) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error.code)])
+
+    return answer
+
+
+def _failure(request: DeleteGroupsRequest, _version: int, error: KafkaError) -> Message:
+    results = [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in request.groups_names]
+    return DeleteGroupsResponse(results=results)
+
+
+API = Api(
+    key=42,
+    versions=(0, 2),
+    request=DeleteGroupsRequest,
+    response=DeleteGroupsResponse,
+    handle=handle,
+    operation=Operation.DELETE,
+    resource=ResourceType.GROUP,
+    failure=_failure,
+)

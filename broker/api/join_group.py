@@ -1,0 +1,38 @@
+"""JoinGroup (key 11): enter a classic group, or enter its next generation.
+
+Behaviour: the answer leaves when the generation begins, which is when all members have joined or the time for it is up.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: JoinGroupRequest) -> Pending:
+    """Give it to the group."""
+    check_member_request(context, request.group_id)
+    groups: GroupCoordinator = context.broker.groups
+    return groups.submit(context, request.group_id, request)
+
+
+def _failure(request: JoinGroupRequest, _version: int, error: KafkaError) -> Message:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
+
+API = Api(
+    key=11,
+    versions=(0, 9),
+    request=JoinGroupRequest,
+    response=JoinGroupResponse,
+    handle=handle,
+    operation=Operation.READ,
+    resource=ResourceType.GROUP,
+    failure=_failure,
+)

@@ -1,0 +1,32 @@
+"""LeaveGroup (key 13): members leave a classic group at once, instead of by their session time-out.
+
+Behaviour: an administrator may name static members by their instance id alone. When the last member leaves, the answer
+waits until that is committed.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: LeaveGroupRequest) -> Pending:
+    """Give it to the group."""
+    check_member_request(context, request.group_id)
+    groups: GroupCoordinator = context.broker.groups
+    return groups.submit(context, request.group_id, request)
+
+
+API = Api(
+    key=13,
+    versions=(0, 5),
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+    handle=handle,
+    operation=Operation.READ,
+    resource=ResourceType.GROUP,
+)

@@ -1,0 +1,181 @@
+"""The group coordinator of this broker: requests of members go to the shard that keeps their group."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.config import BrokerConfig
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.host import CoordinatorHost
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
+from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
+from stratalog.broker.dispatch import PENDING, Pending
+from stratalog.broker.tick import Tick
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.log import AppendInfo
+from stratalog.metadata.coordination import Action, Producer
+from stratalog.metadata.groups.committed_offsets import TransactionEnded
+from stratalog.metadata.groups.group import GroupRequest, GroupSettings
+from stratalog.metadata.groups.group_shard import GroupShard, TopicsChanged
+from stratalog.metadata.image import ClusterImage
+from stratalog.wire.compression import Codec
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.messages.join_group import JoinGroupRequest
+from stratalog.wire.topic import Uuid
+
+__all__ = ["GroupCoordinator", "check_member_request", "group_settings"]
+
+_MINUTE_MS = 60_000
+_JOINING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest})
+"""Requests that may need a member id."""
+
+
+class GroupCoordinator:
+    """All groups whose partitions of ``__consumer_offsets`` are led here."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        tick: Tick,
+        image: Callable[[], ClusterImage],
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._settings = group_settings(config)
+        self._image = image
+        self._random_bytes = random_bytes
+        services = DriverServices(
+            clock=clock,
+            tick=tick,
+            perform=_unknown_action,
+            on_active=self._tell_topics,
+            codec=Codec(config.integer("offsets.topic.compression.codec")),
+        )
+        self.host = CoordinatorHost(GROUP_TOPIC, self._new_shard, services, image)
+
+    def _new_shard(self, unified: UnifiedLog) -> GroupShard:
+        return GroupShard(unified.topic_partition.partition, self._settings, self._image())
+
+    def _tell_topics(self, driver: ShardDriver) -> None:
+        driver.ask(TopicsChanged(self._image(), {}))
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def submit(self, context: RequestContext, group_id: str | None, request: Any) -> Pending:
+        """Give a member's request to its group; the answer follows.
+
+        Raises INVALID_GROUP_ID, and what `CoordinatorHost.of` raises.
+        """
+        driver = self.host.of(_named(group_id))
+        driver.ask(self.event(context, context, group_id or "", request))
+        return PENDING
+
+    def ask(self, token: Any, context: RequestContext, group_id: str | None, request: Any) -> None:
+        """The same for one group of many: ``token`` hears of every error."""
+        try:
+            driver = self.host.of(_named(group_id))
+            driver.ask(self.event(token, context, group_id or "", request))
+        except KafkaError as error:
+            token.fail(error)
+
+    def event(self, token: Any, context: RequestContext, group_id: str, request: Any) -> GroupRequest:
+        """A request as its group's shard hears it."""
+        return GroupRequest(
+            token=token,
+            group_id=group_id,
+            api_version=context.api_version,
+            request=request,
+            client_id=context.client_id or "",
+            client_host=f"/{context.connection.host}",
+            fresh_id=self.fresh_id() if type(request) in _JOINING else "",
+        )
+
+    def fresh_id(self) -> str:
+        """The text of a random UUID."""
+        return str(uuid.UUID(bytes=self._random_bytes(16), version=4))
+
+    def drivers(self) -> list[ShardDriver]:
+        """The shards that take events now."""
+        return [driver for driver in self.host if driver.active]
+
+    @property
+    def loading(self) -> bool:
+        """Whether a list of all groups would be incomplete for now."""
+        return self.host.loading
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def complete_transaction(
+        self,
+        partition_number: int,
+        batch: bytearray,
+        producer: Producer,
+        done: Callable[[AppendInfo | KafkaError], None],
+        *,
+        commit: bool,
+    ) -> None:
+        """End a producer's transaction in one partition of the offsets topic: ``batch`` is the marker.
+
+        ``done`` is called once the marker is committed and the offsets are what it says, or with what failed.
+        """
+        try:
+            self.host.driver(partition_number).end_transaction(batch, TransactionEnded(producer, commit), done)
+        except KafkaError as error:
+            done(error)
+
+    # -- following the image ------------------------------------------------------------------------------------------
+
+    def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
+        """Topics came, went or grew: subscriptions by pattern, assignments and offsets follow."""
+        for driver in self.drivers():
+            driver.ask(TopicsChanged(image, removed))
+
+
+def check_member_request(context: RequestContext, group_id: str) -> None:
+    """What holds for every request of a classic member. Raises INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if not context.allows(group_id):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _named(group_id: str | None) -> str:
+    if group_id is None:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is missing.")
+    return group_id
+
+
+def _unknown_action(driver: ShardDriver, action: Action) -> None:
+    raise AssertionError(f"{driver.unified.topic_partition}: groups have no action {action!r}")
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    """The broker settings that groups obey."""
+    integer = config.integer
+    assignors = config.values["group.consumer.assignors"]
+    assert isinstance(assignors, list | tuple)
+    return GroupSettings(
+        min_session_timeout_ms=integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=integer("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=integer("group.initial.rebalance.delay.ms"),
+        max_size=integer("group.max.size"),
+        offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
+        offsets_retention_ms=integer("offsets.retention.minutes") * _MINUTE_MS,
+        offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
+        consumer_session_timeout_ms=integer("group.consumer.session.timeout.ms"),
+        consumer_min_session_timeout_ms=integer("group.consumer.min.session.timeout.ms"),
+        consumer_max_session_timeout_ms=integer("group.consumer.max.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=integer("group.consumer.heartbeat.interval.ms"),
+        consumer_min_heartbeat_interval_ms=integer("group.consumer.min.heartbeat.interval.ms"),
+        consumer_max_heartbeat_interval_ms=integer("group.consumer.max.heartbeat.interval.ms"),
+        consumer_max_size=integer("group.consumer.max.size"),
+        consumer_assignors=tuple(str(name) for name in assignors),
+        consumer_migration_policy=(config.text("group.consumer.migration.policy") or "bidirectional").lower(),
+        consumer_regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
+    )
