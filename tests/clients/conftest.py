@@ -198,7 +198,9 @@ def tiered_node(start_shared_node):
     """A broker for all tests of a file that archives and evicts at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(housekeeping, "TICK_SECONDS", 0.02)
-        yield start_shared_node(log_retention_check_interval_ms=100, log_segment_delete_delay_ms=100)
+        yield start_shared_node(
+            log_retention_check_interval_ms=100, log_segment_delete_delay_ms=100, group_initial_rebalance_delay_ms=0
+        )
 
 
 @pytest.fixture
