@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stratalog.metadata.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
+from stratalog.metadata.quotas_image import QuotasImage
 from stratalog.metadata.scram_image import ScramCredential, ScramImage
 from stratalog.metadata.topics_image import TopicsDraft, TopicsImage
 from stratalog.wire.errors import Corrupt
@@ -46,6 +47,7 @@ class ClusterImage:
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     next_producer_id: int = 0
     scram: ScramImage = field(default_factory=ScramImage)
+    quotas: QuotasImage = field(default_factory=QuotasImage)
     version: int = field(default=0, compare=False)
 
     @property
@@ -72,7 +74,7 @@ EMPTY_IMAGE: Final = ClusterImage()
 class ImageDelta:
     """Records gathered on top of an image."""
 
-    __slots__ = ("_brokers", "_configs", "_features", "_next_producer_id", "_scram", "_topics", "base")
+    __slots__ = ("_brokers", "_configs", "_features", "_next_producer_id", "_quotas", "_scram", "_topics", "base")
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
@@ -82,6 +84,7 @@ class ImageDelta:
         self._features = base.features
         self._next_producer_id = base.next_producer_id
         self._scram = base.scram
+        self._quotas = base.quotas
 
     @property
     def changed_topic_ids(self) -> frozenset[Uuid]:
@@ -119,6 +122,7 @@ class ImageDelta:
             configs=self._configs.build(),
             next_producer_id=self._next_producer_id,
             scram=self._scram,
+            quotas=self._quotas,
             version=version,
         )
 
@@ -170,6 +174,9 @@ class ImageDelta:
     def _remove_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
         self._scram = self._scram.without(record.name, record.mechanism)
 
+    def _set_quota(self, record: records.ClientQuotaRecord) -> None:
+        self._quotas = self._quotas.with_record(record)
+
     def _nothing(self, _record: records.NoOpRecord) -> None:
         """An idle leader's sign of life."""
 
@@ -190,5 +197,6 @@ class ImageDelta:
         records.ProducerIdsRecord: _set_producer_ids,
         records.UserScramCredentialRecord: _put_credential,
         records.RemoveUserScramCredentialRecord: _remove_credential,
+        records.ClientQuotaRecord: _set_quota,
         records.NoOpRecord: _nothing,
     }

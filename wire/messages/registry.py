@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from stratalog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -28,6 +29,7 @@ from stratalog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGro
 from stratalog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from stratalog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from stratalog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from stratalog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from stratalog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -127,6 +129,8 @@ APIS: Final[dict[int, ApiMessages]] = {
     44: ApiMessages(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     46: ApiMessages(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     47: ApiMessages(OffsetDeleteRequest, OffsetDeleteResponse),
+    48: ApiMessages(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    49: ApiMessages(AlterClientQuotasRequest, AlterClientQuotasResponse),
     50: ApiMessages(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     51: ApiMessages(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     55: ApiMessages(DescribeQuorumRequest, DescribeQuorumResponse),

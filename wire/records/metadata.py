@@ -15,6 +15,7 @@ from stratalog.wire.schema import (
     Bool,
     Buffer,
     DecodeError,
+    Float64,
     Int8,
     Int16,
     Int32,
@@ -35,6 +36,7 @@ __all__ = [
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
     "ClearElrRecord",
+    "ClientQuotaRecord",
     "ConfigRecord",
     "ControllerEndpoint",
     "ControllerFeature",
@@ -45,6 +47,7 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "QuotaEntityData",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveTopicRecord",
@@ -265,6 +268,22 @@ class RemoveUserScramCredentialRecord(Message, api_key=22, versions=(0, 0), flex
     mechanism: Int8
 
 
+class QuotaEntityData(Struct):
+    """One part of what a quota is set for: a type and a name, null for the default of the type."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+class ClientQuotaRecord(Message, api_key=14, versions=(0, 0), flexible=0):
+    """A quota is set, or with ``remove`` no longer set, whatever ``value`` says then (KIP-546)."""
+
+    entity: list[QuotaEntityData]
+    key: str
+    value: Float64
+    remove: Bool
+
+
 class ClearElrRecord(Message, api_key=28, versions=(0, 0), flexible=0):
     """The eligible leader replicas of a topic, or with an empty name of all topics, are void (KIP-966)."""
 
@@ -294,6 +313,7 @@ _RECORDS: Final[dict[int, type[Message]]] = {
         ClearElrRecord,
         UserScramCredentialRecord,
         RemoveUserScramCredentialRecord,
+        ClientQuotaRecord,
     )
 }
 

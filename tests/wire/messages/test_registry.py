@@ -53,6 +53,8 @@ KAFKA_4_3 = {
     44: ("IncrementalAlterConfigs", 0, 1, 1),
     46: ("ListPartitionReassignments", 0, 0, 0),
     47: ("OffsetDelete", 0, 0, ANY_VERSION),
+    48: ("DescribeClientQuotas", 0, 1, 1),
+    49: ("AlterClientQuotas", 0, 1, 1),
     50: ("DescribeUserScramCredentials", 0, 0, 0),
     51: ("AlterUserScramCredentials", 0, 0, 0),
     55: ("DescribeQuorum", 0, 2, 0),

@@ -48,6 +48,7 @@ KAFKA_4_3 = {
     "RemoveTopicRecord": (9, 0),
     "UserScramCredentialRecord": (11, 0),
     "FeatureLevelRecord": (12, 0),
+    "ClientQuotaRecord": (14, 0),
     "ProducerIdsRecord": (15, 0),
     "BrokerRegistrationChangeRecord": (17, 3),
     "NoOpRecord": (20, 0),
