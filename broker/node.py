@@ -13,10 +13,12 @@ from stratalog.broker import api
 from stratalog.broker.allocator import tune_allocator
 from stratalog.broker.background_removal import BackgroundRemoval
 from stratalog.broker.clock import Clock, SystemClock
+from stratalog.broker.compaction import Compaction
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.control_plane import ControlPlane, ProducerIds
 from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.deep_work import DeepWork
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
@@ -27,6 +29,7 @@ from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
 from stratalog.broker.machine import machine_of
+from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.network_limits import server_limits
@@ -74,6 +77,7 @@ class Node:
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
         self.metrics = Metrics()
+        self.metadata_fragments = MetadataFragments()
         self._files: Filesystem = RealFilesystem() if files is None else files
         self._dice = random.Random() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
@@ -109,6 +113,9 @@ class Node:
             tick=self.tick,
             sync_threads=self._sync_threads,
             on_failed=self._directory_failed,
+            metadata_only=None
+            if self.config.metadata_log_dir in self.config.log_dirs
+            else self.config.metadata_log_dir,
         )
         self.cluster_id = self.directories.cluster_id
         self.dispatcher = Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic)
@@ -144,6 +151,8 @@ class Node:
         self.removals = BackgroundRemoval(loop)
         self.housekeeping = Housekeeping(self)
         self.housekeeping.start()
+        self.compaction = Compaction(self)
+        self.compaction.start()
         self.http = HttpServer(self.metrics, self.not_ready, {"/tier/status": tier_status(self)})
         self.http_address = await self.http.start(self.config.http_host, self.config.http_port)
         await self.server.accept()
@@ -162,6 +171,8 @@ class Node:
             await self.deep_work.close()
         if "housekeeping" in built:
             self.housekeeping.stop()
+        if "compaction" in built:
+            await self.compaction.close()
         if "removals" in built:
             self.removals.close()
         if "http" in built:
@@ -344,6 +355,7 @@ class Node:
         await self.dispatcher.close()
         self.purgatory.cancel_all()
         self.housekeeping.stop()
+        await self.compaction.close()
         self.removals.close()
         await self.tiering.close()
         await self.deep_work.close()
@@ -365,6 +377,11 @@ class Node:
     def groups(self) -> GroupCoordinator:
         """The coordinator of groups."""
         return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions."""
+        return self.coordinators.transactions
 
     def not_ready(self) -> list[str]:
         """Why the broker should get no traffic, a sentence each (``/readyz``)."""

@@ -137,6 +137,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         *,
         ready: bool = False,
+        transaction_version: int = 0,
     ) -> None:
         """Append one batch.
 
@@ -162,6 +163,7 @@ class Partition:
                 leader_epoch=self.leader_epoch,
                 now_ms=self._clock.wall_ms(),
                 origin=origin,
+                transaction_version=transaction_version,
                 release=release,
             )
         except KafkaError as error:
@@ -174,8 +176,29 @@ class Partition:
         (self._committed if acks == -1 else self._written).append(waiting)
 
     def append_as_leader(self, records: bytearray, acknowledge: Acknowledge) -> None:
-        """Append a batch of the broker's own (coordinators, markers); acknowledged when committed."""
+        """Append a batch of the broker's own coordinators; acknowledged when committed."""
         self.append(records, -1, None, CallingBack(acknowledge), AppendOrigin.COORDINATOR, ready=True)
+
+    def append_marker(self, marker: bytearray, transaction_version: int, acknowledge: Acknowledge) -> None:
+        """Append the end of a transaction; acknowledged when committed.
+
+        It goes behind every append that waits for deep work: one of the transaction it ends would begin it anew.
+        """
+        waiting = CallingBack(acknowledge)
+        if self._held:
+            self._held.append(
+                HeldAppend(marker, -1, None, waiting, True, AppendOrigin.COORDINATOR, transaction_version)
+            )
+            return
+        self.append(
+            marker,
+            -1,
+            None,
+            waiting,
+            AppendOrigin.COORDINATOR,
+            ready=True,
+            transaction_version=transaction_version,
+        )
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
@@ -232,7 +255,15 @@ class Partition:
         while self._held and self._held[0].ready:
             held = self._held.popleft()
             if held.error is None:
-                self.append(held.records, held.acks, held.release, held.waiting, ready=True)
+                self.append(
+                    held.records,
+                    held.acks,
+                    held.release,
+                    held.waiting,
+                    held.origin,
+                    ready=True,
+                    transaction_version=held.transaction_version,
+                )
                 continue
             held.give_back()
             held.waiting.acknowledge(held.error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stratalog.hot.log import AppendInfo
+from stratalog.hot.producer_state import AppendOrigin
 from stratalog.wire.errors import KafkaError
 
 __all__ = ["Acknowledge", "CallingBack", "HeldAppend", "WaitingAppend"]
@@ -56,6 +57,8 @@ class HeldAppend:
     release: Callable[[], None] | None
     waiting: WaitingAppend
     ready: bool
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    transaction_version: int = 0
     error: KafkaError | None = None
 
     def give_back(self) -> None:

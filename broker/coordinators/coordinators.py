@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics
+from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.image import ClusterImage
 from stratalog.wire.topic import Uuid
@@ -24,7 +25,20 @@ class Coordinators:
     def __init__(self, node: Node) -> None:
         self.internal_topics = InternalTopics(node)
         self.groups = GroupCoordinator(node.config, clock=node.clock, tick=node.tick, image=lambda: node.image)
-        self._hosts: list[CoordinatorHost] = [self.groups.host]
+
+        async def next_producer_id() -> int:
+            return int(await node.producer_ids.next())  # made later than the coordinators
+
+        self.transactions = TransactionCoordinator(
+            lambda: node.config,
+            clock=node.clock,
+            tick=node.tick,
+            image=lambda: node.image,
+            partitions=lambda: node.partitions,
+            groups=self.groups,
+            next_producer_id=next_producer_id,
+        )
+        self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]
 
     def led(self, unified: UnifiedLog) -> None:
         """A partition is led from now on."""
@@ -51,5 +65,6 @@ class Coordinators:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.transactions.close()
         for host in self._hosts:
             host.close()

@@ -1,0 +1,131 @@
+"""Appends of transactions wait here until their coordinator has let the partition in (KIP-890).
+
+Only the first batch of a transaction in a partition comes this way: as long as the transaction is open there, the
+log itself knows. Batches of a producer to one partition keep their order while the first of them waits, and share
+its fate. A yes is worth nothing any more once the transaction's marker stands in the partition: that would open a
+transaction that nobody ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from stratalog.broker.coordinators.partition_markers import TransactionMarker
+from stratalog.metadata.coordination import Producer
+from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions
+from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Enlisted", "Enlistment"]
+
+_ADDED: Final = AddPartitionsToTxnResponse()
+"""The coordinator's answer to `AddPartitions`: nothing but that it is done."""
+
+
+class Enlisted(Protocol):
+    """An append that waits for its transaction."""
+
+    partition: TopicPartition
+
+    def go_on(self) -> None:
+        """The partition is in the transaction: append."""
+        ...
+
+    def refuse(self, error: KafkaError) -> None:
+        """It is not."""
+        ...
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition that one producer waits for."""
+
+    waiting: list[Enlisted] = field(default_factory=list)
+    ended: bool = False
+    """The marker of this very transaction has been written meanwhile."""
+
+
+class Enlistment:
+    """What waits for coordinators, by partition and producer."""
+
+    def __init__(self, ask: Callable[[str, Any], None]) -> None:
+        self._ask = ask
+        self._places: dict[tuple[TopicPartition, Producer], _Place] = {}
+
+    def enlist(self, transactional_id: str, producer: Producer, appends: Sequence[Enlisted], *, adds: bool) -> None:
+        """Let the appends go on when their partitions are in the transaction, refuse them if they are not.
+
+        ``adds``: the partitions are added (transactions v2); otherwise they must have been before.
+        """
+        wanted: set[TopicPartition] = set()
+        for one in appends:
+            place = self._places.get((one.partition, producer))
+            if place is None:
+                place = self._places[one.partition, producer] = _Place()
+                wanted.add(one.partition)
+            place.waiting.append(one)
+        if not wanted:
+            return
+        partitions = frozenset(wanted)
+        token = _Verdict(self, producer, partitions)
+        if adds:
+            event: Any = AddPartitions(token, transactional_id, producer, partitions, EPOCH_BUMP_SINCE, _ADDED)
+        else:
+            event = VerifyPartitions(token, transactional_id, producer, partitions)
+        self._ask(transactional_id, event)
+
+    def marked(self, partition: TopicPartition, marker: TransactionMarker) -> None:
+        """A marker takes its place in the partition.
+
+        Under v2 its epoch is that of the next transaction, which may wait here already; the log refuses the one
+        before. Under v1 the epoch stays, and the next one cannot have been let in before the marker stands.
+        """
+        if self._places and marker.transaction_version < EPOCH_BUMP_SINCE:
+            place = self._places.get((partition, marker.producer))
+            if place is not None:
+                place.ended = True
+
+    def settle(self, producer: Producer, partition: TopicPartition, code: ErrorCode, reason: str | None) -> None:
+        """The coordinator has spoken about one partition."""
+        place = self._places.pop((partition, producer))
+        if not code and place.ended:
+            code, reason = ErrorCode.INVALID_TXN_STATE, "the transaction was ended while its batch was on the way"
+        for one in place.waiting:
+            if code:
+                one.refuse(KafkaError(code, reason))
+            else:
+                one.go_on()
+
+
+class _Verdict:
+    """The token of one question to a coordinator."""
+
+    __slots__ = ("_enlistment", "_partitions", "_producer")
+
+    def __init__(self, enlistment: Enlistment, producer: Producer, partitions: frozenset[TopicPartition]) -> None:
+        self._enlistment = enlistment
+        self._producer = producer
+        self._partitions = partitions
+
+    def respond(self, response: AddPartitionsToTxnResponse) -> None:
+        """Added, or looked for: some may be in, others not."""
+        codes = {
+            TopicPartition(topic.name, one.partition_index): one.partition_error_code
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for one in topic.results_by_partition
+        }
+        for partition in sorted(self._partitions):
+            code = ErrorCode(codes.get(partition, 0))
+            reason = f"{partition} was not added to the transaction" if code else None
+            self._enlistment.settle(self._producer, partition, code, reason)
+
+    def fail(self, error: BaseException) -> None:
+        """None of them is in."""
+        refusal = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        for partition in sorted(self._partitions):
+            self._enlistment.settle(self._producer, partition, refusal.code, refusal.message)

@@ -1,0 +1,112 @@
+"""Writes the markers of ended transactions, to each partition until the marker stands there.
+
+A marker that cannot be written now (its log directory is offline, its partition is being opened, there are too few
+replicas) is tried again, for as long as its coordinator lives; a partition that has been deleted has its end. One
+that a partition refuses because it has seen a newer epoch of the producer stands there already, or the transaction
+has been ended from outside: either way nothing of it is open there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.broker.coordinators.partition_markers import MarkerTarget, TransactionMarker
+from stratalog.broker.coordinators.shard_driver import ShardDriver
+from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.transactions.events import MarkersWritten, SendMarkers
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["RETRY_SECONDS", "MarkerWriter"]
+
+RETRY_SECONDS: Final = 0.1
+
+_RETRIES_TOLD: Final = 50
+
+log = logging.getLogger(__name__)
+
+
+class MarkerWriter:
+    """Delivers markers to ``target`` and reports to the shard that sent them."""
+
+    def __init__(self, target: MarkerTarget, image: Callable[[], ClusterImage]) -> None:
+        self._target = target
+        self._image = image
+
+    def send(self, driver: ShardDriver, action: SendMarkers) -> None:
+        """Write every marker of an ended transaction."""
+        marker = TransactionMarker(action.producer, action.commit, driver.epoch, action.transaction_version)
+        shard = driver.shard
+        for partition in sorted(action.partitions):
+            _Delivery(self, driver, shard, action.transactional_id, partition, marker).begin()
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition in the cluster."""
+        topic = self._image().topics.by_name.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    def write(
+        self, partition: TopicPartition, marker: TransactionMarker, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        """One try."""
+        self._target.write(partition, marker, done)
+
+
+class _Delivery:
+    """One marker on its way to one partition."""
+
+    __slots__ = ("_driver", "_marker", "_partition", "_shard", "_transactional_id", "_tries", "_writer")
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        driver: ShardDriver,
+        shard: object,
+        transactional_id: str,
+        partition: TopicPartition,
+        marker: TransactionMarker,
+    ) -> None:
+        self._writer = writer
+        self._driver = driver
+        self._shard = shard
+        self._transactional_id = transactional_id
+        self._partition = partition
+        self._marker = marker
+        self._tries = 0
+
+    def begin(self) -> None:
+        """Try once; a shard that was dropped meanwhile sends anew when it is loaded."""
+        if self._driver.shard is not self._shard or not self._driver.active:
+            return
+        if not self._writer.exists(self._partition):
+            log.info("%s is gone: %s has ended there", self._partition, self._transactional_id)
+            self._report()
+            return
+        self._tries += 1
+        self._writer.write(self._partition, self._marker, self._tried)
+
+    def _tried(self, error: KafkaError | None) -> None:
+        if error is None:
+            self._report()
+        elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            log.warning("%s: %s is ended in %s already", error.message, self._transactional_id, self._partition)
+            self._report()
+        elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            log.error("%s: %s is coordinated elsewhere now", error.message, self._transactional_id)
+        else:
+            if self._tries % _RETRIES_TOLD == 1:
+                log.warning(
+                    "the end of %s cannot be written to %s (%s); it is tried again until it can",
+                    self._transactional_id,
+                    self._partition,
+                    error,
+                )
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin)
+
+    def _report(self) -> None:
+        if self._driver.shard is self._shard and self._driver.active:
+            written = MarkersWritten(self._transactional_id, self._marker.producer, frozenset([self._partition]))
+            self._driver.ask(written)

@@ -1,0 +1,100 @@
+"""Transaction markers in the partitions that this broker leads: whoever coordinates the transaction asks for them here.
+
+Markers of ``__consumer_offsets`` go through the group coordinator, whose pending offsets they decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.hot.log import AppendInfo
+from stratalog.hot.producer_state import EndMarker
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.batch import build_control_batch
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.records.control import ControlType, EndTxnMarker, encode_record
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["MarkerTarget", "PartitionMarkers", "TransactionMarker"]
+
+_STRICT_SINCE: Final = 2
+
+MarkerDone = Callable[[KafkaError | None], None]
+"""Told once: the marker is committed, or why it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMarker:
+    """The end of a producer's transaction."""
+
+    producer: Producer
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class MarkerTarget(Protocol):
+    """Where markers are written: here, or by way of the broker that leads the partition."""
+
+    def write(self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone) -> None:
+        """Append the marker and tell when it is committed."""
+        ...
+
+
+class PartitionMarkers:
+    """Appends markers to partitions led here."""
+
+    def __init__(
+        self,
+        partitions: Callable[[], PartitionTable],
+        groups: GroupCoordinator,
+        clock: Clock,
+        marked: Callable[[TopicPartition, TransactionMarker], None],
+    ) -> None:
+        """``marked`` hears of every marker as it takes its place in a log."""
+        self._partitions = partitions
+        self._groups = groups
+        self._clock = clock
+        self._marked = marked
+
+    def write(self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone) -> None:
+        """Append the marker; ``done`` hears UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, what the group
+        coordinator raises, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        timestamp_ms = self._clock.wall_ms()
+        end = EndMarker(*marker.producer, marker.coordinator_epoch, timestamp_ms, marker.commit)
+        try:
+            unified = self._partitions().by_name(*partition)
+            unified.partition.check_online()
+            unified.log.producer_state.check_marker(end, marker.transaction_version)
+        except KafkaError as error:
+            done(error)
+            return
+        kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
+        batch = build_control_batch(
+            kind,
+            encode_record(EndTxnMarker(coordinator_epoch=marker.coordinator_epoch)),
+            offset=0,
+            timestamp_ms=timestamp_ms,
+            leader_epoch=-1,
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.producer_epoch,
+            transactional=True,
+        )
+
+        def appended(outcome: AppendInfo | KafkaError) -> None:
+            done(outcome if isinstance(outcome, KafkaError) else None)
+
+        self._marked(partition, marker)
+        if partition.topic == GROUP_TOPIC:
+            self._groups.complete_transaction(
+                partition.partition, batch, marker.producer, appended, commit=marker.commit
+            )
+        else:
+            unified.partition.append_marker(batch, marker.transaction_version, appended)

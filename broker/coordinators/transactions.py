@@ -1,0 +1,137 @@
+"""The transaction coordinator of this broker: requests of producers go to the shard that keeps their transactional id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.config import BrokerConfig
+from stratalog.broker.coordinators.enlistment import Enlistment
+from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.host import CoordinatorHost
+from stratalog.broker.coordinators.internal_topics import TRANSACTION_TOPIC
+from stratalog.broker.coordinators.marker_writer import MarkerWriter
+from stratalog.broker.coordinators.partition_markers import PartitionMarkers
+from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
+from stratalog.broker.dispatch import PENDING, Pending
+from stratalog.broker.partition_table import PartitionTable
+from stratalog.broker.tick import Tick
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.coordination import Action
+from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.transactions.events import (
+    AllocateProducerId,
+    ProducerIdAllocated,
+    SendMarkers,
+    TransactionSettings,
+)
+from stratalog.metadata.transactions.shard import TransactionShard
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["TransactionCoordinator", "transaction_settings"]
+
+log = logging.getLogger(__name__)
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partitions of ``__transaction_state`` are led here."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        clock: Clock,
+        tick: Tick,
+        image: Callable[[], ClusterImage],
+        partitions: Callable[[], PartitionTable],
+        groups: GroupCoordinator,
+        next_producer_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._next_producer_id = next_producer_id
+        self._allocations: set[asyncio.Task[None]] = set()
+        services = DriverServices(clock=clock, tick=tick, perform=self._perform, on_active=lambda _: None)
+        self.host = CoordinatorHost(TRANSACTION_TOPIC, self._new_shard, services, image)
+        self.enlistment = Enlistment(self.ask)
+        self.markers = PartitionMarkers(partitions, groups, clock, self.enlistment.marked)
+        """Markers for partitions led here, also those that other coordinators ask for."""
+        self._writer = MarkerWriter(self.markers, image)
+
+    def _new_shard(self, _unified: UnifiedLog) -> TransactionShard:
+        return TransactionShard(transaction_settings(self._config(), self._image()))
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def submit(self, transactional_id: str, event: Any) -> Pending:
+        """Give an event to the shard of its transactional id; its token is answered later.
+
+        Raises INVALID_REQUEST for an empty id, and what `CoordinatorHost.of` raises.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        self.host.of(transactional_id).ask(event)
+        return PENDING
+
+    def ask(self, transactional_id: str, event: Any) -> None:
+        """The same, with every error for the event's token."""
+        try:
+            self.submit(transactional_id, event)
+        except KafkaError as error:
+            event.token.fail(error)
+
+    def drivers(self) -> list[ShardDriver]:
+        """The shards that take events now."""
+        return [driver for driver in self.host if driver.active]
+
+    @property
+    def loading(self) -> bool:
+        """Whether a list of all transactions would be incomplete for now."""
+        return self.host.loading
+
+    # -- what shards ask for --------------------------------------------------------------------------------------------
+
+    def _perform(self, driver: ShardDriver, action: Action) -> None:
+        if isinstance(action, SendMarkers):
+            self._writer.send(driver, action)
+            return
+        assert isinstance(action, AllocateProducerId)
+        task = asyncio.get_running_loop().create_task(self._allocate(driver, action))
+        self._allocations.add(task)
+        task.add_done_callback(self._allocations.discard)
+
+    async def _allocate(self, driver: ShardDriver, action: AllocateProducerId) -> None:
+        shard = driver.shard
+        try:
+            producer_id = await self._next_producer_id()
+        except KafkaError as error:
+            log.warning("no producer id for %s: %s", action.event.transactional_id, error)
+            if driver.shard is shard and driver.active:
+                assert isinstance(shard, TransactionShard)
+                shard.allocation_failed(action)
+                if action.event.token is not None:
+                    action.event.token.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+            return
+        if driver.shard is shard and driver.active:
+            driver.ask(ProducerIdAllocated(action, producer_id))
+
+    def close(self) -> None:
+        """Forget what is being asked for."""
+        for task in self._allocations:
+            task.cancel()
+
+
+def transaction_settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
+    """The broker settings that transactions obey."""
+    integer = config.integer
+    return TransactionSettings(
+        max_timeout_ms=integer("transaction.max.timeout.ms"),
+        id_expiration_ms=integer("transactional.id.expiration.ms"),
+        abort_timed_out_interval_ms=integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        remove_expired_interval_ms=integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        patience_ms=integer("add.partitions.to.txn.retry.backoff.max.ms"),
+        version=image.features.get("transaction.version", 0),
+    )
