@@ -90,18 +90,18 @@ class DirectoryWriter:
             loop.add_reader(kernel_sync.fileno(), self._kernel_has_synced, kernel_sync)
         self._queued: dict[LogOwner, None] = {}
         self._dirty: dict[LogOwner, None] = {}
-        self._owners: set[LogOwner] = set()
+        self._owners: dict[LogOwner, None] = {}
         self._refused: dict[LogOwner, None] = {}
         self._syncing = 0
         self._shortage_told_again_at = 0.0
 
     def add(self, owner: LogOwner) -> None:
         """Take a log in."""
-        self._owners.add(owner)
+        self._owners[owner] = None
 
     def remove(self, owner: LogOwner) -> None:
         """Let a log go: it is closed or deleted by the caller."""
-        self._owners.discard(owner)
+        self._owners.pop(owner, None)
         self._queued.pop(owner, None)
         self._dirty.pop(owner, None)
         self._refused.pop(owner, None)

@@ -77,7 +77,7 @@ class LedPartitions:
         self._counts: Counter[str] = Counter()
         self._started = False
         self._recovery = _RecoveryReport()
-        self._unopened: set[Uuid] = set()
+        self._unopened: dict[Uuid, None] = {}
 
     def started(self) -> None:
         """What the last run left has been opened: partitions without files are new from now on."""
@@ -121,7 +121,7 @@ class LedPartitions:
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""
         for topic_id in list(self._unopened):
-            self._unopened.discard(topic_id)
+            del self._unopened[topic_id]
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self.lead(image, topic)
@@ -163,7 +163,7 @@ class LedPartitions:
         except OSError as error:
             directory.writer.report(error)
             if directory.writer.offline is None:
-                self._unopened.add(topic.topic_id)
+                self._unopened[topic.topic_id] = None
             return
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))

@@ -246,11 +246,11 @@ class Node:
         if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
             follow_settings(self, self._given, image)
             self.led.use_resolver(self._resolver(image), image)
-        for resource in delta.changed_resources:
+        for resource in sorted(delta.changed_resources):
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
                 self.led.reconfigure(image, resource.name)
         topics = [
-            image.topics.by_id[topic_id] for topic_id in delta.changed_topic_ids if topic_id in image.topics.by_id
+            image.topics.by_id[one] for one in sorted(delta.changed_topic_ids) if one in image.topics.by_id
         ]
         opened = itertools.chain.from_iterable(self.led.leading(image, topic) for topic in topics)
         for count, _ in enumerate(opened, 1):

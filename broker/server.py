@@ -101,7 +101,7 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._refusal_logged_at: float | None = None
         self._emptied: asyncio.Event | None = None
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.addresses: dict[str, tuple[str, int]] = {}
         _add_gauges(self, metrics)
 
@@ -191,7 +191,7 @@ class Server:
             self._log_refusal(connection, reason)
             return False
         network.connections_accepted += 1
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_host[connection.host] += 1
         return True
 
@@ -222,7 +222,7 @@ class Server:
     def _closed(self, connection: Connection) -> None:
         if connection not in self.connections:
             return
-        self.connections.discard(connection)
+        del self.connections[connection]
         self._metrics.network.connections_closed += 1
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:

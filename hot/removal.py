@@ -35,7 +35,7 @@ class FileRemoval:
 
     def run(self) -> None:
         """Unlink them; those that are gone already are fine. Raises `OSError`."""
-        for directory in {path.rpartition("/")[0] for path in self._paths}:
+        for directory in dict.fromkeys(path.rpartition("/")[0] for path in self._paths):
             with suppress(FileNotFoundError):  # the partition was deleted meanwhile, and its directory renamed
                 self._files.sync_directory(directory)
         for path in self._paths:
