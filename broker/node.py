@@ -249,9 +249,7 @@ class Node:
         for resource in sorted(delta.changed_resources):
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
                 self.led.reconfigure(image, resource.name)
-        topics = [
-            image.topics.by_id[one] for one in sorted(delta.changed_topic_ids) if one in image.topics.by_id
-        ]
+        topics = [image.topics.by_id[one] for one in sorted(delta.changed_topic_ids) if one in image.topics.by_id]
         opened = itertools.chain.from_iterable(self.led.leading(image, topic) for topic in topics)
         for count, _ in enumerate(opened, 1):
             if count % _OPENED_TOGETHER == 0:
