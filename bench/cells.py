@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from bench import cold_read, durability, fetch_session, librdkafka, memory, produce_fetch, spark_scan, startup, uploads
+from bench import (
+    cold_read,
+    durability,
+    fetch_session,
+    librdkafka,
+    memory,
+    metadata,
+    produce_fetch,
+    spark_scan,
+    startup,
+    uploads,
+)
 from bench.cell import Cell
 from bench.outcome import Outcome
 
@@ -14,6 +25,7 @@ CELLS: dict[str, Cell] = {
         *produce_fetch.CELLS,
         librdkafka.CELL,
         fetch_session.CELL,
+        metadata.CELL,
         durability.CELL,
         startup.CELL,
         memory.CELL,

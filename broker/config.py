@@ -118,6 +118,11 @@ class BrokerConfig:
     notices: tuple[str, ...]
     """One line for each setting that was given and changes nothing, to be logged."""
 
+    @property
+    def metadata_only_dir(self) -> str | None:
+        """The directory of the metadata log, if no topics may lie there."""
+        return None if self.metadata_log_dir in self.log_dirs else self.metadata_log_dir
+
     def integer(self, name: str) -> int:
         """A whole-number setting."""
         value = self.values[name]

@@ -50,8 +50,12 @@ class Directory:
 class Directories:
     """All log directories of one broker."""
 
-    def __init__(self, directories: Sequence[Directory], cluster_id: str, node_id: int) -> None:
+    def __init__(
+        self, directories: Sequence[Directory], cluster_id: str, node_id: int, *, metadata_only: str | None = None
+    ) -> None:
+        """``metadata_only``: a directory that is not for topics."""
         self.all = list(directories)
+        self.metadata_only = metadata_only
         self.cluster_id = cluster_id
         self.node_id = node_id
 
@@ -66,6 +70,7 @@ class Directories:
         tick: Tick,
         sync_threads: Executor,
         on_failed: Callable[[DirectoryWriter, OSError], None],
+        metadata_only: str | None = None,
     ) -> Directories:
         """Lock and load every directory; the first start gives the cluster its id.
 
@@ -95,7 +100,7 @@ class Directories:
             assert one.owner.directory_id is not None
             directories.append(Directory(one, writer, one.owner.directory_id, lock))
             _report(one)
-        return cls(directories, cluster_id, node_id)
+        return cls(directories, cluster_id, node_id, metadata_only=metadata_only)
 
     @property
     def online(self) -> list[Directory]:
@@ -127,7 +132,7 @@ class Directories:
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:
         """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""
-        online = self.online
+        online = [directory for directory in self.online if directory.path != self.metadata_only]
         if not online:
             raise OSError("every log directory is offline")
         return min(online, key=lambda directory: partition_counts.get(directory.path, 0))

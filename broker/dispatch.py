@@ -65,7 +65,8 @@ class Dispatcher:
         self.broker = broker
         self.authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
         self.monotonic = monotonic
-        self._guarded = authorizer is not None
+        self.guarded = authorizer is not None
+        """Whether anybody is refused anything."""
         self._apis: dict[int, Api] = {}
         self._rows: dict[int, Row] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -135,10 +136,10 @@ class Dispatcher:
             return
         context = RequestContext(self, connection, row, correlation_id, request)
         try:
-            if self._guarded and row.on_cluster:
+            if self.guarded and row.on_cluster:
                 self._check_cluster(context, row)
             response = row.handle(context, request)
-            if row.api.remember is not None and not self._guarded:
+            if row.api.remember is not None and not self.guarded:
                 row.api.remember(context, frame)
             if response is PENDING:
                 context.park()

@@ -45,6 +45,7 @@ class Api:
     allowed to do; rows on the cluster are checked before the handler, others by the handler for each name.
     ``failure`` builds the answer to a request that failed as a whole, for responses that lack a top-level
     ``error_code`` in some version. ``advertised_since``: a smaller first version to announce than is served (KAFKA-18659).
+    ``encoder(version)``: an encoder of the API's own for ``response``, in place of the compiled one.
     ``remember(context, frame)`` is called after the handler, where no authorizer rules: it may set the connection's
     ``shortcut`` for requests like this one.
     """
@@ -58,6 +59,7 @@ class Api:
     resource: ResourceType
     failure: FailureAnswer | None = None
     advertised_since: int | None = None
+    encoder: Callable[[int], Callable[[Any], list[Part]]] | None = None
     remember: Callable[[Any, memoryview], None] | None = None
 
     @property
@@ -147,7 +149,8 @@ class Row:
     def compile(self) -> None:
         """Compile the codec now instead of on the first request."""
         self.decode = decoder(self.api.request, self.version)
-        self.encode = encoder(self.api.response, self.version)
+        own = self.api.encoder
+        self.encode = encoder(self.api.response, self.version) if own is None else own(self.version)
 
     def _decode_first(self, frame: memoryview, position: int, elements_max: int, tags_max: int) -> tuple[Any, int]:
         self.compile()

@@ -104,8 +104,8 @@ async def _describe(context: RequestContext, request: DescribeLogDirsRequest) ->
     partitions = _asked(context, request)
     results = []
     for directory in broker.directories.all:
-        if directory.path not in broker.config.log_dirs:
-            continue  # holds nothing but the metadata log
+        if directory.path == broker.directories.metadata_only:
+            continue
         if directory.writer.offline is not None:
             results.append(_failed(directory.path))
             continue

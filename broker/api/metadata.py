@@ -2,7 +2,7 @@
 
 Behaviour: version 0 asks for everything with an empty list, later versions with null. A topic that does not exist is
 created if both the client and ``auto.create.topics.enable`` allow it, and the answer waits for that. Addresses are
-those of the listener that was asked.
+those of the listener that was asked. What is told of a topic is kept in bytes until it changes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
+from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.metadata.controller import Failure, NewTopic, create_topics
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
@@ -26,6 +27,7 @@ from stratalog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from stratalog.wire.metadata_answer import EncodedTopics, metadata_encoder, topic_bytes
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import ZERO_UUID
 
@@ -54,6 +56,8 @@ class _Answer:
         self._everything = request.topics is None or (self._version == 0 and not request.topics)
         self._create = request.allow_auto_topic_creation and self._broker.config.boolean("auto.create.topics.enable")
         self._operations = request.include_topic_authorized_operations
+        directories = self._broker.directories.all
+        self._failed_directories = sum(directory.writer.offline is not None for directory in directories)
 
     def missing(self) -> list[str]:
         """The topics to be created before the answer."""
@@ -95,16 +99,33 @@ class _Answer:
 
     def build(self, failed: dict[str, ErrorCode]) -> MetadataResponse:
         """The answer. ``failed``: topics that could not be created."""
-        if self._everything:
-            topics = [self._topic(topic) for topic in self._image.topics.by_name.values() if self._sees(topic.name)]
-        else:
-            topics = [self._named(wanted, failed) for wanted in self._wanted or ()]
         return MetadataResponse(
             brokers=self._brokers(),
             cluster_id=self._broker.cluster_id,
             controller_id=self._broker.node_id,
-            topics=topics,
+            topics=self._all() if self._everything else self._some(failed),
         )
+
+    def _all(self) -> EncodedTopics:
+        image, guarded = self._image, self._context.dispatcher.guarded
+        if not guarded and not self._operations:
+            fragments: MetadataFragments = self._broker.metadata_fragments
+            return fragments.everything(image, self._version, self._topic, failed_directories=self._failed_directories)
+        seen = (topic for topic in image.topics.by_name.values() if not guarded or self._sees(topic.name))
+        return EncodedTopics(map(self._bytes, seen))
+
+    def _some(self, failed: dict[str, ErrorCode]) -> EncodedTopics:
+        found = (self._named(wanted, failed) for wanted in self._wanted or ())
+        return EncodedTopics(
+            self._bytes(each) if isinstance(each, TopicImage) else topic_bytes(each, self._version) for each in found
+        )
+
+    def _bytes(self, topic: TopicImage) -> bytes:
+        """What a topic is in the answer; kept, unless it says what the caller may do."""
+        if self._operations:
+            return topic_bytes(self._topic(topic), self._version)
+        fragments: MetadataFragments = self._broker.metadata_fragments
+        return fragments.topic(topic, self._version, self._topic, failed_directories=self._failed_directories)
 
     def _sees(self, name: str) -> bool:
         return self._context.allows(name)
@@ -120,12 +141,13 @@ class _Answer:
                 )
         return answer
 
-    def _named(self, wanted: MetadataRequestTopic, failed: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    def _named(self, wanted: MetadataRequestTopic, failed: dict[str, ErrorCode]) -> TopicImage | MetadataResponseTopic:
+        """The topic that is asked for, or why it is not told of."""
         if wanted.topic_id != ZERO_UUID:
             topic = self._image.topics.by_id.get(wanted.topic_id)
             if topic is None or not self._sees(topic.name):
                 return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
-            return self._topic(topic)
+            return topic
         if wanted.name is None:
             return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
         if not self._sees(wanted.name):
@@ -133,7 +155,7 @@ class _Answer:
         topic = self._image.topics.by_name.get(wanted.name)
         if topic is None:
             return _unknown(failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), wanted.name)
-        return self._topic(topic)
+        return topic
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
         answer = MetadataResponseTopic(
@@ -195,4 +217,5 @@ API = Api(
     operation=Operation.DESCRIBE,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    encoder=metadata_encoder,
 )

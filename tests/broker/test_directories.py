@@ -104,6 +104,15 @@ async def test_new_partitions_go_where_the_fewest_are(bench):
     directories.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
+async def test_the_directory_of_the_metadata_log_alone_gets_no_partitions(bench):
+    """However empty it is."""
+    directories = bench.open("a", "b")
+    one, two = directories.all
+    directories.metadata_only = two.path
+    assert directories.emptiest({one.path: 3, two.path: 0}) is one
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
 async def test_a_partition_is_found_where_it_lies(bench):
     """So that a restart opens it there and nowhere else."""
     directories = bench.open("a", "b")

@@ -7,7 +7,7 @@ import pytest
 from stratalog.broker.api import metadata
 from stratalog.broker.client import BrokerUnavailable
 from stratalog.broker.client_admin import delete_topics
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.topic import ZERO_UUID
 
@@ -188,3 +188,33 @@ def test_no_cluster_looks_empty_because_something_failed(broker, monkeypatch, ve
         return
     with pytest.raises(BrokerUnavailable):
         link.call(everything, version)
+
+
+def test_an_answer_that_was_kept_is_still_true(start_node, watched_files):
+    """After topics came and went, and after their log directory has failed."""
+    node = start_node(files=watched_files, start=False)
+    node.settings |= {"log.dirs": f"{node.directory}/one", "metadata.log.dir": f"{node.directory}/meta"}
+    node.start()
+    node.create("a")
+    node.create("b", 2)
+    link = node.link()
+
+    def told(version=12, topics=None):
+        answer = link.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+        return {
+            topic.name: [(one.partition_index, one.leader_id, ErrorCode(one.error_code)) for one in topic.partitions]
+            for topic in answer.topics
+        }
+
+    well = ErrorCode.NONE
+    for _ in range(2):
+        assert told() == told(1) == {"a": [(0, 1, well)], "b": [(0, 1, well), (1, 1, well)]}
+    delete_topics(node.client(), ["b"])
+    node.create("c")
+    assert told() == {"a": [(0, 1, well)], "c": [(0, 1, well)]}
+    watched_files.fail("write", "/a-0/")
+    with pytest.raises(KafkaError):
+        node.produce("a", b"x")
+    ill = ErrorCode.LEADER_NOT_AVAILABLE
+    assert told() == told(1) == {"a": [(0, -1, ill)], "c": [(0, -1, ill)]}
+    assert told(topics=[MetadataRequestTopic(name="a")]) == {"a": [(0, -1, ill)]}
