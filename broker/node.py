@@ -113,9 +113,7 @@ class Node:
             tick=self.tick,
             sync_threads=self._sync_threads,
             on_failed=self._directory_failed,
-            metadata_only=None
-            if self.config.metadata_log_dir in self.config.log_dirs
-            else self.config.metadata_log_dir,
+            metadata_only=self.config.metadata_only_dir,
         )
         self.cluster_id = self.directories.cluster_id
         self.dispatcher = Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic)
