@@ -14,6 +14,9 @@ SERVED = {
     "Produce": "0 to 13",
     "Fetch": "4 to 18",
     "ListOffsets": "1 to 11",
+    "OffsetDelete": "0",
+    "OffsetFetch": "1 to 10",
+    "OffsetCommit": "2 to 10",
     "Metadata": "0 to 13",
     "FindCoordinator": "0 to 6",
     "ApiVersions": "0 to 4",
@@ -41,6 +44,13 @@ SERVED = {
     "UpdateFeatures": "0 to 2",
     "UnregisterBroker": "0",
     "ListConfigResources": "0 to 1",
+    "JoinGroup": "0 to 9",
+    "Heartbeat": "0 to 4",
+    "LeaveGroup": "0 to 5",
+    "SyncGroup": "0 to 5",
+    "DescribeGroups": "0 to 6",
+    "ListGroups": "0 to 5",
+    "DeleteGroups": "0 to 2",
     "DescribeTopicPartitions": "0",
 }
 
