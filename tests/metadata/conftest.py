@@ -1,14 +1,22 @@
-"""Builders of images for the tests of this room."""
+"""Builders of images and a world of classic groups for the tests of this room."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from stratalog.metadata.brokers_image import ListenerAddress
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.controller import BrokerStart, TopicRules, register_broker
+from stratalog.metadata.coordination import CoordinatorRecord, Now, Reply, Write
 from stratalog.metadata.features import bootstrap_records
+from stratalog.metadata.groups.group import GroupRequest, GroupSettings
+from stratalog.metadata.groups.group_shard import GroupShard
 from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
+from stratalog.wire.messages.heartbeat import HeartbeatRequest
+from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from stratalog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 @pytest.fixture
@@ -53,3 +61,177 @@ def topic_ids() -> Callable[[], bytes]:
     """A factory of ids that never repeats and leaves nothing to chance."""
     numbers: Iterator[int] = iter(range(1, 1 << 20))
     return lambda: next(numbers).to_bytes(16, "big")
+
+
+class ClassicWorld:
+    """One shard of classic groups: a clock that a test moves, a log that commits when it is told to, answers by token.
+
+    Tokens are names, ``join-a`` say, so that tests read well. Member ids are ``<client>-<name>``.
+    """
+
+    def __init__(self, *, held=False, **settings) -> None:
+        self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
+        self.now = Now(0, 1_700_000_000_000)
+        self.log: list[CoordinatorRecord] = []
+        self.answers: dict[str, Any] = {}
+        self.held = held
+        self._writes: list[Write] = []
+        self._late: list[Reply] = []
+        self.shard = GroupShard(0, self.settings, EMPTY_IMAGE)
+        self.shard.loaded(self.now)
+
+    @property
+    def group(self) -> Any:
+        """The group ``g``."""
+        return self.shard.groups["g"]
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+        return self.group.state
+
+    @property
+    def ids(self) -> list[str]:
+        """Its members."""
+        return list(self.group.members.by_id)
+
+    # -- driver ---------------------------------------------------------------------------------------------------
+
+    def take(self, actions) -> None:
+        """Carry actions out, as a driver does."""
+        for action in actions:
+            if isinstance(action, Write):
+                self._writes.append(action)
+            elif action.durable and self._writes:
+                self._late.append(action)
+            else:
+                self._answer(action)
+        if not self.held:
+            self.commit()
+
+    def commit(self) -> None:
+        """What was written is committed."""
+        writes, self._writes = self._writes, []
+        late, self._late = self._late, []
+        for write in writes:
+            self.log += write.records
+            for reply in write.replies:
+                self._answer(reply)
+        for reply in late:
+            self._answer(reply)
+
+    def _answer(self, reply: Reply) -> None:
+        assert reply.token not in self.answers, f"{reply.token} is answered twice"
+        self.answers[reply.token] = reply.response
+
+    def advance(self, milliseconds: int) -> None:
+        """Time passes; deadlines are met in their order."""
+        end = Now(self.now.monotonic_ms + milliseconds, self.now.wall_ms + milliseconds)
+        while (moment := self.shard.deadline()) is not None and moment <= end.monotonic_ms:
+            step = max(moment, self.now.monotonic_ms) - self.now.monotonic_ms
+            self.now = Now(self.now.monotonic_ms + step, self.now.wall_ms + step)
+            self.take(self.shard.due(self.now))
+        self.now = end
+
+    def restart(self) -> None:
+        """What was committed is read by another shard, much later by its clock."""
+        self._writes, self._late = [], []
+        self.now = Now(self.now.monotonic_ms + 10_000_000, self.now.wall_ms + 1_000)
+        self.shard = GroupShard(0, self.settings, EMPTY_IMAGE)
+        for offset, (key, value) in enumerate(self.log):
+            self.shard.replay(key, value, offset=offset, producer=None)
+        self.take(self.shard.loaded(self.now))
+
+    def ask(self, token: str, request: Any, version: int = 5, group_id: str = "g", fresh: str = "x") -> Any:
+        """Give the shard a request; its answer, or None while there is none."""
+        event = GroupRequest(token, group_id, version, request, "client", "/10.0.0.1", fresh)
+        self.take(self.shard.step(event, self.now))
+        return self.answers.get(token)
+
+    # -- members --------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, member_id: str = "", *, protocols=("range",), version: int = 3, **fields) -> Any:
+        """JoinGroup; version 3 needs no id. ``protocols``: names, or names with metadata."""
+        named = protocols if isinstance(protocols, dict) else dict.fromkeys(protocols, subscription("t"))
+        values = {
+            "group_id": "g",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol(name=one, metadata=metadata) for one, metadata in named.items()],
+            **fields,
+        }
+        return self.ask(f"join-{name}", JoinGroupRequest(**values), version, fresh=name)
+
+    def rejoin(self, name: str, member_id: str, **fields) -> Any:
+        """JoinGroup once more."""
+        self.answers.pop(f"join-{name}", None)
+        return self.join(name, member_id, **fields)
+
+    def sync(self, name: str, member_id: str, generation: int, *, given=None, version: int = 3, **fields) -> Any:
+        """SyncGroup; ``given`` are assignments by member id, from the leader."""
+        assignments = [SyncGroupRequestAssignment(member_id=one, assignment=two) for one, two in (given or {}).items()]
+        request = SyncGroupRequest(
+            group_id="g", generation_id=generation, member_id=member_id, assignments=assignments, **fields
+        )
+        self.answers.pop(f"sync-{name}", None)
+        return self.ask(f"sync-{name}", request, version)
+
+    def beat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
+        """Heartbeat; its error code."""
+        request = HeartbeatRequest(
+            group_id="g", generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        self.answers.pop("beat", None)
+        return self.ask("beat", request, 4).error_code
+
+    def leave(self, *members: tuple[str, str | None], version: int = 5) -> Any:
+        """LeaveGroup of (member id, instance id)."""
+        identities = [MemberIdentity(member_id=one, group_instance_id=two) for one, two in members]
+        request = LeaveGroupRequest(group_id="g", member_id=members[0][0], members=identities)
+        self.answers.pop("leave", None)
+        return self.ask("leave", request, version)
+
+    def stable(self, *names: str, **fields) -> int:
+        """Bring the group to Stable with these members; the generation. Each is assigned its own name."""
+        for name in names:
+            self.join(name, **fields)
+        while self.state == "PreparingRebalance":
+            self.advance(self.settings.initial_rebalance_delay_ms)
+        return self.synced()
+
+    def synced(self) -> int:
+        """Every member syncs; the generation."""
+        group = self.group
+        generation, leader = group.generation, group.members.leader_id
+        given = {one: one.encode() for one in group.members.by_id}
+        for member_id, member in list(group.members.by_id.items()):
+            if member_id != leader:
+                self.sync(member_id, member_id, generation, group_instance_id=member.instance_id)
+        self.sync(
+            leader,
+            leader,
+            generation,
+            given=given,
+            group_instance_id=group.members.by_id[leader].instance_id,
+        )
+        return generation
+
+
+def subscription(*topics: str, user_data: bytes = b"") -> bytes:
+    """A consumer's subscription, version 0."""
+    names = b"".join(len(topic).to_bytes(2) + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4) + names + len(user_data).to_bytes(4) + user_data
+
+
+@pytest.fixture
+def classic_world() -> type[ClassicWorld]:
+    """Make a world with settings of the test's own."""
+    return ClassicWorld
+
+
+@pytest.fixture
+def consumer_subscription() -> Callable[..., bytes]:
+    """Make the subscription of a consumer to some topics."""
+    return subscription
