@@ -231,6 +231,8 @@ class ConsumerState:
         old = self.members.get(key.member_id)
         if value is not None:
             self._exchange(old, (old or ConsumerMember(key.member_id)).with_metadata(value))
+            if value.instance_id is not None:
+                self.static_members[value.instance_id] = key.member_id
         elif old is not None:
             self._exchange(old, None)
 
@@ -308,7 +310,7 @@ class ConsumerState:
             self.classic_count += 1
             self.classic_protocols.update(name for name, _ in member.classic.protocols)
         if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+            self.static_members.setdefault(member.instance_id, member.member_id)
         for topic, partition in _holdings(member):
             self._owners.setdefault(topic, {})[partition] = member.member_id
 

@@ -1,0 +1,21 @@
+"""The times of a group."""
+
+from stratalog.metadata.groups.group import GroupSettings
+from stratalog.metadata.groups.group_limits import group_limits
+
+
+def test_defaults():
+    """Without settings of its own a group has the broker's."""
+    assert group_limits(GroupSettings(), {}) == (45_000, 5_000, 1_000)
+
+
+def test_own_within_bounds():
+    """A group's own values hold as far as the broker's bounds let them."""
+    own = {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "20000",
+        "consumer.assignment.interval.ms": "0",
+    }
+    assert group_limits(GroupSettings(), own) == (50_000, 15_000, 0)
+    narrow = GroupSettings(consumer_max_session_timeout_ms=46_000, consumer_min_assignment_interval_ms=10)
+    assert group_limits(narrow, own) == (46_000, 15_000, 10)

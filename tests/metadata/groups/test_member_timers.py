@@ -1,0 +1,40 @@
+"""Deadlines of members, against a dictionary."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.metadata.groups.member_timers import MemberTimers
+
+changes = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 20), st.integers(0, 4)), max_size=30)
+
+
+@given(steps=changes)
+def test_model(steps):
+    """Every deadline is told once, when it has come, the earliest first; what is next is never told too late."""
+    timers, wanted, now = MemberTimers(), {}, 0
+    for key, deadline, elapsed in steps:
+        if deadline is None:
+            timers.cancel(key)
+            wanted.pop(key, None)
+        else:
+            timers.set(key, now + deadline)
+            wanted[key] = now + deadline
+        now += elapsed
+        passed = timers.passed(now)
+        assert sorted(passed) == sorted(one for one, moment in wanted.items() if moment <= now)
+        assert [wanted[one] for one in passed] == sorted(wanted[one] for one in passed)
+        wanted = {one: moment for one, moment in wanted.items() if moment > now}
+        assert (timers.next_ms() is None) == (not wanted)
+        assert not wanted or timers.next_ms() <= min(wanted.values())
+        assert all((one in timers) == (one in wanted) for one in "abc")
+
+
+def test_heartbeats_do_not_grow_it():
+    """A deadline that is pushed back a thousand times is queued once."""
+    timers = MemberTimers()
+    for now in range(1_000):
+        timers.set("a", now + 45_000)
+    assert len(timers._heap) == 1
+    assert timers.next_ms() == 45_000
+    assert timers.passed(45_000) == []
+    assert timers.next_ms() == 45_999
