@@ -11,6 +11,7 @@ help:
 	@echo "make test               the default test suite"
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
+	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
@@ -39,6 +40,9 @@ test-conformance: $(VENV)/.ready
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash
+
+sim: $(VENV)/.ready
+	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
 
 check: $(VENV)/.ready
 	$(VENV)/bin/ruff check .

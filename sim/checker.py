@@ -1,0 +1,189 @@
+"""The invariants: some after every event, some when the broker comes back, the rest when everything is quiet.
+
+To add one, write a method that raises `Violation` and call it from `after_event`, `broker_ready` or `final`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sim.model import PartitionModel, TopicModel, Violation
+from sim.process import Process
+from sim.readers import Reader
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.store import NotFound
+from stratalog.wire.topic import TopicPartition
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+__all__ = ["Checker"]
+
+_RECEIVE_BYTES_MAX: Final = 64 << 20
+_MANIFEST: Final = re.compile(r"topics/.*/manifest\.json$")
+
+
+class _Offsets(NamedTuple):
+    """Where a partition's log stands."""
+
+    start: int
+    local_start: int
+    high_watermark: int
+    end: int
+
+
+class Checker:
+    """Watches one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen: dict[Any, _Offsets] = {}
+        """What each led partition showed after the event before; forgotten with its process."""
+        self._high: dict[tuple[bytes, int], _Offsets] = {}
+        """The same over restarts: what was durable in the life before."""
+        self._producer_ids: dict[int, str] = {}
+        self._remote_ends: dict[str, int] = {}
+
+    # -- after every event ---------------------------------------------------------------------------------------------
+
+    def after_event(self, process: Process) -> None:
+        """A callback of this process has run."""
+        node = self._world.node
+        if node is None or process is not self._world.broker:
+            return
+        for unified in node.partitions:
+            log = unified.log
+            now = _Offsets(
+                log.log_start_offset, log.local_log_start_offset, unified.partition.high_watermark, log.log_end_offset
+            )
+            before = self._seen.get(unified)
+            if now != before:
+                self._seen[unified] = now
+                self._check_offsets(unified, before, now)
+
+    def _check_offsets(self, unified: Any, before: _Offsets | None, now: _Offsets) -> None:
+        name = unified.topic_partition
+        ordered = now.start <= now.high_watermark <= now.end and now.start <= now.local_start <= now.end
+        if not ordered:
+            raise Violation(f"{name}: log start, local log start, high watermark, log end are {tuple(now)}")
+        if before is not None:
+            if now.start < before.start or now.local_start < before.local_start:
+                raise Violation(f"{name}: a log start went back: {tuple(before)} to {tuple(now)}")
+            if now.high_watermark < before.high_watermark:
+                raise Violation(f"{name}: the high watermark went back: {tuple(before)} to {tuple(now)}")
+        topic = self._world.model.topics.get(unified.topic_id)
+        if topic is None or topic.deleting:
+            return
+        if before is None or now.start > before.start:
+            self._check_deleted(topic.partitions[name.partition], now.start)
+        if now.local_start > now.start and (before is None or now.local_start > before.local_start):
+            self._check_evicted(unified, now)
+
+    def _check_deleted(self, partition: PartitionModel, start: int) -> None:
+        """Records below a log start had to go: they were deleted, or are older than retention."""
+        if start <= partition.deleted_to:
+            return
+        retention_ms = partition.topic.retention_ms
+        now_ms = self._world.clock.wall_ms()
+        for offset in range(partition.deleted_to, start):
+            value = partition.known.get(offset)
+            if value is None:
+                continue
+            if retention_ms < 0 or partition.sent[value].timestamp_ms > now_ms - retention_ms:
+                raise Violation(f"{partition}: the log starts at {start}, but offset {offset} was to be kept")
+
+    def _check_evicted(self, unified: Any, now: _Offsets) -> None:
+        """What is not on the local disk any more is in the bucket."""
+        partition = PartitionId(unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition)
+        end = read_manifest(self._world.bucket.memory, partition).manifest.remote_end
+        if end < now.local_start:
+            raise Violation(f"{partition}: evicted below {now.local_start}, but the archive ends at {end}")
+
+    def bucket_changed(self, key: str) -> None:
+        """An object was written or deleted: what manifests name is there."""
+        if _MANIFEST.search(key):
+            self._check_manifest(key)
+
+    def _check_manifest(self, key: str) -> None:
+        memory = self._world.bucket.memory
+        for topic in self._world.model.topics.values():
+            for partition in topic.partitions:
+                found = PartitionId(topic.name, topic.topic_id, partition.number)
+                if found.manifest_key == key:
+                    manifest = read_manifest(memory, found).manifest
+                    self._check_entries(found, manifest)
+                    last = self._remote_ends.get(key, 0)
+                    if manifest.remote_end < last:
+                        raise Violation(f"{found}: the remote end went back from {last} to {manifest.remote_end}")
+                    self._remote_ends[key] = manifest.remote_end
+
+    def _check_entries(self, partition: PartitionId, manifest: Any) -> None:
+        end: int | None = None
+        for entry in manifest.entries:
+            if end is not None and entry.base != end:
+                raise Violation(f"{partition}: the manifest goes from {end} to {entry.base}")
+            end = entry.end
+            segment_key = partition.segment_key(entry.base, entry.end, entry.epoch, entry.uuid)
+            try:
+                found = self._world.bucket.memory.head(segment_key)
+            except NotFound:
+                raise Violation(f"{partition}: the manifest names {segment_key}, which is not there") from None
+            if found.size_bytes != entry.size_bytes:
+                raise Violation(f"{segment_key} has {found.size_bytes} bytes, the manifest says {entry.size_bytes}")
+
+    # -- when the broker comes back ------------------------------------------------------------------------------------
+
+    def broker_gone(self) -> None:
+        """The broker's process has ended."""
+        self._seen.clear()
+
+    def broker_ready(self, node: Any) -> None:
+        """Recovery is over: what was acknowledged is there."""
+        for topic in self._world.model.living():
+            for partition in topic.partitions:
+                unified = node.partitions.get(TopicPartition(topic.name, partition.number))
+                if unified is None or unified.topic_id != topic.topic_id:
+                    raise Violation(f"{partition} is not there after a restart")
+                end = unified.partition.high_watermark
+                if end < partition.end and unified.partition.held_back is None:
+                    raise Violation(f"{partition} ends at {end} after a restart, {partition.end} was acknowledged")
+                if unified.log_start_offset < partition.start:
+                    raise Violation(
+                        f"{partition} starts at {unified.log_start_offset} after a restart, it had started at "
+                        f"{partition.start}"
+                    )
+
+    def new_producer_id(self, producer_id: int, name: str) -> None:
+        """A producer id was given out: nobody else ever had it."""
+        other = self._producer_ids.setdefault(producer_id, name)
+        if other != name:
+            raise Violation(f"producer id {producer_id} of {other} was given to {name}, too")
+
+    # -- when everything is quiet --------------------------------------------------------------------------------------
+
+    async def final(self, reader: Reader) -> None:
+        """Read everything, and compare."""
+        for topic in self._world.model.living():
+            for partition in topic.partitions:
+                start, records, end = await reader.read_all(partition)
+                partition.check_complete(start, records, end)
+                if topic.tiered:
+                    self._check_archive(topic, partition)
+        self._check_resources()
+
+    def _check_archive(self, topic: TopicModel, partition: PartitionModel) -> None:
+        found = PartitionId(topic.name, topic.topic_id, partition.number)
+        self._check_entries(found, read_manifest(self._world.bucket.memory, found).manifest)
+
+    def _check_resources(self) -> None:
+        """Nothing is held that nobody needs any more."""
+        node = self._world.node
+        if node is None:
+            return
+        if node.server.buffers.used_bytes > _RECEIVE_BYTES_MAX:
+            raise Violation(f"{node.server.buffers.used_bytes} bytes of receive buffers are held at the end")
+        idle = [directory.path for directory in node.directories.online if not directory.writer.idle]
+        if idle:
+            raise Violation(f"writes or syncs never ended in {idle}")

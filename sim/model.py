@@ -1,0 +1,165 @@
+"""What the world was told: every record that was sent, acknowledged or seen, by partition. It contradicts by raising."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from stratalog.wire.topic import Uuid
+
+__all__ = ["Model", "PartitionModel", "Sent", "TopicModel", "Violation"]
+
+
+class Violation(AssertionError):
+    """What must always hold does not."""
+
+
+class State(Enum):
+    """What a producer knows of a record."""
+
+    UNKNOWN = "unknown"
+    ACKNOWLEDGED = "acknowledged"
+
+
+@dataclass(slots=True)
+class Sent:
+    """One record as its producer sees it; ``number`` counts up per producer and partition."""
+
+    producer: str
+    number: int
+    timestamp_ms: int
+    once: bool
+    """Its producer is idempotent: it may be in the log once, and behind its predecessors."""
+    attempts: int = 0
+    state: State = State.UNKNOWN
+
+
+@dataclass(slots=True, eq=False)
+class PartitionModel:
+    """One partition of one life of a topic."""
+
+    topic: TopicModel
+    number: int
+    sent: dict[bytes, Sent] = field(default_factory=dict)
+    known: dict[int, bytes] = field(default_factory=dict)
+    """Values by offset that somebody was promised or shown."""
+    places: dict[bytes, int] = field(default_factory=dict)
+    last_place: dict[str, tuple[int, int]] = field(default_factory=dict)
+    start: int = 0
+    """The largest log start that a client was told."""
+    end: int = 0
+    """The largest high watermark that a client was told, or what follows from acknowledgements."""
+    deleted_to: int = 0
+    """Where DeleteRecords was asked to move the log start at most."""
+
+    def __str__(self) -> str:
+        return f"{self.topic.name}-{self.number}"
+
+    def acknowledged(self, base_offset: int, values: list[bytes]) -> None:
+        """A producer was told that its batch lies at ``base_offset``; -1 if it was told no more than that it is there."""
+        for at, value in enumerate(values):
+            self.sent[value].state = State.ACKNOWLEDGED
+            if base_offset >= 0:
+                self.at(base_offset + at, value, "acknowledged")
+        if base_offset >= 0:
+            self.end = max(self.end, base_offset + len(values))
+
+    def at(self, offset: int, value: bytes, how: str) -> None:
+        """A value was acknowledged or seen at an offset."""
+        known = self.known.get(offset)
+        if known is not None and known != value:
+            raise Violation(f"{self}: offset {offset} held {known!r}, now {value!r} is {how} there")
+        sent = self.sent.get(value)
+        if sent is None:
+            raise Violation(f"{self}: nobody sent {value!r}, which is {how} at offset {offset}")
+        place = self.places.get(value)
+        if place is not None and place != offset and (sent.once or sent.attempts == 1):
+            raise Violation(f"{self}: {value!r} is {how} at offset {offset}, and was at {place}: it is there twice")
+        self.known[offset] = value
+        self.places.setdefault(value, offset)
+
+    def told_start(self, log_start: int) -> None:
+        """A client was told a log start."""
+        self.start = max(self.start, log_start)
+
+    def check_complete(self, first: int, records: list[tuple[int, bytes]], end: int) -> None:
+        """The whole log was read, from the log start to the high watermark."""
+        if end < self.end:
+            raise Violation(f"{self}: the high watermark is {end}, it was {self.end}: acknowledged records are gone")
+        offsets = [offset for offset, _ in records]
+        if not self.topic.gaps and offsets != list(range(first, end)):
+            raise Violation(f"{self}: offsets {first} to {end} were to be read, these came: {_runs(offsets)}")
+        found = dict(records)
+        for offset, value in self.known.items():
+            if offset >= first and found.get(offset) != value and not self.topic.gaps:
+                raise Violation(f"{self}: offset {offset} held {value!r}, now it holds {found.get(offset)!r}")
+        for value, sent in self.sent.items():
+            if sent.state is State.ACKNOWLEDGED and value not in self.places:
+                raise Violation(f"{self}: {value!r} of {sent.producer} was acknowledged and is nowhere")
+        self.check_order(records)
+
+    def check_order(self, records: list[tuple[int, bytes]]) -> None:
+        """Records of one idempotent producer lie in the order in which it sent them, each once."""
+        last: dict[str, int] = {}
+        for offset, value in records:
+            sent = self.sent[value]
+            if not sent.once:
+                continue
+            if sent.number <= last.get(sent.producer, -1):
+                raise Violation(
+                    f"{self}: number {sent.number} of {sent.producer} lies at offset {offset}, behind number "
+                    f"{last[sent.producer]}"
+                )
+            last[sent.producer] = sent.number
+
+
+@dataclass(slots=True, eq=False)
+class TopicModel:
+    """One life of a topic. ``synced``: acknowledged means on disk. ``tiered``: it has an archive."""
+
+    name: str
+    topic_id: Uuid
+    configs: dict[str, str]
+    partitions: list[PartitionModel] = field(default_factory=list)
+    deleting: bool = False
+    """Somebody has asked for its deletion; from now on it may be gone."""
+    gaps: bool = False
+    """It may have gaps between offsets: compaction, or control records."""
+
+    @property
+    def tiered(self) -> bool:
+        """Whether it has an archive."""
+        return self.configs.get("remote.storage.enable") == "true"
+
+    @property
+    def retention_ms(self) -> int:
+        """How long records are kept at least; -1 for ever."""
+        return int(self.configs.get("retention.ms", "-1"))
+
+
+class Model:
+    """Every topic there is."""
+
+    def __init__(self) -> None:
+        self.topics: dict[Uuid, TopicModel] = {}
+
+    def add(self, name: str, topic_id: Uuid, partition_count: int, configs: dict[str, str]) -> TopicModel:
+        """A topic was created."""
+        topic = TopicModel(name, topic_id, dict(configs))
+        topic.partitions = [PartitionModel(topic, number) for number in range(partition_count)]
+        self.topics[topic_id] = topic
+        return topic
+
+    def living(self) -> list[TopicModel]:
+        """Those that nobody wants deleted."""
+        return [topic for topic in self.topics.values() if not topic.deleting]
+
+
+def _runs(offsets: list[int]) -> str:
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and runs[-1][1] == offset:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset, offset + 1])
+    return ", ".join(f"[{first}, {end})" for first, end in runs) or "none"

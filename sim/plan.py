@@ -1,0 +1,50 @@
+"""What a seed means: which faults a run has, how many clients, which settings."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Drawn once at the beginning of a run."""
+
+    topics: int
+    idempotent_producers: int
+    plain_producers: int
+    rounds: int
+    readers: int
+    tiering: bool
+    unsynced: bool
+    """Some topics acknowledge before the sync; then power is never cut."""
+    power_cuts: bool
+    faults: int
+    settings: dict[str, str]
+
+    @classmethod
+    def draw(cls, dice: random.Random) -> Plan:
+        """Draw one."""
+        unsynced = dice.random() < 0.25
+        check_ms = dice.choice((300, 1000, 3000))
+        return cls(
+            topics=dice.choice((1, 2, 2)),
+            idempotent_producers=dice.choice((1, 1, 2)),
+            plain_producers=dice.choice((0, 1, 1)),
+            rounds=dice.randint(3, 8),
+            readers=dice.choice((1, 2)),
+            tiering=dice.random() < 0.7,
+            unsynced=unsynced,
+            power_cuts=not unsynced,
+            faults=dice.randint(0, 6),
+            settings={
+                "log.retention.check.interval.ms": str(check_ms),
+                "log.flush.offset.checkpoint.interval.ms": str(dice.choice((300, 5000))),
+                "remote.log.manager.task.retry.backoff.ms": str(dice.choice((20, 200))),
+                "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
+                "log.segment.delete.delay.ms": str(dice.choice((100, 2000))),
+                "metadata.log.max.record.bytes.between.snapshots": str(dice.choice((1000, 20_971_520))),
+            },
+        )
