@@ -8,6 +8,8 @@ from stratalog.broker.api import (
     alter_configs,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -91,6 +93,8 @@ APIS: Final[tuple[Api, ...]] = (
     offset_delete.API,
     describe_cluster.API,
     unregister_broker.API,
+    consumer_group_heartbeat.API,
+    consumer_group_describe.API,
     list_config_resources.API,
     describe_topic_partitions.API,
 )
