@@ -178,7 +178,7 @@ class Archive:
             leader_epochs=tuple(LeaderEpoch(*entry) for entry in log_.leader_epochs.until(ref.end)),
             producer_snapshot=log_.producer_snapshot_at(ref.end),
             aborted=tuple(AbortedTransaction(*entry) for entry in log_.aborted_transactions(ref.base, ref.end)),
-            compacted=log_.config.compacted,
+            compacted=log_.may_have_gaps,
             cluster_id=self._cluster_id,
             writer=f"stratalog {__version__}",
             broker_id=self.claimant.broker_id,

@@ -1,10 +1,12 @@
-"""What runs in the ``cpu`` worker: whatever touches every record of a batch."""
+"""What runs in the ``cpu`` worker: whatever touches every record of a batch, or of a log that is compacted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stratalog.broker.cleaner_worker import BeginCleaning, CleanerSessions, CleanGroup, EndCleaning
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
+from stratalog.hot.cleaner import CleanedSegment, MapBuilt
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Invalid
 from stratalog.wire.rework import rework
@@ -22,14 +24,19 @@ class Rework:
 
 
 class CpuWorker:
-    """Executes commands; keeps nothing."""
+    """Executes commands; keeps nothing but the maps of cleanings under way."""
 
-    def execute(self, command: object) -> bytearray | TimestampOffset | None:
+    def __init__(self) -> None:
+        self._cleaner = CleanerSessions()
+
+    def execute(self, command: object) -> bytearray | TimestampOffset | MapBuilt | CleanedSegment | None:
         """Do it. Raises what is wrong with the batch."""
         if isinstance(command, Rework):
             return rework(command.batch, command.codec, keys_required=command.keys_required)
         if isinstance(command, BatchSearch):
             return command.find()
+        if isinstance(command, BeginCleaning | CleanGroup | EndCleaning):
+            return self._cleaner.execute(command)
         raise Invalid(f"the cpu worker does not know {type(command).__name__}")
 
 

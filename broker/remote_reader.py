@@ -94,6 +94,11 @@ class RemotePartition:
         return self._checkpoint[1] if self._checkpoint else 0
 
     @property
+    def archive_clean_offset(self) -> int:
+        """Up to here the archive has been compacted; 0 while that is not known."""
+        return self._remote.archive_clean_offset if self._loaded else 0
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all archived objects."""
         if self._loaded:

@@ -67,6 +67,11 @@ class RemoteReader(Protocol):
         """The remote end: behind the last archived offset."""
         ...
 
+    @property
+    def archive_clean_offset(self) -> int:
+        """Up to here the archive has been compacted; 0 while that is not known."""
+        ...
+
     def read(self, reader: object, offset: int, max_bytes: int, *, min_one_batch: bool) -> RemoteRead | None:
         """Cached bytes from the batch of ``offset`` on, or None while they are being fetched.
 

@@ -25,7 +25,7 @@ from stratalog.hot.transaction_index import AbortedTxn, aborted_to_bytes
 from stratalog.wire.batch import BATCH_HEADER, BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CleanJob", "CleanedSegment", "Cleaning", "MapBuilt"]
+__all__ = ["CleanJob", "CleanedSegment", "Cleaning", "MapBuilt", "drop_leftovers"]
 
 _WRITE_BYTES: Final = 1 << 20
 _SYNC_BYTES: Final = 8 << 20
@@ -101,23 +101,13 @@ class Cleaning:
     def build_map(self) -> MapBuilt:
         """Learn the newest offset of each key in the dirty section, as far as the map reaches."""
         job = self._job
-        sizes = self._remove_leftovers()
+        sizes = drop_leftovers(self._files, job.directory)
         self._fill_map()
         end_offset = min(self._map.latest_offset + 1, job.end_offset)
         below = [_with_index_sizes(one, sizes) for one in job.segments if one.base_offset < end_offset]
         self._groups = grouped(below, segment_bytes=job.segment_bytes, index_bytes=job.segment_index_bytes)
         bases = tuple(tuple(one.base_offset for one in group) for group in self._groups)
         return MapBuilt(end_offset, self._map.count, bases)
-
-    def _remove_leftovers(self) -> dict[str, int]:
-        """Files of a cleaning that was given up go; the sizes of all others."""
-        directory = self._job.directory
-        sizes = {entry.name: entry.size_bytes for entry in self._files.scan(directory)}
-        drop_undecided_swaps(self._files, directory, sizes.keys())
-        for name in sizes:
-            if name.endswith(CLEANED):
-                self._files.unlink(f"{directory}/{name}")
-        return sizes
 
     def _fill_map(self) -> None:
         """Void batches are left out: they supersede nothing."""
@@ -185,6 +175,16 @@ class Cleaning:
                 f"{segment.end_offset}"
             )
         return found.header, found.data
+
+
+def drop_leftovers(files: Filesystem, directory: str) -> dict[str, int]:
+    """Remove the files of a cleaning that was given up; the sizes of all others by name. Raises `OSError`."""
+    sizes = {entry.name: entry.size_bytes for entry in files.scan(directory)}
+    drop_undecided_swaps(files, directory, sizes.keys())
+    for name in sizes:
+        if name.endswith(CLEANED):
+            files.unlink(f"{directory}/{name}")
+    return sizes
 
 
 def _with_index_sizes(segment: CleanableSegment, sizes: dict[str, int]) -> CleanableSegment:

@@ -7,12 +7,14 @@
    leaves is the new segment and the newest of the old ones, so no record comes back for which a tombstone is gone.
 4. `settle`: the new files get their own names, the ``.log`` last.
 
-`hot.interrupted` is the other half. Source: Kafka's ``LocalLog.replaceSegments``, which does not order its renames.
+Names change on the owner's thread, which also knows whether the partition is still there; between two steps the owner
+has `sync` called in any thread. `hot.interrupted` is the other half. Source: Kafka's ``LocalLog.replaceSegments``, which
+does not order its renames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from stratalog.hot.cleaner import CleanedSegment
@@ -23,7 +25,7 @@ __all__ = ["SegmentSwap"]
 
 
 class SegmentSwap:
-    """One swap. `stage`, `withdraw` and `retire` may be called from any thread; they touch nothing but names."""
+    """One swap. `stage`, `withdraw` and `retire` yield wherever `sync` must have run before they go on."""
 
     __slots__ = ("_directory", "_files", "_suffixes", "cleaned", "old", "segment")
 
@@ -42,35 +44,39 @@ class SegmentSwap:
     def _path(self, suffix: str) -> str:
         return segment_path(self._directory, self.cleaned.base_offset, suffix)
 
-    def stage(self) -> None:
-        """The new segment counts from now on. Raises `OSError`; then it does not, or `withdraw` has to be called."""
-        for suffix in self._suffixes:
-            self._files.rename(self._path(suffix) + CLEANED, self._path(suffix) + SWAP)
-        self._files.sync_directory(self._directory)
-        self._files.rename(self._path(".log") + CLEANED, self._path(".log") + SWAP)
+    def sync(self) -> None:
+        """Make the names durable; from any thread. Raises `OSError`."""
         self._files.sync_directory(self._directory)
 
-    def withdraw(self) -> None:
+    def stage(self) -> Iterator[None]:
+        """The new segment counts when this has ended. Raises `OSError`; then `withdraw` is due."""
+        for suffix in self._suffixes:
+            self._files.rename(self._path(suffix) + CLEANED, self._path(suffix) + SWAP)
+        yield
+        self._files.rename(self._path(".log") + CLEANED, self._path(".log") + SWAP)
+        yield
+
+    def withdraw(self) -> Iterator[None]:
         """The log has changed meanwhile: the new segment does not count after all. Raises `OSError`.
 
         The ``.log`` is ``.cleaned`` as long as other files are ``.swap``: else these would count by themselves.
         """
         with suppress(FileNotFoundError):  # `stage` did not get so far
             self._files.rename(self._path(".log") + SWAP, self._path(".log") + CLEANED)
-        self._files.sync_directory(self._directory)
+        yield
         for suffix in self._suffixes:
             self._files.unlink(self._path(suffix) + SWAP)
             self._files.unlink(self._path(suffix) + CLEANED)
-        self._files.sync_directory(self._directory)
+        yield
         self._files.unlink(self._path(".log") + CLEANED)
 
-    def retire(self) -> None:
+    def retire(self) -> Iterator[None]:
         """Take the old segments' names away. Raises `OSError`."""
         for old in self.old:
             for path in self.old_paths(old):
                 with suppress(FileNotFoundError):  # not every segment has all files
                     self._files.rename(path, path + DELETED)
-            self._files.sync_directory(self._directory)
+            yield
 
     def settle(self) -> None:
         """Give the new files their own names. Raises `OSError`."""

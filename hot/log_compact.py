@@ -93,8 +93,8 @@ class LogCompact(LogTrim):
     def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
         """Prepare the swap; None if the old segments are not what they were (retention, a log begun anew).
 
-        Then the owner calls `SegmentSwap.stage` in a thread, `put_in`, `SegmentSwap.retire` in a thread, and
-        `finish_replace`. Raises `OSError`.
+        Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`. Raises
+        `OSError`.
         """
         number = self._number_of(cleaned)
         if number is None:

@@ -111,6 +111,12 @@ class Workload:
         self.clean()
 
 
+def carry_out(swap, steps) -> None:
+    """A swap's steps, with the syncs between them."""
+    for _ in steps:
+        swap.sync()
+
+
 def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *, careless: bool = False) -> None:
     """What the broker does, on one thread; ``careless`` gives the old segments up before the new one counts."""
     section = cleanable_section(
@@ -129,11 +135,11 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
             continue
         swap = log.begin_replace(cleaned)
         if careless:
-            swap.retire()
-        swap.stage()
+            carry_out(swap, swap.retire())
+        carry_out(swap, swap.stage())
         assert log.put_in(swap)
         if not careless:
-            swap.retire()
+            carry_out(swap, swap.retire())
         log.finish_replace(swap)
     directory.write_cleaner_offset(PARTITION, built.end_offset)
 

@@ -94,6 +94,12 @@ def files() -> Iterator[RealFilesystem]:
     return RealFilesystem()
 
 
+def carry_out(swap, steps) -> None:
+    """A swap's steps, with the syncs between them."""
+    for _ in steps:
+        swap.sync()
+
+
 class Compactor:
     """The cleaner's part of a broker, on the test's own thread."""
 
@@ -129,9 +135,9 @@ class Compactor:
         """Put a new segment in."""
         swap = log.begin_replace(cleaned)
         assert swap is not None
-        swap.stage()
+        carry_out(swap, swap.stage())
         assert log.put_in(swap)
-        swap.retire()
+        carry_out(swap, swap.retire())
         log.finish_replace(swap)
 
     def clean(self, log: Log, *, now_ms: int, between: Callable[[], object] = bool, **limits) -> list[CleanedSegment]:
@@ -164,3 +170,8 @@ def compactor_type() -> type[Compactor]:
 @pytest.fixture(scope="session")
 def bench_type() -> type[LogBench]:
     return LogBench
+
+
+@pytest.fixture(scope="session")
+def carry_out_steps() -> Callable[..., None]:
+    return carry_out

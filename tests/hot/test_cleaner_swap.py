@@ -28,13 +28,13 @@ def names(bench, suffix: str) -> list[str]:
     return sorted(name.lstrip("0") for name in found if name.endswith(suffix))
 
 
-def test_the_steps_leave_these_names(bench, log, swap):
+def test_the_steps_leave_these_names(bench, log, swap, carry_out_steps):
     """Cleaned, swap, the old ones deleted, final."""
     assert names(bench, ".cleaned") == [".index.cleaned", ".log.cleaned", ".timeindex.cleaned"]
-    swap.stage()
+    carry_out_steps(swap, swap.stage())
     assert names(bench, ".swap") == [".index.swap", ".log.swap", ".timeindex.swap"]
     log.put_in(swap)
-    swap.retire()
+    carry_out_steps(swap, swap.retire())
     assert names(bench, ".log.deleted") == [".log.deleted", "10.log.deleted"]
     log.finish_replace(swap)
     assert names(bench, ".log") == [".log", "20.log"]
@@ -42,16 +42,16 @@ def test_the_steps_leave_these_names(bench, log, swap):
 
 
 @pytest.mark.parametrize("staged", [False, True])
-def test_what_is_withdrawn_leaves_nothing(bench, log, swap, staged):
+def test_what_is_withdrawn_leaves_nothing(bench, log, swap, staged, carry_out_steps):
     """Whether or not it counted already."""
     if staged:
-        swap.stage()
-    swap.withdraw()
+        carry_out_steps(swap, swap.stage())
+    carry_out_steps(swap, swap.withdraw())
     assert names(bench, ".swap") == names(bench, ".cleaned") == []
     assert names(bench, ".log") == [".log", "10.log", "20.log"]
 
 
-def test_a_stage_that_fails_half_way_does_not_count(bench, log, swap, monkeypatch):
+def test_a_stage_that_fails_half_way_does_not_count(bench, log, swap, monkeypatch, carry_out_steps):
     """A full disk while the directory is synced: the old segments stay, also for whoever opens the log next."""
     real = bench.files.rename
 
@@ -62,7 +62,7 @@ def test_a_stage_that_fails_half_way_does_not_count(bench, log, swap, monkeypatc
 
     monkeypatch.setattr(type(bench.files), "rename", lambda _, source, target: rename(source, target))
     with pytest.raises(OSError, match="no"):
-        swap.stage()
+        carry_out_steps(swap, swap.stage())
     assert finish_interrupted(bench.files, bench.directory, bench.files.scan(bench.directory))
     assert names(bench, ".swap") == names(bench, ".cleaned") == []
     assert names(bench, ".log") == [".log", "10.log", "20.log"]

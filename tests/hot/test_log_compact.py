@@ -51,17 +51,17 @@ def test_the_time_of_the_first_batch_is_read_where_it_is_asked_for(bench, log):
     assert [one.first_timestamp_ms for one in again.cleanable_segments()] == [bench.now_ms + 1] * 3
 
 
-def test_readers_have_the_old_segments_or_the_new_one(bench, log, compactor):
+def test_readers_have_the_old_segments_or_the_new_one(bench, log, compactor, carry_out_steps):
     """At every step of the swap, and a slice that was given out before stays readable."""
     before = log.read(0, max_bytes=1 << 20, max_offset=30)
     content = bench.content(before)
     swap = log.begin_replace(cleaned_group(compactor, log, bench))
     assert offsets(bench, log) == list(range(30))
-    swap.stage()
+    carry_out_steps(swap, swap.stage())
     assert offsets(bench, log) == list(range(30))
     assert log.put_in(swap)
     assert offsets(bench, log) == [29]
-    swap.retire()
+    carry_out_steps(swap, swap.retire())
     assert offsets(bench, log) == [29]
     log.finish_replace(swap)
     assert offsets(bench, log) == [29]
@@ -80,14 +80,14 @@ def test_a_fetch_at_a_removed_offset_gives_the_next(bench, log, compactor):
     assert log.max_timestamp().offset == 29
 
 
-def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compactor):
+def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compactor, carry_out_steps):
     """Retention was faster: before the swap begins, or while it is being staged."""
     cleaned = cleaned_group(compactor, log, bench)
     swap = log.begin_replace(cleaned)
-    swap.stage()
+    carry_out_steps(swap, swap.stage())
     log.delete_local_before(10)
     assert not log.put_in(swap)
-    swap.withdraw()
+    carry_out_steps(swap, swap.withdraw())
     assert log.begin_replace(cleaned) is None
     assert not [entry for entry in bench.files.scan(bench.directory) if entry.name.endswith((".swap", ".cleaned"))]
     log.close()
@@ -95,15 +95,15 @@ def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compacto
     assert offsets(bench, again) == list(range(10, 30))
 
 
-def test_a_new_segment_may_go_before_it_has_its_name(bench, log, compactor):
+def test_a_new_segment_may_go_before_it_has_its_name(bench, log, compactor, carry_out_steps):
     """Retention reaches it between two steps of the swap."""
     swap = log.begin_replace(cleaned_group(compactor, log, bench))
-    swap.stage()
+    carry_out_steps(swap, swap.stage())
     assert log.put_in(swap)
     bench.append(log)
     log.roll()
     log.delete_local_before(30)
-    swap.retire()
+    carry_out_steps(swap, swap.retire())
     log.finish_replace(swap)
     log.close()
     again = bench.open(CONFIG)
