@@ -6,6 +6,8 @@ from typing import Final
 
 from stratalog.broker.api import (
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -80,6 +82,8 @@ APIS: Final[tuple[Api, ...]] = (
     delete_acls.API,
     describe_configs.API,
     alter_configs.API,
+    alter_replica_log_dirs.API,
+    alter_partition_reassignments.API,
     describe_log_dirs.API,
     sasl_authenticate.API,
     create_partitions.API,

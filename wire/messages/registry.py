@@ -8,6 +8,11 @@ from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from stratalog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from stratalog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from stratalog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -121,12 +126,14 @@ APIS: Final[dict[int, ApiMessages]] = {
     31: ApiMessages(DeleteAclsRequest, DeleteAclsResponse),
     32: ApiMessages(DescribeConfigsRequest, DescribeConfigsResponse),
     33: ApiMessages(AlterConfigsRequest, AlterConfigsResponse),
+    34: ApiMessages(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     35: ApiMessages(DescribeLogDirsRequest, DescribeLogDirsResponse),
     36: ApiMessages(SaslAuthenticateRequest, SaslAuthenticateResponse),
     37: ApiMessages(CreatePartitionsRequest, CreatePartitionsResponse),
     42: ApiMessages(DeleteGroupsRequest, DeleteGroupsResponse),
     43: ApiMessages(ElectLeadersRequest, ElectLeadersResponse),
     44: ApiMessages(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    45: ApiMessages(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     46: ApiMessages(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     47: ApiMessages(OffsetDeleteRequest, OffsetDeleteResponse),
     48: ApiMessages(DescribeClientQuotasRequest, DescribeClientQuotasResponse),

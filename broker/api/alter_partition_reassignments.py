@@ -1,0 +1,84 @@
+"""AlterPartitionReassignments (key 45): where a cluster of one broker keeps its partitions can only stay as it is.
+
+Behaviour: naming the brokers that hold a partition already is no error, as in Kafka. Others are refused with
+INVALID_REPLICA_ASSIGNMENT: there are none, or moves between them are not served. Nothing is under way that could be
+stopped: NO_REASSIGNMENT_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image import ClusterImage
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def _check(image: ClusterImage, topic: str, number: int, replicas: Sequence[int] | None) -> None:
+    """Raises `KafkaError` unless the partition is held by just these brokers."""
+    found = image.topics.by_name.get(topic)
+    state = None if found is None else found.partitions.get(number)
+    if state is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a partition {number} of {topic}.")
+    if replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    if not replicas or len(set(replicas)) < len(replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{list(replicas)} is empty, or names a broker more than once."
+        )
+    unknown = sorted(set(replicas) - set(image.brokers.brokers))
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers {unknown} are not registered.")
+    if list(replicas) != list(state.replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{topic}-{number} is on {list(state.replicas)}; moves are not served.",
+        )
+
+
+def _partition(
+    image: ClusterImage, topic: str, number: int, replicas: list[int] | None
+) -> ReassignablePartitionResponse:
+    try:
+        _check(image, topic, number, replicas)
+    except KafkaError as error:
+        return ReassignablePartitionResponse(partition_index=number, error_code=error.code, error_message=error.message)
+    return ReassignablePartitionResponse(partition_index=number)
+
+
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Message:
+    """Answered at once."""
+    image = context.broker.image
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(image, topic.name, one.partition_index, one.replicas) for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+API = Api(
+    key=45,
+    versions=(0, 1),
+    request=AlterPartitionReassignmentsRequest,
+    response=AlterPartitionReassignmentsResponse,
+    handle=handle,
+    operation=Operation.ALTER,
+    resource=ResourceType.CLUSTER,
+)
