@@ -13,9 +13,15 @@ from stratalog.metadata.features import bootstrap_records
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
 from stratalog.metadata.groups.group_shard import GroupShard
 from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from stratalog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from stratalog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
@@ -162,7 +168,7 @@ class ClassicWorld:
             "protocols": [JoinGroupRequestProtocol(name=one, metadata=metadata) for one, metadata in named.items()],
             **fields,
         }
-        return self.ask(f"join-{name}", JoinGroupRequest(**values), version, fresh=name)
+        return self.ask(f"join-{name}", JoinGroupRequest(**values), version, values["group_id"], fresh=name)
 
     def rejoin(self, name: str, member_id: str, **fields) -> Any:
         """JoinGroup once more."""
@@ -186,12 +192,25 @@ class ClassicWorld:
         self.answers.pop("beat", None)
         return self.ask("beat", request, 4).error_code
 
-    def leave(self, *members: tuple[str, str | None], version: int = 5) -> Any:
+    def leave(self, *members: tuple[str, str | None], version: int = 5, token: str = "leave") -> Any:
         """LeaveGroup of (member id, instance id)."""
         identities = [MemberIdentity(member_id=one, group_instance_id=two) for one, two in members]
         request = LeaveGroupRequest(group_id="g", member_id=members[0][0], members=identities)
-        self.answers.pop("leave", None)
-        return self.ask("leave", request, version)
+        self.answers.pop(token, None)
+        return self.ask(token, request, version)
+
+    def commit_offset(self, group_id: str = "g", *, member_id: str = "", generation: int = -1) -> int:
+        """OffsetCommit of one offset in the topic ``t``, whose id ends with its name; its error code."""
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            member_id=member_id,
+            generation_id_or_member_epoch=generation,
+            topics=[OffsetCommitRequestTopic(name="t", topic_id=bytes(15) + b"t", partitions=[partition])],
+        )
+        self.answers.pop("commit", None)
+        answer = self.ask("commit", request, 8, group_id)
+        return answer.code if isinstance(answer, KafkaError) else answer.topics[0].partitions[0].error_code
 
     def stable(self, *names: str, **fields) -> int:
         """Bring the group to Stable with these members; the generation. Each is assigned its own name."""
