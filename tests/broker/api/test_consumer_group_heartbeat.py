@@ -16,7 +16,9 @@ def node(start_shared_node):
     """A broker that coordinates, with a topic of four partitions; assignments follow each other at once."""
     node = start_shared_node(group_consumer_assignment_interval_ms=0)
     node.create("t", 4)
-    assert node.link().call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6).coordinators[0].error_code == 0
+    assert (
+        node.link().call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6).coordinators[0].error_code == 0
+    )
     node.wait_until(lambda: not node.node.groups.loading)
     return node
 
