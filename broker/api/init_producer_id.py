@@ -1,8 +1,8 @@
-"""InitProducerId (key 22): an identity for an idempotent producer.
+"""InitProducerId (key 22): an identity for an idempotent or transactional producer.
 
 Behaviour: without a transactional id every call gives a new producer id with epoch 0; a producer that hands its old
-one in gets a new one too, as in Kafka. With a transactional id COORDINATOR_NOT_AVAILABLE is answered: this release
-has no transaction coordinator.
+one in gets a new one too, as in Kafka. With one, its coordinator gives the same producer id and the next epoch, and
+ends what an older producer has left open; a producer that hands in its id and epoch goes on after an error (KIP-360).
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
-from stratalog.wire.errors import ErrorCode
+from stratalog.metadata.coordination import Producer
+from stratalog.metadata.transactions.errors import for_version
+from stratalog.metadata.transactions.events import InitProducer
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from stratalog.wire.schema import Message
 
@@ -22,18 +25,32 @@ async def _allocate(context: RequestContext) -> Message:
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> Message | Pending:
-    """Take the next id of the broker's block; a new block is written to the metadata log first."""
-    if request.transactional_id is not None:
-        return _refused(
-            ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    """Ask the coordinator, or take the next id of the broker's block; a new block goes to the metadata log first."""
+    transactional_id = request.transactional_id
+    expected = _expected(request)
+    if transactional_id is None:
+        if not context.allows(CLUSTER_NAME, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return context.run(_allocate(context))
+    if not context.allows(transactional_id, Operation.WRITE):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected)
+    pending: Pending = context.broker.transactions.submit(transactional_id, event)
+    return pending
+
+
+def _expected(request: InitProducerIdRequest) -> Producer | None:
+    """Who the producer was, if it says so. Raises INVALID_REQUEST for half of it."""
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {request.producer_id} and epoch {request.producer_epoch} belong together",
         )
-    if not context.allows(CLUSTER_NAME, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return context.run(_allocate(context))
+    return None if request.producer_id < 0 else Producer(request.producer_id, request.producer_epoch)
 
 
-def _refused(code: ErrorCode) -> Message:
-    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+def _failure(_request: InitProducerIdRequest, version: int, error: KafkaError) -> Message:
+    return InitProducerIdResponse(error_code=for_version(error, 22, version), producer_epoch=-1)
 
 
 API = Api(
@@ -44,4 +61,5 @@ API = Api(
     handle=handle,
     operation=Operation.IDEMPOTENT_WRITE,
     resource=ResourceType.TRANSACTIONAL_ID,
+    failure=_failure,
 )

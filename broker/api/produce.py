@@ -8,6 +8,7 @@ then closes the connection, as in Kafka. Versions 0 to 2 are announced (KAFKA-18
 from __future__ import annotations
 
 from stratalog.broker.api.produce_shortcut import remember
+from stratalog.broker.api.produce_transactions import TransactionalBatch, enlist, must_ask
 from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
@@ -75,13 +76,14 @@ class _Batch:
 class _Produce:
     """A produce request whose appends are under way."""
 
-    __slots__ = ("acks", "context", "missing", "response")
+    __slots__ = ("acks", "context", "enlisting", "missing", "response")
 
     def __init__(self, context: RequestContext, acks: int) -> None:
         self.context = context
         self.acks = acks
         self.response = ProduceResponse(responses=[])
         self.missing = 1  # the handler itself, until it has looked at every partition
+        self.enlisting: list[TransactionalBatch] = []
 
     def finish(self) -> None:
         """Every partition is done."""
@@ -102,7 +104,7 @@ class _Produce:
 def handle(context: RequestContext, request: ProduceRequest) -> Message | Pending | None:
     """Queue every batch; the appends answer."""
     whole = _Produce(context, request.acks)
-    refusal = _refusal(request)
+    refusal = _refusal(context, request)
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     deadline = context.broker.clock.monotonic() + request.timeout_ms / 1000
     for topic in request.topic_data:
@@ -117,6 +119,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> Message | Pendin
                 _append(context, whole, topic, data, answer, by_id=by_id, deadline=deadline)
             else:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
+    if whole.enlisting:
+        enlist(context, request.transactional_id or "", whole.enlisting)
     whole.missing -= 1
     if whole.missing:
         return PENDING if whole.acks else NO_RESPONSE
@@ -126,14 +130,15 @@ def handle(context: RequestContext, request: ProduceRequest) -> Message | Pendin
     return NO_RESPONSE
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
+def _refusal(context: RequestContext, request: ProduceRequest) -> KafkaError | None:
     """Why no batch of the request can be taken."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are known")
-    if request.transactional_id is not None:
-        return KafkaError(
-            ErrorCode.INVALID_TXN_STATE, f"no transaction of {request.transactional_id!r} is open on this partition"
-        )
+    transactional_id = request.transactional_id
+    if transactional_id is not None and not context.allows(
+        transactional_id, Operation.WRITE, ResourceType.TRANSACTIONAL_ID
+    ):
+        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return None
 
 
@@ -155,8 +160,9 @@ def _append(
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
-        if len(records) > _ATTRIBUTES_LOW_BYTE:
-            _check_attributes(records[_ATTRIBUTES_LOW_BYTE], context.api_version, unified)
+        transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _is_transactional(
+            records[_ATTRIBUTES_LOW_BYTE], context, unified
+        )
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         return
@@ -166,23 +172,33 @@ def _append(
     metrics.total_produce_requests += 1
     size_bytes = len(records)
     waiting = _Batch(whole, answer, metrics, size_bytes, deadline)
+    release = None
+    kept: memoryview | bytearray = records
     if size_bytes <= COPIED_BYTES_MAX:
-        unified.partition.append(bytearray(records), whole.acks, None, waiting)
+        kept = bytearray(records)
     else:
-        unified.partition.append(records, whole.acks, context.lease(), waiting)
+        release = context.lease()
+    if transactional and must_ask(context, unified, records):
+        whole.enlisting.append(TransactionalBatch(context, unified, kept, whole.acks, release, waiting))
+    else:
+        unified.partition.append(kept, whole.acks, release, waiting)
 
 
-def _check_attributes(attributes: int, version: int, unified: UnifiedLog) -> None:
-    """What the request must allow before the log looks at the batch."""
-    if attributes & _TRANSACTIONAL:
+def _is_transactional(attributes: int, context: RequestContext, unified: UnifiedLog) -> bool:
+    """Whether the batch belongs to a transaction, and what the request must allow before the log looks at it."""
+    version = context.api_version
+    transactional = bool(attributes & _TRANSACTIONAL)
+    if transactional and context.request.transactional_id is None:
         raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, f"a transactional batch for {unified.topic_partition} names no transaction"
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"a transactional batch for {unified.topic_partition} came without a transactional id",
         )
     if attributes & _CODEC == _ZSTD and version < _ZSTD_SINCE:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{_ZSTD_SINCE}, a batch for {unified.topic_partition} came in v{version}",
         )
+    return transactional
 
 
 def _failure(request: ProduceRequest, _version: int, error: KafkaError) -> Message | None:

@@ -20,6 +20,7 @@ import struct
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from stratalog.broker.api.produce_transactions import PRODUCER_AT, PRODUCER_FIELDS
 from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.unified_log import UnifiedLog
@@ -138,6 +139,7 @@ class _Route:
         "row",
         "tells_log_start",
         "timeout_seconds",
+        "transactional",
     )
 
     def __init__(self, context: RequestContext, unified: UnifiedLog) -> None:
@@ -146,12 +148,14 @@ class _Route:
         topic = request.topic_data[0]
         data = PartitionProduceData(index=topic.partition_data[0].index, records=None)
         self._request = ProduceRequest(
+            transactional_id=request.transactional_id,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])],
         )
         self._dispatcher = context.dispatcher
         self.row = context.row
+        self.transactional = 0 if request.transactional_id is None else _TRANSACTIONAL
         self.partition = unified.partition
         self.metrics = unified.metrics
         self.monotonic = context.dispatcher.monotonic
@@ -170,6 +174,11 @@ class _Route:
         before, _, behind = b"".join(cast("list[bytes]", parts)).partition(_MARKS[: 8 * numbers])
         self.answer_size, self.answer_before, self.answer_behind = before[:4], before[_PREFIX_AT:], behind
         self.pack = struct.Struct(f">4si{len(self.answer_before)}s{numbers}q{len(behind)}s").pack
+
+    def transaction_is_open(self, frame: memoryview, batch_at: int) -> bool:
+        """Whether the batch continues a transaction: then nobody has to be asked about it."""
+        producer_id, epoch = PRODUCER_FIELDS.unpack_from(frame, batch_at + PRODUCER_AT)
+        return self.partition.log.producer_state.has_open_transaction(producer_id, epoch)
 
     def fail(self, slot: _Append, error: Exception) -> None:
         """Something unexpected was raised: answer, and note, what the long way would."""
@@ -243,9 +252,11 @@ class ProduceShortcut:
             or code != self._shape.code
             or length != self._length
             or suffix != self._suffix
-            or attributes & self._shape.refused
+            or attributes & self._shape.refused != route.transactional
             or self._table_version != self._table.version
         ):
+            return False
+        if route.transactional and not route.transaction_is_open(frame, self._batch_at):
             return False
         slot = _Append(route, connection, correlation_id, self._size_bytes)
         records = frame[self._batch_at : self._batch_end]
@@ -341,7 +352,7 @@ def _target(context: RequestContext) -> UnifiedLog | None:
     """The partition to which a request of one batch leads, if it is one that can be remembered."""
     request: ProduceRequest = context.request
     topics = request.topic_data
-    if request.acks not in (1, -1) or request.transactional_id is not None:
+    if request.acks not in (1, -1):
         return None
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return None

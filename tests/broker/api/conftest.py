@@ -10,6 +10,7 @@ import pytest
 
 from stratalog.broker.api.produce import API
 from stratalog.broker.buffers import BufferPool
+from stratalog.broker.client_records import fetch, visible_records
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
 from stratalog.broker.connection import Connection
 from stratalog.broker.connection_services import Services
@@ -24,6 +25,16 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
 from stratalog.hot.replica_state import ReplicaState
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from stratalog.wire.messages.end_txn import EndTxnRequest
+from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from stratalog.wire.messages.leave_group import LeaveGroupRequest
+from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from stratalog.wire.topic import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -89,7 +100,12 @@ class Rig:
             str(folder), loop=self.loop, tick=tick, sync_threads=self.loop, on_failed=lambda *_: None
         )
         self.partitions = [self._partition(name, number) for name in NAMES for number in (0, 1)]
-        broker = SimpleNamespace(partitions=self.table, clock=self.clock)
+        broker = SimpleNamespace(
+            partitions=self.table,
+            clock=self.clock,
+            config=SimpleNamespace(values={"transaction.partition.verification.enable": True}),
+            transactions=SimpleNamespace(enlistment=self),
+        )
         self.dispatcher = Dispatcher(
             broker, [api], metrics=self.metrics, monotonic=self.clock.monotonic, authorizer=authorizer
         )
@@ -100,6 +116,14 @@ class Rig:
         self.connection: Connection = None
         self.connections: list[Connection] = []
         self.connect()
+
+    def enlist(self, transactional_id, producer, appends, *, adds) -> None:
+        """A coordinator that is there at once and knows every producer."""
+        for one in appends:
+            if producer.producer_id < 0:
+                one.refuse(KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+            else:
+                one.go_on()
 
     def connect(self) -> None:
         """From now on the client uses a new connection."""
@@ -174,3 +198,130 @@ def produce_rig(monkeypatch):
 def now_ms() -> int:
     """The wall-clock time of a rig, give or take."""
     return NOW_MS
+
+
+class Transactions:
+    """A broker, a topic ``t`` of three partitions, and requests of transactional producers in a line each."""
+
+    def __init__(self, broker) -> None:
+        self.broker = broker
+        self.topic_id = broker.create("t", 3).topic_id
+        self.link = broker.link()
+        self.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 6)
+        self.wait_for(lambda: not broker.node.transactions.loading)
+
+    def call(self, request, version, link=None):
+        return (link or self.link).call(request, version)
+
+    def wait_for(self, condition):
+        return self.broker.wait_until(condition)
+
+    def init(self, transactional_id="x", *, version=5, timeout_ms=60_000, **options):
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **options)
+        return self.call(request, version)
+
+    def producer(self, transactional_id="x"):
+        answer = self.init(transactional_id)
+        assert answer.error_code == 0
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def add(self, producer, *partitions, transactional_id="x", version=3, topic="t"):
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        )
+        answer = self.call(request, version)
+        return [
+            one.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        ]
+
+    def end(self, producer, *, commit=True, transactional_id="x", version=5):
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=commit,
+        )
+        return self.call(request, version)
+
+    def produce_request(
+        self, producer, *partitions, values=(b"v",), sequence=0, transactional_id="x", transactional=True
+    ):
+        batch = build_batch(
+            [Record(n, self.broker.node.clock.wall_ms(), None, value) for n, value in enumerate(values)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        data = [PartitionProduceData(index=number, records=bytes(batch)) for number in partitions]
+        topic = TopicProduceData(name="t", topic_id=self.topic_id, partition_data=data)
+        return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+    def produce(self, producer, *partitions, version=12, **options):
+        """The error codes of a produce request."""
+        answer = self.call(self.produce_request(producer, *partitions, **options), version)
+        return [one.error_code for topic in answer.responses for one in topic.partition_responses]
+
+    def state(self, transactional_id="x"):
+        """The coordinator's state, by its title."""
+        return self.broker.run(self._state, transactional_id)
+
+    def _state(self, transactional_id):
+        return self.transaction(transactional_id).status.title
+
+    def transaction(self, transactional_id="x"):
+        return self.broker.node.transactions.host.of(transactional_id).shard.transactions[transactional_id]
+
+    def settled(self, transactional_id="x"):
+        """Wait for the markers."""
+        self.wait_for(lambda: self._state(transactional_id).startswith("Complete"))
+
+    def committed(self, partition=0):
+        """The values that a read_committed consumer sees."""
+        client, name, position, values = self.broker.client(), TopicPartition("t", partition), 0, []
+        while True:
+            (fetched,) = fetch(client, {name: position}, max_wait_ms=0)
+            if not fetched.data:
+                return values
+            for next_offset, records in visible_records(fetched, position):
+                values += [record.value for record in records]
+                position = next_offset
+
+
+@pytest.fixture
+def transactions(start_node):
+    """A broker with transactions, whose topics of coordinators are small."""
+    broker = start_node(
+        transaction_state_log_num_partitions=2,
+        offsets_topic_num_partitions=2,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=20,
+        group_initial_rebalance_delay_ms=0,
+    )
+    return Transactions(broker)
+
+
+@pytest.fixture(scope="module")
+def link_to_groups(start_shared_node):
+    """A connection to a broker with a group ``busy`` of one member, and an empty one."""
+    node = start_shared_node(group_initial_rebalance_delay_ms="0")
+    link = node.link()
+    link.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    node.wait_until(lambda: not node.node.groups.loading)
+    for group in ("busy", "empty"):
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        member_id = link.call(request, 0).member_id
+        if group == "empty":
+            link.call(LeaveGroupRequest(group_id=group, member_id=member_id), 0)
+    return link

@@ -58,10 +58,53 @@ def test_a_producer_that_brings_its_old_id_gets_a_new_one(broker):
     assert again.producer_id != old
 
 
-@pytest.mark.parametrize(
-    ("transactional_id", "code"), [("tx", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("", ErrorCode.INVALID_REQUEST)]
-)
-def test_transactions_are_not_served_yet(broker, transactional_id, code):
-    """A code that clients retry, and INVALID_REQUEST for an empty id."""
-    answer = broker.link().call(request(transactional_id), 5)
-    assert (answer.error_code, answer.producer_id) == (code, -1)
+def test_half_an_identity_is_refused(broker):
+    """Producer id and epoch belong together, with a transactional id or without."""
+    for transactional_id in (None, "tx"):
+        for half in ({"producer_id": 5}, {"producer_epoch": 5}):
+            answer = broker.link().call(request(transactional_id, **half), 5)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_empty_transactional_id_is_refused(broker):
+    """It is none."""
+    answer = broker.link().call(request(""), 5)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+def test_who_has_not_looked_for_the_coordinator_is_sent_to(broker):
+    """Before FindCoordinator there is no topic to keep transactions in."""
+    answer = broker.link().call(request("tx"), 5)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.NOT_COORDINATOR, -1)
+
+
+def test_the_same_transactional_id_has_the_same_producer_id(transactions):
+    """With the next epoch, also after a restart."""
+    first = transactions.producer()
+    assert transactions.producer() == (first.producer_id, first.producer_epoch + 1)
+    transactions.broker.restart()
+    transactions.link = transactions.broker.link()
+    transactions.wait_for(lambda: not transactions.broker.node.transactions.loading)
+    assert transactions.producer() == (first.producer_id, first.producer_epoch + 2)
+
+
+def test_a_new_producer_takes_over(transactions):
+    """What the old one has left open is aborted, before the answer; the old one is fenced in the words of its version."""
+    old = transactions.producer()
+    assert transactions.produce(old, 0, values=[b"left"]) == [0]
+    new = transactions.producer()
+    assert new.producer_epoch > old.producer_epoch + 1
+    assert transactions.state() == "Empty"
+    assert transactions.committed() == []
+    assert transactions.end(old).error_code == ErrorCode.PRODUCER_FENCED
+    assert transactions.end(old, version=1).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    fields = {"producer_id": old.producer_id, "producer_epoch": old.producer_epoch}
+    assert transactions.init(**fields).error_code == ErrorCode.PRODUCER_FENCED
+    assert transactions.init(**fields, version=3).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.produce(old, 0) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+def test_a_timeout_beyond_the_limit_is_refused(transactions):
+    """``transaction.max.timeout.ms`` is 15 minutes."""
+    assert transactions.init(timeout_ms=900_001).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert transactions.init(timeout_ms=900_000).error_code == 0

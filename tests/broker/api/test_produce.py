@@ -104,16 +104,22 @@ def test_unknown_acks_are_refused(broker, new_batch):
     assert broker.end("t") == 0
 
 
-def test_transactional_writes_are_refused_while_there_is_no_coordinator(broker, new_batch):
-    """INVALID_TXN_STATE by the request's id and by the batch's attribute."""
+def test_a_transactional_batch_names_its_transaction(broker, new_batch):
+    """Without a transactional id nobody could say whether it may be written."""
     topic_id = broker.create("t").topic_id
-    for batch, transactional_id in (
-        (new_batch(b"a"), "tx"),
-        (new_batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True), None),
-    ):
-        answer = broker.link().call(request(topic_id, batch, transactional_id=transactional_id), 12)
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    batch = new_batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    answer = broker.link().call(request(topic_id, batch), 12)
+    code = answer.responses[0].partition_responses[0].error_code
+    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert broker.end("t") == 0
+
+
+def test_a_batch_outside_of_transactions_is_appended_whatever_the_request_names(broker, new_batch):
+    """As in Kafka: the batch says whether it belongs to a transaction."""
+    topic_id = broker.create("t").topic_id
+    answer = broker.link().call(request(topic_id, new_batch(b"a"), transactional_id="tx"), 12)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert broker.values("t") == [b"a"]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -21,7 +21,7 @@ from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest
 from stratalog.wire.schema import decode, encode
 
 LONG_WAY = replace(API, remember=None)
-BATCHES = ("small", "small", "large", "zstd", "gzip", "transactional", "control", "retry", "next", "gap", "crc", "cut",
+BATCHES = ("small", "small", "large", "zstd", "gzip", "transactional", "opens", "goes on", "control", "retry", "next", "gap", "crc", "cut",
            "two", "empty", "null", "too large", "old magic", "counts", "future")  # fmt: skip
 
 
@@ -82,8 +82,10 @@ class Requests:
         if kind in ("null", "empty"):
             return None if kind == "null" else b""
         value = b"v" * {"large": COPIED_BYTES_MAX + 1, "too large": 30_000}.get(kind, 20)
-        sequence = {"retry": 0, "next": 1, "gap": 7}.get(kind, -1)
+        sequence = {"retry": 0, "next": 1, "gap": 7, "opens": 0, "goes on": 1}.get(kind, -1)
         options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        if kind in ("opens", "goes on"):
+            options |= {"producer_id": 8, "transactional": True}
         codec = {"zstd": Codec.ZSTD, "gzip": Codec.GZIP}.get(kind, Codec.NONE)
         time_ms = self._now_ms + (10**9 if kind == "future" else 0)
         batch = build_batch([Record(0, time_ms, None, value)], codec=codec, **options)
@@ -259,10 +261,19 @@ def test_a_batch_that_needs_a_second_look_is_decoded(run):
     count, answers = run(*[Asked(version=6, batch=kind) for kind in ("transactional", "zstd", "null")])
     assert count == 3
     assert [answer.error_code for answer in answers] == [
-        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_RECORD,
     ]
+
+
+def test_only_the_first_batch_of_a_transaction_is_decoded(run):
+    """As long as it is open in the partition; a batch outside of it is looked at again."""
+    usual = Asked(version=12, transactional_id="tx")
+    run(usual)
+    count, answers = run(*[replace(usual, batch=kind) for kind in ("opens", "goes on", "goes on", "opens", "next")])
+    assert count == 2
+    assert [answer.base_offset for answer in answers] == [1, 2, 2, 1, 3]
 
 
 def test_every_partition_of_a_topic_is_remembered_and_so_is_a_topic_whose_name_is_as_long(run):

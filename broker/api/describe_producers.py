@@ -1,0 +1,79 @@
+"""DescribeProducers (key 61): the producers that partitions remember, and their open transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: DescribeProducersRequest) -> Message:
+    """What each partition's log knows."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(context, topic.name, number) for number in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(context: RequestContext, topic: str, number: int) -> PartitionResponse:
+    try:
+        if not context.allows(topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        unified = context.broker.partitions.by_name(topic, number)
+        unified.partition.check_online()
+    except KafkaError as error:
+        return PartitionResponse(partition_index=number, error_code=error.code, error_message=error.message)
+    producers = [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp_ms,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.transaction_first_offset,
+        )
+        for entry in unified.log.producer_state.entries.values()
+    ]
+    return PartitionResponse(partition_index=number, active_producers=producers)
+
+
+def _failure(request: DescribeProducersRequest, _version: int, error: KafkaError) -> Message:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=number, error_code=error.code, error_message=error.message)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=61,
+    versions=(0, 0),
+    request=DescribeProducersRequest,
+    response=DescribeProducersResponse,
+    handle=handle,
+    operation=Operation.READ,
+    resource=ResourceType.TOPIC,
+    failure=_failure,
+)

@@ -1,0 +1,93 @@
+"""The batches of a produce request that belong to a transaction.
+
+While the transaction is open in the partition, its log knows the producer and its epoch, and the batch goes straight
+there. Otherwise the coordinator is asked first: up to version 11 whether the partition was added to the transaction
+(``transaction.partition.verification.enable``), from version 12 on to add it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.waiting_append import WaitingAppend
+from stratalog.metadata.coordination import Producer
+from stratalog.metadata.transactions.errors import for_produce
+from stratalog.wire.batch import HEADER_BYTES
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["PRODUCER_AT", "PRODUCER_FIELDS", "TransactionalBatch", "enlist", "must_ask"]
+
+PRODUCER_FIELDS: Final = Struct(">qh")
+"""Producer id and epoch in the header of a batch."""
+PRODUCER_AT: Final = 43
+
+_API_KEY: Final = 0
+_ADDS_SINCE: Final = 12
+
+
+class TransactionalBatch:
+    """A batch that waits for its transaction (`Enlisted`)."""
+
+    __slots__ = ("_acks", "_context", "_records", "_release", "_unified", "_waiting", "partition", "producer")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        unified: UnifiedLog,
+        records: memoryview | bytearray,
+        acks: int,
+        release: Callable[[], None] | None,
+        waiting: WaitingAppend,
+    ) -> None:
+        self.partition = unified.topic_partition
+        self.producer = Producer(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT))
+        self._context = context
+        self._unified = unified
+        self._records = records
+        self._acks = acks
+        self._release = release
+        self._waiting = waiting
+
+    def go_on(self) -> None:
+        """The partition is in the transaction."""
+        if self._context.broker.partitions.get(self.partition) is self._unified:
+            self._unified.partition.append(self._records, self._acks, self._release, self._waiting)
+        else:
+            self.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is no longer led here"))
+
+    def refuse(self, error: KafkaError) -> None:
+        """It is not, or nobody can tell now."""
+        if self._release is not None:
+            self._release()
+        self._waiting.acknowledge(for_produce(error, _API_KEY, self._context.api_version))
+
+
+def must_ask(context: RequestContext, unified: UnifiedLog, records: memoryview) -> bool:
+    """Whether the coordinator has to be asked before a transactional batch is appended."""
+    if len(records) < HEADER_BYTES:
+        return False  # no batch: the log refuses it
+    producer_id, epoch = PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT)
+    if unified.log.producer_state.has_open_transaction(producer_id, epoch):
+        return False
+    return context.api_version >= _ADDS_SINCE or bool(
+        context.broker.config.values["transaction.partition.verification.enable"]
+    )
+
+
+def enlist(context: RequestContext, transactional_id: str, batches: list[TransactionalBatch]) -> None:
+    """Ask for all of them at once; a request of several producers is none of a transaction."""
+    by_producer: defaultdict[Producer, list[TransactionalBatch]] = defaultdict(list)
+    for batch in batches:
+        by_producer[batch.producer].append(batch)
+    if len(by_producer) > 1:
+        error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id and epoch")
+        for batch in batches:
+            batch.refuse(error)
+        return
+    adds = context.api_version >= _ADDS_SINCE
+    context.broker.transactions.enlistment.enlist(transactional_id, batches[0].producer, batches, adds=adds)

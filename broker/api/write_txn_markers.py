@@ -1,0 +1,111 @@
+"""WriteTxnMarkers (key 27): end transactions in partitions led here, for a coordinator elsewhere or an administrator.
+
+Behaviour: one outcome for each partition, when the marker is committed; a partition that is not led here is told so.
+``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of its producer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.partition_markers import TransactionMarker
+from stratalog.broker.dispatch import PENDING, Api, Pending
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["API"]
+
+_KEY: Final = 27
+
+
+class _Markers:
+    """A request whose markers are being written."""
+
+    def __init__(self, context: RequestContext, response: WriteTxnMarkersResponse) -> None:
+        self._context = context
+        self._response = response
+        self._missing = 1  # the request itself
+
+    def expect(self) -> None:
+        """One more."""
+        self._missing += 1
+
+    def written(self, result: WritableTxnMarkerPartitionResult, error: KafkaError | None) -> None:
+        """One of them is committed, or not."""
+        result.error_code = 0 if error is None else int(error.code)
+        self.one_less()
+
+    def one_less(self) -> None:
+        """Answer when the last one is."""
+        self._missing -= 1
+        if not self._missing:
+            self._context.respond(self._response)
+
+
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Pending:
+    """Append every marker; the answer follows."""
+    operations: tuple[Any, ...] = (Operation.CLUSTER_ACTION, Operation.ALTER)
+    if not any(context.allows(CLUSTER_NAME, operation, ResourceType.CLUSTER) for operation in operations):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    response = WriteTxnMarkersResponse(markers=[_result(marker, 0) for marker in request.markers])
+    markers = _Markers(context, response)
+    target = context.broker.transactions.markers
+    for asked, answered in zip(request.markers, response.markers, strict=True):
+        marker = TransactionMarker(
+            Producer(asked.producer_id, asked.producer_epoch),
+            asked.transaction_result,
+            asked.coordinator_epoch,
+            asked.transaction_version,
+        )
+        for topic in answered.topics:
+            for result in topic.partitions:
+                markers.expect()
+                where = TopicPartition(topic.name, result.partition_index)
+                target.write(where, marker, partial(markers.written, result))
+    markers.one_less()
+    return PENDING
+
+
+def _result(marker: WritableTxnMarker, code: int) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+def _failure(request: WriteTxnMarkersRequest, _version: int, error: KafkaError) -> Message:
+    return WriteTxnMarkersResponse(markers=[_result(marker, int(error.code)) for marker in request.markers])
+
+
+API = Api(
+    key=_KEY,
+    versions=(1, 2),
+    request=WriteTxnMarkersRequest,
+    response=WriteTxnMarkersResponse,
+    handle=handle,
+    operation=Operation.ANY,
+    resource=ResourceType.CLUSTER,
+    failure=_failure,
+)

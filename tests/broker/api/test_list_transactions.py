@@ -1,0 +1,31 @@
+"""ListTransactions against a running broker."""
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.list_transactions import ListTransactionsRequest
+
+
+def names(transactions, version=2, states=(), producer_ids=(), **filters):
+    """The ids that pass, and the states that do not exist."""
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids), **filters)
+    answer = transactions.call(request, version)
+    assert answer.error_code == 0
+    return sorted(one.transactional_id for one in answer.transaction_states), answer.unknown_state_filters
+
+
+def test_filters(transactions):
+    """By state, producer, duration, and a pattern of the whole id; over all partitions of the coordinator."""
+    producers = {name: transactions.producer(name) for name in ("a1", "a2", "b1")}
+    transactions.produce(producers["a2"], 0, transactional_id="a2")
+    for version in range(3):
+        assert names(transactions, version) == (["a1", "a2", "b1"], [])
+    assert names(transactions, states=["Ongoing", "Nonsense"]) == (["a2"], ["Nonsense"])
+    assert names(transactions, producer_ids=[producers["b1"].producer_id]) == (["b1"], [])
+    assert names(transactions, duration_filter=3_600_000, states=["Ongoing"]) == ([], [])
+    assert names(transactions, transactional_id_pattern="a.*") == (["a1", "a2"], [])
+    assert names(transactions, transactional_id_pattern="a") == ([], [])
+
+
+def test_a_pattern_that_is_none_is_refused(transactions):
+    """INVALID_REGULAR_EXPRESSION (KIP-1152)."""
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
+    assert transactions.call(request, 2).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,0 +1,130 @@
+"""TxnOffsetCommit against a running broker."""
+
+import pytest
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from stratalog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+
+@pytest.fixture
+def groups(transactions):
+    """The same, with the topic of groups."""
+    transactions.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    transactions.wait_for(lambda: not transactions.broker.node.groups.loading)
+    return transactions
+
+
+def commit(groups, producer, offset, *partitions, version=5, topic="t"):
+    """The codes of each partition."""
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=number, committed_offset=offset, committed_metadata="m"
+                    )
+                    for number in partitions
+                ],
+            )
+        ],
+    )
+    answer = groups.call(request, version)
+    return [one.error_code for topic in answer.topics for one in topic.partitions]
+
+
+def fetched(groups, *, stable=False):
+    """The committed offset of ``t-0``, or the error of its partition."""
+    request = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
+        ],
+        require_stable=stable,
+    )
+    (group,) = groups.call(request, 9).groups
+    (topic,) = group.topics
+    (partition,) = topic.partitions
+    return ErrorCode(partition.error_code).name if partition.error_code else partition.committed_offset
+
+
+def test_offsets_count_with_the_commit(groups):
+    """Pending until the marker: unseen, and unstable for who asks for stable ones."""
+    producer = groups.producer()
+    assert commit(groups, producer, 7, 0) == [0]
+    assert fetched(groups) == -1
+    assert fetched(groups, stable=True) == "UNSTABLE_OFFSET_COMMIT"
+    groups.end(producer)
+    groups.settled()
+    assert fetched(groups, stable=True) == 7
+
+
+def test_offsets_go_with_the_abort(groups):
+    """What was committed before stays."""
+    producer = groups.producer()
+    commit(groups, producer, 7, 0)
+    producer = producer._replace(producer_epoch=groups.end(producer).producer_epoch)
+    groups.settled()
+    assert commit(groups, producer, 9, 0) == [0]
+    groups.end(producer, commit=False)
+    groups.settled()
+    assert fetched(groups, stable=True) == 7
+
+
+def test_pending_offsets_live_through_a_restart(groups):
+    """And count when the transaction commits after it."""
+    producer = groups.producer()
+    commit(groups, producer, 7, 0)
+    groups.broker.restart()
+    groups.link = groups.broker.link()
+    groups.wait_for(lambda: not groups.broker.node.transactions.loading and not groups.broker.node.groups.loading)
+    assert fetched(groups, stable=True) == "UNSTABLE_OFFSET_COMMIT"
+    groups.end(producer)
+    groups.settled()
+    assert fetched(groups, stable=True) == 7
+
+
+def test_version_4_must_have_added_the_group(groups):
+    """By AddOffsetsToTxn; from version 5 on the commit itself adds it."""
+    producer = groups.producer()
+    assert commit(groups, producer, 7, 0, version=4) == [ErrorCode.TRANSACTION_ABORTABLE]
+    assert commit(groups, producer, 7, 0, version=3) == [ErrorCode.INVALID_TXN_STATE]
+    request = AddOffsetsToTxnRequest(
+        transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, group_id="g"
+    )
+    assert groups.call(request, 3).error_code == 0
+    for version in range(5):
+        assert commit(groups, producer, 7, 0, version=version) == [0]
+
+
+def test_partitions_that_are_not_there_are_refused_alone(groups):
+    """The others are committed."""
+    producer = groups.producer()
+    assert commit(groups, producer, 7, 0, 9) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert commit(groups, producer, 7, 0, topic="nowhere") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    groups.end(producer)
+    groups.settled()
+    assert fetched(groups) == 7
+
+
+def test_a_fenced_producer_commits_nothing(groups):
+    """At once, and also when its transaction had the group."""
+    producer = groups.producer()
+    commit(groups, producer, 7, 0)
+    groups.producer()
+    assert commit(groups, producer, 9, 0) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert fetched(groups, stable=True) == -1

@@ -1,0 +1,60 @@
+"""WriteTxnMarkers against a running broker."""
+
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+
+def write(transactions, producer, *partitions, commit=False, version=2, transaction_version=0, coordinator_epoch=-1):
+    """The codes of each partition."""
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=commit,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=list(partitions))],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction_version,
+    )
+    answer = transactions.call(WriteTxnMarkersRequest(markers=[marker]), version)
+    return [one.error_code for marker in answer.markers for topic in marker.topics for one in topic.partitions]
+
+
+def hanging(transactions):
+    """A transaction that no coordinator knows."""
+    producer = Producer(4_000, 0)
+    enlistment = transactions.broker.node.transactions.enlistment
+
+    def let_in(_transactional_id, event):
+        event.token.respond(event.done)
+
+    ask, enlistment._ask = enlistment._ask, let_in
+    assert transactions.produce(producer, 0, values=[b"hanging"]) == [0]
+    enlistment._ask = ask
+    return producer
+
+
+def test_a_hanging_transaction_is_ended_from_outside(transactions):
+    """In the partitions that are led here; the last stable offset moves on."""
+    producer = hanging(transactions)
+    good = transactions.producer()
+    transactions.produce(good, 0, values=[b"behind"])
+    transactions.end(good)
+    transactions.settled()
+    assert transactions.committed() == []
+    assert write(transactions, producer, 0, 9) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert transactions.committed() == [b"behind"]
+
+
+def test_a_marker_may_be_repeated(transactions):
+    """A coordinator that starts again does so; an old epoch is refused, and an old coordinator."""
+    producer = hanging(transactions)
+    after = Producer(producer.producer_id, 1)
+    for _ in range(2):
+        assert write(transactions, after, 0, transaction_version=2, coordinator_epoch=5) == [0]
+    assert write(transactions, producer, 0, coordinator_epoch=5) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    fenced = write(transactions, after, 0, version=1, coordinator_epoch=4)
+    assert fenced == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
