@@ -10,7 +10,7 @@ from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import AppendInfo, Log
 from stratalog.hot.replica_state import ReplicaState
-from stratalog.wire.batch import iter_headers
+from stratalog.wire.batch import build_control_batch, iter_headers
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -271,6 +271,41 @@ def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
     read = it.partition.log.read(0, max_bytes=9999, max_offset=2)
     stored = b"".join(part.file.pread(part.length, part.position) for part in read.parts)
     assert [header.codec for _, header in iter_headers(stored)] == [Codec.ZSTD, Codec.ZSTD]
+
+
+def transaction_end(kind):
+    """A marker of producer 7 in epoch 0."""
+    producer = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    return build_control_batch(kind, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **producer)
+
+
+TRANSACTIONAL = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+
+
+def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch):
+    """One of them would begin it anew behind its end."""
+    it = bench(compression_type="zstd")
+    it.append("data", batch(**TRANSACTIONAL))
+    outcomes = []
+    it.partition.append_marker(transaction_end(0), 0, outcomes.append)
+    it.reworks[0][3](bytearray(batch(codec=Codec.ZSTD, **TRANSACTIONAL)))
+    assert not it.partition.log.producer_state.has_open_transaction(7, 0)
+    it.disk.write()
+    it.disk.flush()
+    assert (it.codes(), outcomes[0].base_offset) == ({"data": 0}, 1)
+    assert it.partition.last_stable_offset == 2
+
+
+@pytest.mark.parametrize(("version", "taken"), [(0, True), (2, False)])
+def test_a_marker_is_measured_by_its_transaction_version(bench, batch, version, taken):
+    """Under version 2 its epoch is above that of the batches (KIP-890, KIP-1228)."""
+    it = bench()
+    it.append("data", batch(**TRANSACTIONAL))
+    outcomes = []
+    it.partition.append_marker(transaction_end(1), version, outcomes.append)
+    it.disk.write()
+    it.disk.flush()
+    assert isinstance(outcomes[0], AppendInfo) is taken
 
 
 def test_a_rework_that_ends_after_its_partition_changes_nothing(bench, batch):

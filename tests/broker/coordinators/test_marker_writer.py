@@ -1,0 +1,113 @@
+"""Markers on their way: tried until they stand."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.coordinators import marker_writer
+from stratalog.broker.coordinators.marker_writer import MarkerWriter
+from stratalog.metadata.coordination import Producer
+from stratalog.metadata.transactions.events import MarkersWritten, SendMarkers
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+PRODUCER = Producer(7, 3)
+
+
+class Bench:
+    """A shard's driver, a cluster of one topic, and partitions that answer as they are told."""
+
+    def __init__(self, monkeypatch):
+        monkeypatch.setattr(marker_writer, "RETRY_SECONDS", 0)
+        self.answers = {}
+        self.tries, self.reports = [], []
+        self.epoch, self.active, self.shard = 5, True, object()
+        topics = {"t": SimpleNamespace(partitions={0: None, 1: None})}
+        image = SimpleNamespace(topics=SimpleNamespace(by_name=topics))
+        self.topics = topics
+        self.writer = MarkerWriter(self, lambda: image)
+
+    def write(self, partition, marker, done):
+        self.tries.append((partition, marker.coordinator_epoch, marker.commit))
+        answers = self.answers.get(partition)
+        done(KafkaError(answers.pop(0)) if answers else None)
+
+    def ask(self, event):
+        assert isinstance(event, MarkersWritten)
+        assert (event.transactional_id, event.producer) == ("x", PRODUCER)
+        self.reports += event.partitions
+
+    def send(self, *partitions):
+        self.writer.send(self, SendMarkers("x", PRODUCER, True, 2, frozenset(partitions)))
+
+    async def pause(self):
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    return Bench(monkeypatch)
+
+
+async def test_every_partition_gets_one_marker_and_is_reported(bench):
+    """With the epoch of the coordinator's partition."""
+    bench.send(T1, T0)
+    assert bench.tries == [(T0, 5, True), (T1, 5, True)]
+    assert bench.reports == [T0, T1]
+
+
+async def test_a_partition_that_cannot_take_it_is_tried_again(bench):
+    """Offline, not led yet, too few replicas, a group coordinator that loads: until it can."""
+    bench.answers[T0] = [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ]
+    bench.send(T0, T1)
+    assert bench.reports == [T1]
+    await bench.pause()
+    assert bench.reports == [T1, T0]
+    assert len(bench.tries) == 6
+
+
+async def test_a_partition_that_is_deleted_has_its_end(bench):
+    """Before the first try, and while it is being tried."""
+    bench.send(GONE)
+    assert (bench.tries, bench.reports) == ([], [GONE])
+    bench.answers[T0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    bench.send(T0)
+    del bench.topics["t"]
+    await bench.pause()
+    assert bench.reports == [GONE, T0]
+
+
+async def test_a_newer_epoch_in_the_partition_means_that_it_is_ended(bench):
+    """There is nothing of this transaction that could be open."""
+    bench.answers[T0] = [ErrorCode.INVALID_PRODUCER_EPOCH]
+    bench.send(T0)
+    assert bench.reports == [T0]
+
+
+async def test_a_coordinator_that_was_followed_by_another_says_nothing_more(bench):
+    """TRANSACTION_COORDINATOR_FENCED: the other one ends the transaction."""
+    bench.answers[T0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    bench.send(T0)
+    await bench.pause()
+    assert (len(bench.tries), bench.reports) == (1, [])
+
+
+async def test_a_shard_that_was_dropped_is_not_told(bench):
+    """The one loaded in its place sends the markers anew; the same while the broker stops."""
+    bench.answers[T0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    bench.send(T0)
+    bench.shard = object()
+    await bench.pause()
+    assert (len(bench.tries), bench.reports) == (1, [])
+    bench.active = False
+    bench.send(T0, T1)
+    await bench.pause()
+    assert (len(bench.tries), bench.reports) == (1, [])

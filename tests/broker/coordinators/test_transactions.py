@@ -1,0 +1,135 @@
+"""The transaction coordinator of a running broker."""
+
+import pytest
+
+from stratalog.broker.client_admin import delete_topics
+from stratalog.broker.coordinators.transactions import transaction_settings
+from stratalog.metadata.coordination import Producer
+from stratalog.metadata.transactions.events import AddPartitions, EndTransaction, InitProducer
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from stratalog.wire.topic import TopicPartition
+
+
+@pytest.fixture
+def coordinator(start_node):
+    """A broker whose topic of transactions is there, and ``ask`` for a request and its answer."""
+    broker = start_node(
+        transaction_state_log_num_partitions=2,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=20,
+        transaction_remove_expired_transaction_cleanup_interval_ms=20,
+    )
+    broker.create("t", 2)
+    broker.run(lambda: broker.node.coordinators.internal_topics.ensure("__transaction_state"))
+    broker.wait_until(lambda: len(broker.node.transactions.drivers()) == 2)
+    return broker
+
+
+class Token:
+    """Keeps its answer."""
+
+    def __init__(self):
+        self.answer = None
+
+    def respond(self, response):
+        self.answer = response
+
+    def fail(self, error):
+        self.answer = error
+
+
+def ask(broker, event_of, transactional_id="x"):
+    """Ask, and wait for the answer."""
+    token = Token()
+    broker.run(broker.node.transactions.ask, transactional_id, event_of(token))
+    return broker.wait_until(lambda: token.answer)
+
+
+def begin(broker, transactional_id="x", timeout_ms=60_000):
+    """A producer with a transaction on both partitions of ``t``."""
+    answer = ask(broker, lambda token: InitProducer(token, transactional_id, timeout_ms), transactional_id)
+    producer = Producer(answer.producer_id, answer.producer_epoch)
+    partitions = frozenset(TopicPartition("t", number) for number in (0, 1))
+    done = AddOffsetsToTxnResponse(error_code=0)
+    added = ask(
+        broker,
+        lambda token: AddPartitions(token, transactional_id, producer, partitions, 2, done),
+        transactional_id,
+    )
+    assert added is done
+    return producer
+
+
+def status(broker, transactional_id="x"):
+    shard = broker.node.transactions.host.of(transactional_id).shard
+    return shard.transactions[transactional_id].status.title if transactional_id in shard.transactions else "gone"
+
+
+def test_a_transaction_from_begin_to_end(coordinator):
+    """Decided, marked in both partitions, complete; kept by a restart."""
+    producer = begin(coordinator)
+    answer = ask(coordinator, lambda token: EndTransaction(token, "x", producer, True, 2))
+    assert answer.producer_epoch == 1
+    coordinator.wait_until(lambda: status(coordinator) == "CompleteCommit")
+    assert [coordinator.end("t", number) for number in (0, 1)] == [1, 1]
+    coordinator.restart()
+    coordinator.wait_until(lambda: not coordinator.node.transactions.loading)
+    assert coordinator.run(status, coordinator) == "CompleteCommit"
+
+
+def test_time_passes(coordinator):
+    """What takes too long is aborted, and an id that nobody uses any more is forgotten."""
+    coordinator.settings["transactional.id.expiration.ms"] = "500"
+    coordinator.restart()
+    coordinator.wait_until(lambda: len(coordinator.node.transactions.drivers()) == 2)
+    begin(coordinator, timeout_ms=50)
+    coordinator.wait_until(lambda: status(coordinator) in ("CompleteAbort", "gone"))
+    assert [coordinator.end("t", number) for number in (0, 1)] == [1, 1]
+    coordinator.wait_until(lambda: status(coordinator) == "gone")
+
+
+def test_a_topic_deleted_meanwhile_does_not_hold_back_the_end(coordinator):
+    """Its partitions need no marker."""
+    producer = begin(coordinator)
+    delete_topics(coordinator.client(), ["t"])
+    ask(coordinator, lambda token: EndTransaction(token, "x", producer, True, 2))
+    coordinator.wait_until(lambda: status(coordinator) == "CompleteCommit")
+
+
+def test_an_end_whose_markers_cannot_be_written_is_taken_up_after_a_restart(coordinator):
+    """PrepareCommit is in the log: the markers follow when they can."""
+    producer = begin(coordinator)
+    partition = coordinator.partition("t", 1).partition
+    partition.held_back = "for the test"
+    ask(coordinator, lambda token: EndTransaction(token, "x", producer, True, 2))
+    transactions = coordinator.node.transactions.host
+    coordinator.wait_until(lambda: len(transactions.of("x").shard.transactions["x"].partitions) == 1)
+    assert coordinator.run(status, coordinator) == "PrepareCommit"
+    coordinator.restart()
+    coordinator.wait_until(lambda: not coordinator.node.transactions.loading)
+    coordinator.wait_until(lambda: status(coordinator) == "CompleteCommit")
+    assert [coordinator.end("t", number) for number in (0, 1)] == [2, 1]
+
+
+def test_producer_ids_that_cannot_be_had(coordinator):
+    """The request is told to come again."""
+
+    async def none():
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "no")
+
+    coordinator.node.transactions._next_producer_id = none
+    assert ask(coordinator, lambda token: InitProducer(token, "x", 1)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinator.run(coordinator.node.transactions.host.of("x").shard.parked) == []
+
+
+def test_an_empty_id_is_none(coordinator):
+    """INVALID_REQUEST."""
+    assert ask(coordinator, lambda token: InitProducer(token, "", 1), "").code is ErrorCode.INVALID_REQUEST
+
+
+def test_settings_have_kafkas_names(coordinator):
+    """And the version is that of the cluster's feature."""
+    settings = transaction_settings(coordinator.node.config, coordinator.node.image)
+    assert (settings.max_timeout_ms, settings.id_expiration_ms) == (900_000, 604_800_000)
+    assert (settings.abort_timed_out_interval_ms, settings.remove_expired_interval_ms) == (20, 20)
+    assert (settings.patience_ms, settings.version) == (100, 2)
