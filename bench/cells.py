@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import (
     cold_read,
     durability,
+    embedded,
     fetch_session,
     librdkafka,
     memory,
@@ -32,6 +33,7 @@ CELLS: dict[str, Cell] = {
         offset_load.CELL,
         durability.CELL,
         startup.CELL,
+        embedded.CELL,
         memory.CELL,
         cold_read.CELL,
         spark_scan.CELL,

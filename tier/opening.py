@@ -9,22 +9,19 @@ anything else         through fsspec, read-only or for a single writer
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from stratalog.tier.store import ObjectStore, UnsupportedOperation
 
-if TYPE_CHECKING:
-    from stratalog.tier.memory_store import MemoryStore
-
-__all__ = ["open_store"]
+__all__ = ["open_store", "provide_store", "withdraw_store"]
 
 _ADVICE = "Write file:///path, s3://bucket/prefix or memory:name."
 
 _S3_STORE_OPTIONS = ("single_put_bytes_max", "upload_threads", "unordered_listing")
 
 _memory_lock = threading.Lock()
-_memory_stores: dict[str, MemoryStore] = {}
+_memory_stores: dict[str, ObjectStore] = {}
 
 
 def open_store(url: str, **options: Any) -> ObjectStore:
@@ -47,6 +44,20 @@ def open_store(url: str, **options: Any) -> ObjectStore:
     if rest.startswith("//"):
         return _open_fsspec(url, options)
     raise UnsupportedOperation("open", "", url, f"no store is known for {scheme!r}", _ADVICE)
+
+
+def provide_store(url: str, store: ObjectStore) -> None:
+    """From now on ``store`` is what `open_store` gives for ``url``, a ``memory:NAME`` URL: one that fails on demand."""
+    if not url.startswith("memory:"):
+        raise UnsupportedOperation("provide", "", url, "only memory:NAME can be provided", _ADVICE)
+    with _memory_lock:
+        _memory_stores[url] = store
+
+
+def withdraw_store(url: str) -> None:
+    """Forget the store of a ``memory:NAME`` URL and what it holds, unless somebody has it open."""
+    with _memory_lock:
+        _memory_stores.pop(url, None)
 
 
 def _open_memory(url: str, options: dict[str, Any]) -> ObjectStore:

@@ -8,6 +8,7 @@ import pytest
 from stratalog.tier import open_store
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.opening import provide_store, withdraw_store
 from stratalog.tier.prefix_store import PrefixStore
 from stratalog.tier.retrying_store import RetryingStore, RetryPolicy
 from stratalog.tier.s3_store import S3Store
@@ -62,3 +63,15 @@ def test_the_package_has_nothing_else():
         "import sys, stratalog.tier\nassert not any('store' in name for name in sys.modules if 'stratalog' in name)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_memory_name_may_stand_for_any_store():
+    """Until it is withdrawn; other URLs cannot be provided."""
+    store = MemoryStore("memory:provided")
+    provide_store("memory:provided", store)
+    assert open_store("memory:provided") is store
+    withdraw_store("memory:provided")
+    withdraw_store("memory:provided")
+    assert open_store("memory:provided") is not store
+    with pytest.raises(UnsupportedOperation, match="memory:NAME"):
+        provide_store("file:///tmp", store)
