@@ -78,6 +78,8 @@ class LedPartitions:
         self._started = False
         self._recovery = _RecoveryReport()
         self._unopened: dict[Uuid, None] = {}
+        self._lost: dict[Uuid, None] = {}
+        """Topics of which a log was not there at the start and could not be begun anew so far."""
 
     def started(self) -> None:
         """What the last run left has been opened: partitions without files are new from now on."""
@@ -138,6 +140,7 @@ class LedPartitions:
         """Forget the partitions of a deleted topic and let their files go."""
         for unified in self.table.of_topic(topic):
             self._delete(unified)
+        self.table.forget_unopened(topic)
         self._services.metrics.forget_topic(topic)
 
     # -- one partition ------------------------------------------------------------------------------------------
@@ -150,10 +153,11 @@ class LedPartitions:
             directory = directories.holding(name) or directories.emptiest(self._counts)
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
+            self.table.add_unopened(topic.name, topic.topic_id, name.partition)
             return
         led = Led.OPENED
         if directories.holding(name) is None:
-            led = Led.CREATED if self._started else Led.LOST
+            led = Led.CREATED if self._started and topic.topic_id not in self._lost else Led.LOST
         try:
             log_ = directory.files.open_log(
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
@@ -161,6 +165,9 @@ class LedPartitions:
             log_.assign_leader_epoch(state.leader_epoch)
             log_.write_queued()
         except OSError as error:
+            self.table.add_unopened(topic.name, topic.topic_id, name.partition)
+            if led is Led.LOST:
+                self._lost[topic.topic_id] = None
             directory.writer.report(error)
             if directory.writer.offline is None:
                 self._unopened[topic.topic_id] = None

@@ -15,7 +15,7 @@ __all__ = ["PartitionTable"]
 class PartitionTable:
     """Leaders by (topic, partition) and by (topic id, partition)."""
 
-    __slots__ = ("_by_id", "_by_name", "_by_topic", "_counts", "_names", "version")
+    __slots__ = ("_by_id", "_by_name", "_by_topic", "_counts", "_names", "_unopened", "version")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
@@ -23,6 +23,7 @@ class PartitionTable:
         self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
         self._names: dict[Uuid, str] = {}
         self._counts: Counter[Uuid] = Counter()
+        self._unopened: dict[tuple[str, int], Uuid] = {}
         self.version = 0
         """Grows with every change: what was looked up under another version has to be looked up again."""
 
@@ -34,6 +35,15 @@ class PartitionTable:
         self._counts[unified.topic_id] += (unified.topic_id, partition) not in self._by_id
         self._by_id[unified.topic_id, partition] = unified
         self._names[unified.topic_id] = topic
+        self._unopened.pop((topic, partition), None)
+
+    def add_unopened(self, topic: str, topic_id: Uuid, partition: int) -> None:
+        """A partition is led here, but its log cannot be opened for now."""
+        self._unopened[topic, partition] = topic_id
+
+    def forget_unopened(self, topic: str) -> None:
+        """The topic was deleted."""
+        self._unopened = {name: topic_id for name, topic_id in self._unopened.items() if name[0] != topic}
 
     def remove(self, unified: UnifiedLog) -> None:
         """Serve it no longer."""
@@ -60,16 +70,22 @@ class PartitionTable:
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
-        """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that cannot be opened."""
         unified = self._by_name.get((topic, partition))
         if unified is None:
+            _check_opened(unopened=(topic, partition) in self._unopened)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return unified
 
     def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
-        """The partition. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516)."""
+        """The partition. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
+
+        KAFKA_STORAGE_ERROR for one that cannot be opened.
+        """
         unified = self._by_id.get((topic_id, partition))
         if unified is None:
+            unopened = (key for key, one in self._unopened.items() if one == topic_id)
+            _check_opened(unopened=any(number == partition for _, number in unopened))
             if topic_id in self._names:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -86,3 +102,8 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _check_opened(*, unopened: bool) -> None:
+    if unopened:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log of this partition cannot be opened for now.")

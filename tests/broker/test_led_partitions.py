@@ -1,11 +1,18 @@
 """Partitions open, change and go as the image says."""
 
+import errno
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from stratalog.broker.client_admin import delete_topics
+from stratalog.broker.led_partitions import Led
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.server import Server
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 
 def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
@@ -138,3 +145,22 @@ def test_every_partition_is_counted_once(broker):
     delete_topics(broker.client(), ["a"])
     assert len(broker.node.partitions) == 3
     assert sum(broker.node.led._counts.values()) == 3
+
+
+def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_files):
+    """Until then its clients hear of the disk; what was lost with a wiped disk is never taken for new."""
+    seen = []
+    node = start_node(files=watched_files)
+    node.create("t")
+    node.produce("t", b"v")
+    node.stop()
+    shutil.rmtree(Path(node.directory, "data", "t-0"))
+    watched_files.fail("open", "/t-0/", errno.ENOSPC)
+    node.start()
+    node.node.led._services = replace(node.node.led._services, on_led=lambda _, led: seen.append(led))
+    with pytest.raises(KafkaError) as refused:
+        node.partition("t")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    watched_files.faults.clear()
+    node.wait_until(lambda: len(node.node.partitions) == 1)
+    assert seen == [Led.LOST]

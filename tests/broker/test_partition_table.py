@@ -45,6 +45,22 @@ def test_what_is_not_led_has_kafkas_codes(table):
     assert table.get(TopicPartition("u", 0)) is None
 
 
+def test_what_cannot_be_opened_is_not_unknown(table):
+    """Clients wait for it, by name and by id, until it is open or its topic deleted."""
+    for number in (2, 3):
+        table.add_unopened("t", ID, number)
+    table.add_unopened("u", b"u" * 16, 0)
+    assert code_of(table.by_name, "t", 2) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, ID, 3) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, b"u" * 16, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, ID, 4) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    table.add(led(number=2))
+    assert table.by_id(ID, 2) is table.by_name("t", 2)
+    table.forget_unopened("u")
+    assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_name, "t", 3) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_removed_partition_is_gone_and_its_id_with_the_last_one(table):
     """The name of an id is known as long as one partition of it is led."""
     for number, name in ((0, "t"), (1, None)):
