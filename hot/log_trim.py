@@ -9,6 +9,7 @@ from stratalog.hot.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
 from stratalog.hot.leader_epochs import EpochEntry
 from stratalog.hot.log_read import aborted_transactions
 from stratalog.hot.log_write import LogWrite
+from stratalog.hot.producer_snapshot import ProducerEntry
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.removal import FileRemoval
@@ -170,9 +171,25 @@ class LogTrim(LogWrite):
             release()
         for segment in self._segments:
             segment.pending.clear()
+        forgotten = self.producer_state.entries
         self._cut(self.written_offset)
+        self._await_first_batches(forgotten)
         self._failed = None
         self.write_queued()
+
+    def _await_first_batches(self, forgotten: dict[int, ProducerEntry]) -> None:
+        """A producer whose very first batch was refused has to send that one again before any other.
+
+        Of a producer that nothing is known of any sequence is taken: its next batch, already on its way, would be,
+        and the first one then be out of order for ever.
+        """
+        entries = self.producer_state.entries
+        for producer_id, entry in forgotten.items():
+            first = next(iter(entry.batches), None)
+            if producer_id not in entries and (first is None or first.first_sequence == 0):
+                entries[producer_id] = ProducerEntry(
+                    producer_id, producer_epoch=entry.producer_epoch, last_timestamp_ms=entry.last_timestamp_ms
+                )
 
     def _cut(self, offset: int) -> None:
         """The log ends with the batch before ``offset``; whatever lies behind goes, newest first."""

@@ -278,3 +278,25 @@ def test_a_full_disk_fails_the_appends_and_the_log_goes_on_without_a_hole_when_t
     assert (info.base_offset, info.duplicate) == (2, False)
     log.sync()
     assert [header.base_offset for header in bench.headers(log)] == [0, 2]
+
+
+def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench):
+    """Its second batch, sent before it knew, is out of order; of a producer in mid-stream any sequence is taken."""
+    bench.files = Full()
+    log = bench.open()
+    bench.append(log)
+    log.sync()
+    bench.files.room = 0
+    for producer_id, sequence in ((7, 0), (8, 5)):
+        bench.append(log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    bench.files.room = 1 << 30
+    log.discard_unwritten()
+    for refused in (2, 1):
+        with pytest.raises(KafkaError) as failure:
+            bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=refused)
+        assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0).duplicate
+    assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=2).duplicate
+    assert not bench.append(log, 2, producer_id=8, producer_epoch=0, base_sequence=7).duplicate
