@@ -12,9 +12,8 @@ The file name is the offset (exclusive) up to which the log was applied. Source:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -32,6 +31,8 @@ _VERSION: Final = 1
 _HEADER: Final = Struct(">hIi")
 _ENTRY: Final = Struct(">qhiqiqiq")
 _CRC_END: Final = 6
+_BATCH: Final = Struct(">iqiq")
+_KEPT_BYTES: Final = BATCHES_KEPT * _BATCH.size
 _SEQUENCES: Final = 1 << 31
 
 
@@ -64,17 +65,35 @@ class ProducerEntry:
     last_timestamp_ms: int = NO_TIMESTAMP
     transaction_first_offset: int = -1
     """Where the open transaction began in this partition, -1 when none is open."""
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    kept: bytes = b""
+    """The last batches of the current epoch, packed: a broker remembers 100,000 producers in some 50 MB."""
+
+    @property
+    def batches(self) -> list[BatchMetadata]:
+        """The last batches of the current epoch, oldest first."""
+        return [BatchMetadata(*fields) for fields in _BATCH.iter_unpack(self.kept)]
+
+    def remember(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
+        """One more batch; the oldest of too many is forgotten."""
+        self.kept = (self.kept + _BATCH.pack(last_sequence, last_offset, offset_delta, timestamp_ms))[-_KEPT_BYTES:]
 
     @property
     def last_sequence(self) -> int:
         """The last sequence written in the current epoch, -1 when none was."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        kept = self.kept
+        return int(_BATCH.unpack_from(kept, len(kept) - _BATCH.size)[0]) if kept else NO_SEQUENCE
+
+    @property
+    def last_batch(self) -> BatchMetadata | None:
+        """The last batch written in the current epoch, None when none was."""
+        kept = self.kept
+        return BatchMetadata(*_BATCH.unpack_from(kept, len(kept) - _BATCH.size)) if kept else None
 
     @property
     def last_offset(self) -> int:
         """The offset of the last record written in the current epoch, -1 when none was."""
-        return self.batches[-1].last_offset if self.batches else -1
+        last = self.last_batch
+        return -1 if last is None else last.last_offset
 
 
 def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
@@ -82,13 +101,13 @@ def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
     body = bytearray(_HEADER.size)
     count = 0
     for entry in entries:
-        delta = entry.batches[-1].offset_delta if entry.batches else 0
+        last = entry.last_batch
         body += _ENTRY.pack(
             entry.producer_id,
             entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            delta,
+            NO_SEQUENCE if last is None else last.last_sequence,
+            -1 if last is None else last.last_offset,
+            0 if last is None else last.offset_delta,
             entry.last_timestamp_ms,
             entry.coordinator_epoch,
             entry.transaction_first_offset,
@@ -115,6 +134,6 @@ def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
         producer_id, epoch, sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset = fields
         entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset)
         if last_offset >= 0:
-            entry.batches.append(BatchMetadata(sequence, last_offset, delta, timestamp_ms))
+            entry.remember(sequence, last_offset, delta, timestamp_ms)
         entries.append(entry)
     return entries

@@ -88,7 +88,7 @@ class ProducerStateManager:
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
-        if epoch == entry.producer_epoch:
+        if epoch == entry.producer_epoch and base_sequence != entry.last_sequence + 1:
             last_sequence = (base_sequence + last_offset_delta) % _SEQUENCES
             for batch in entry.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
@@ -187,10 +187,10 @@ class ProducerStateManager:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         if entry.producer_epoch != epoch:
             entry.producer_epoch = epoch
-            entry.batches.clear()
+            entry.kept = b""
         delta = last_offset - base_offset
         last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % _SEQUENCES
-        entry.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp_ms))
+        entry.remember(last_sequence, last_offset, delta, timestamp_ms)
         entry.last_timestamp_ms = timestamp_ms
         if transactional and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = base_offset
@@ -215,7 +215,7 @@ class ProducerStateManager:
             entry.transaction_first_offset = -1
         if entry.producer_epoch != marker.producer_epoch:
             entry.producer_epoch = marker.producer_epoch
-            entry.batches.clear()
+            entry.kept = b""
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = marker.timestamp_ms
         if completed is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.broker.dump import dump
 from stratalog.hot.index import OffsetIndex, TimeIndex
-from stratalog.hot.producer_snapshot import BatchMetadata, ProducerEntry, snapshot_to_bytes
+from stratalog.hot.producer_snapshot import ProducerEntry, snapshot_to_bytes
 from stratalog.hot.transaction_index import AbortedTxn, aborted_to_bytes
 
 BASE = "00000000000000000100"
@@ -94,7 +94,7 @@ def test_transactions_and_producers_are_shown(tmp_path) -> None:
         "last_stable_offset": 90,
     }
     entry = ProducerEntry(7, 1, 2, 1000, -1)
-    entry.batches.append(BatchMetadata(9, 109, 4, 1000))
+    entry.remember(9, 109, 4, 1000)
     (tmp_path / f"{BASE}.snapshot").write_bytes(snapshot_to_bytes([entry]))
     (producer, summary) = rows(tmp_path / f"{BASE}.snapshot")
     assert (producer["producer_id"], producer["last_sequence"], producer["last_offset"]) == (7, 9, 109)

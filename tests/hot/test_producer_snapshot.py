@@ -1,5 +1,7 @@
 """Tests of hot/producer_snapshot.py."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from stratalog.wire.errors import Corrupt
 
 def entry(producer_id: int, last_offset: int) -> ProducerEntry:
     made = ProducerEntry(producer_id, 3, 2, 0x18BCFE56800, 17)
-    made.batches.append(BatchMetadata(9, last_offset, 4, 0x18BCFE56800))
+    made.remember(9, last_offset, 4, 0x18BCFE56800)
     return made
 
 
@@ -58,3 +60,17 @@ def test_arbitrary_bytes_are_refused_without_any_other_error(data):
     """Only `Corrupt` comes out."""
     with pytest.raises(Corrupt):
         snapshot_from_bytes(data)
+
+
+def test_a_hundred_thousand_producers_take_a_hundred_megabytes_at_most():
+    """A tenth of them, each with its five last batches, in a tenth of that."""
+    tracemalloc.start()
+    entries = {}
+    for number in range(10_000):
+        entry = entries[1_000_000 + number] = ProducerEntry(1_000_000 + number, 3, 0, 1_700_000_000_000 + number)
+        for batch in range(7):
+            entry.remember(1_000 * batch, 10**9 + 1_000 * number + batch, 9, 1_700_000_000_000 + batch)
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes <= 10_000_000
+    assert [batch.last_sequence for batch in entry.batches] == [2_000, 3_000, 4_000, 5_000, 6_000]

@@ -1,6 +1,6 @@
 """Tests of hot/snapshots.py."""
 
-from stratalog.hot.producer_snapshot import BatchMetadata, ProducerEntry, snapshot_to_bytes
+from stratalog.hot.producer_snapshot import ProducerEntry, snapshot_to_bytes
 from stratalog.hot.snapshots import restore_state, stray_snapshots
 
 
@@ -14,7 +14,7 @@ def test_strays_are_those_that_serve_no_segment():
 def test_the_newest_readable_snapshot_is_taken(files, tmp_path):
     """A damaged one is passed over, an older one gives the same state with a longer replay."""
     entry = ProducerEntry(7, 0, last_timestamp_ms=0)
-    entry.batches.append(BatchMetadata(3, 4, 0, 0))
+    entry.remember(3, 4, 0, 0)
     (tmp_path / f"{5:020d}.snapshot").write_bytes(snapshot_to_bytes([entry]))
     (tmp_path / f"{9:020d}.snapshot").write_bytes(b"damaged")
     options = {"start_offset": 0, "name": "flights-0"}
