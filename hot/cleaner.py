@@ -90,7 +90,7 @@ class Cleaning:
         self._job = job
         self._files = files
         self._pace = pace
-        self._map = OffsetMap(job.map_bytes, job.map_load_factor, keys_max=job.end_offset - job.first_dirty_offset)
+        self._map = OffsetMap(job.map_bytes, job.map_load_factor, job.first_dirty_offset, job.end_offset)
         self._groups: list[list[CleanableSegment]] = []
         rules = FilterRules(job.now_ms, job.delete_retention_ms, job.end_offset, job.forgettable_below)
         self._transactions = CleanedTransactions(job.aborted)
@@ -103,6 +103,7 @@ class Cleaning:
         job = self._job
         sizes = drop_leftovers(self._files, job.directory)
         self._fill_map()
+        self._map.close()
         end_offset = min(self._map.latest_offset + 1, job.end_offset)
         below = [_with_index_sizes(one, sizes) for one in job.segments if one.base_offset < end_offset]
         self._groups = grouped(below, segment_bytes=job.segment_bytes, index_bytes=job.segment_index_bytes)

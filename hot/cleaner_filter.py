@@ -11,8 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from stratalog.hot.cleaner_map import OffsetMap
-from stratalog.hot.cleaner_records import Span, batch_payload, emptied_batch, rebuilt_batch, record_spans
+from stratalog.hot.cleaner_map import NEWEST, NEWEST_TOMBSTONE, OffsetMap
+from stratalog.hot.cleaner_records import (
+    Span,
+    batch_payload,
+    emptied_batch,
+    rebuilt_batch,
+    record_places,
+    record_spans,
+)
 from stratalog.hot.cleaner_transactions import CleanedTransactions
 from stratalog.hot.producer_snapshot import ProducerEntry
 from stratalog.wire.batch import BatchHeader
@@ -47,17 +54,19 @@ class FilterCounts:
 def add_keys(header: BatchHeader, batch: memoryview, offset_map: OffsetMap, start_offset: int) -> bool:
     """Take the keys of a data batch from ``start_offset`` on into the map; False if the map became too full for it.
 
-    Then ``latest_offset`` is that of the last record that was taken. Raises `Corrupt`.
+    Then ``latest_offset`` is where the last one before that ended. Raises `Corrupt`.
     """
-    put, base_offset = offset_map.put, header.base_offset
-    for span in record_spans(header, batch_payload(header, batch)):
-        offset = base_offset + span.offset_delta
-        if span.key is None or offset < start_offset:
+    put, base_offset, limit = offset_map.put, header.base_offset, offset_map.limit
+    for _, _, _, delta, key, has_value in record_spans(header, batch_payload(header, batch)):
+        offset = base_offset + delta
+        if key is None or offset < start_offset:
             continue
-        if offset_map.is_full:
+        if offset_map.count >= limit:
+            offset_map.latest_offset = max(offset_map.latest_offset, offset - 1)
             return False
-        put(span.key, offset)
-        offset_map.latest_offset = offset
+        put(key, offset)
+        if not has_value:
+            offset_map.note_tombstone(offset)
     offset_map.latest_offset = max(offset_map.latest_offset, header.last_offset)
     return True
 
@@ -133,34 +142,54 @@ class BatchFilter:
             return None
         if header.base_offset > self._map.latest_offset:
             return batch
+        if not header.has_delete_horizon:
+            marks = self._map.marks(header.base_offset, header.last_offset)
+            if marks is not None and NEWEST_TOMBSTONE not in marks:
+                return self._marked(header, batch, marks)
         payload = batch_payload(header, batch)
         spans = record_spans(header, payload)
-        kept = self._kept(header, spans)
+        kept, tombstones = self._kept(header, spans)
         if not kept:
             return None
         horizon_ms = None
-        inside = header.last_offset <= self._map.latest_offset
-        if inside and not header.has_delete_horizon and any(not span.has_value for span in kept):
+        if tombstones and not header.has_delete_horizon and header.last_offset <= self._map.latest_offset:
             horizon_ms = self._new_horizon_ms
         if horizon_ms is None and len(kept) == len(spans):
             return batch
         self.counts.records_kept += len(kept)
         return rebuilt_batch(header, payload, kept, horizon_ms)
 
-    def _kept(self, header: BatchHeader, spans: list[Span]) -> list[Span]:
-        """The records that nothing supersedes. One without a key has no place in a compacted log, as in Kafka."""
+    def _marked(self, header: BatchHeader, batch: memoryview, marks: bytes) -> memoryview | bytearray | None:
+        """The same where the map's table knows every offset of the batch, and no tombstone stays."""
+        count = marks.count(NEWEST)
+        if count == 0:
+            return None
+        if count == header.record_count:
+            return batch
+        payload = batch_payload(header, batch)
+        kept = [span for span in record_places(header, payload) if marks[span[3]] == NEWEST]
+        self.counts.records_kept += len(kept)
+        return rebuilt_batch(header, payload, kept)
+
+    def _kept(self, header: BatchHeader, spans: list[Span]) -> tuple[list[Span], bool]:
+        """The records that nothing supersedes, and whether a tombstone is among them.
+
+        One without a key has no place in a compacted log, as in Kafka.
+        """
         newest, base_offset, latest = self._map.get, header.base_offset, self._map.latest_offset
         forget_below = self._forget_below(header)
-        kept = []
+        kept, tombstones = [], False
         for span in spans:
-            offset = base_offset + span.offset_delta
+            _, _, _, delta, key, has_value = span
+            offset = base_offset + delta
             if offset <= latest:
-                if span.key is None or offset < newest(span.key):
+                if key is None or offset < newest(key):
                     continue
-                if not span.has_value and offset < forget_below:
+                if not has_value and offset < forget_below:
                     continue
             kept.append(span)
-        return kept
+            tombstones = tombstones or not has_value
+        return kept, tombstones
 
     def _forget_below(self, header: BatchHeader) -> int:
         """Tombstones of this batch go below this offset."""

@@ -11,16 +11,23 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-__all__ = ["SLOT_BYTES", "OffsetMap"]
+__all__ = ["NEWEST", "NEWEST_TOMBSTONE", "SLOT_BYTES", "OffsetMap"]
 
 SLOT_BYTES: Final = 40
 """Memory of one entry, with its share of what the buckets themselves take and of the room in which they grow."""
 
+NEWEST: Final = 1
+"""A mark: this record is the newest of its key."""
+_TOMBSTONE: Final = 2
+NEWEST_TOMBSTONE: Final = NEWEST | _TOMBSTONE
+
+_TABLE_SHARE: Final = 8
 _FINGERPRINT_BYTES: Final = 16
 _SHORT_MAX: Final = 15
 _ENTRY_BYTES: Final = 24
 _BUCKET_ENTRIES: Final = 24
 _OFFSET: Final = Struct("=q")
+_ENTRY: Final = Struct("=16xq")
 _LENGTHS: Final = tuple(bytes([length]) for length in range(_SHORT_MAX + 1))
 
 
@@ -33,22 +40,27 @@ def _fingerprint(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Keys and their newest offsets, up to ``limit`` keys.
+    """Keys of a section of the log and their newest offsets, up to ``limit`` keys.
 
-    ``latest_offset`` is where the section that the map knows ends: nothing is told of records behind it.
+    ``latest_offset`` is where the part that the map knows ends: nothing is told of records behind it. Once every key
+    is in, `close` makes a table of the section itself, a byte an offset, so that no key there is looked up again.
     """
 
-    __slots__ = ("_bucket_count", "_buckets", "count", "latest_offset", "limit")
+    __slots__ = ("_bucket_count", "_buckets", "_marks", "_start", "count", "latest_offset", "limit")
 
-    def __init__(self, buffer_bytes: int, load_factor: float, *, keys_max: int | None = None) -> None:
-        """At most ``load_factor`` of the slots in ``buffer_bytes`` are used; ``keys_max``: there are no more keys.
+    def __init__(self, buffer_bytes: int, load_factor: float, start_offset: int = 0, end_offset: int = 1 << 62) -> None:
+        """At most ``load_factor`` of the slots in ``buffer_bytes`` are used, for ``[start_offset, end_offset)``.
 
-        One key always fits, so that a cleaning gets on.
+        One key always fits, so that a cleaning gets on. The table may take an eighth of the buffer; a section that is
+        too long for that does without.
         """
-        self.limit = max(int(buffer_bytes // SLOT_BYTES * load_factor), 1)
-        expected = self.limit if keys_max is None else min(self.limit, max(keys_max, 1))
-        self._bucket_count = expected // _BUCKET_ENTRIES + 1
+        length = max(end_offset - start_offset, 1)
+        table_bytes = length if length <= buffer_bytes // _TABLE_SHARE else 0
+        self.limit = max(int((buffer_bytes - table_bytes) // SLOT_BYTES * load_factor), 1)
+        self._bucket_count = min(self.limit, length) // _BUCKET_ENTRIES + 1
         self._buckets = [bytearray() for _ in range(self._bucket_count)]
+        self._start = start_offset
+        self._marks = bytearray(length) if table_bytes else None
         self.count = 0
         self.latest_offset = -1
 
@@ -81,3 +93,25 @@ class OffsetMap:
             return -1
         newest: int = _OFFSET.unpack_from(bucket, at + _FINGERPRINT_BYTES)[0]
         return newest
+
+    # -- the table ----------------------------------------------------------------------------------------
+
+    def note_tombstone(self, offset: int) -> None:
+        """The record at ``offset`` has no value."""
+        if self._marks is not None:
+            self._marks[offset - self._start] = _TOMBSTONE
+
+    def close(self) -> None:
+        """Every key is in: mark the newest record of each."""
+        marks, start = self._marks, self._start
+        if marks is None:
+            return
+        for bucket in self._buckets:
+            for (offset,) in _ENTRY.iter_unpack(bucket):
+                marks[offset - start] |= NEWEST
+
+    def marks(self, base_offset: int, last_offset: int) -> bytes | None:
+        """A byte for each offset: `NEWEST`, `NEWEST_TOMBSTONE` or another; None for what the table does not cover."""
+        if self._marks is None or base_offset < self._start or last_offset > self.latest_offset:
+            return None
+        return bytes(self._marks[base_offset - self._start : last_offset - self._start + 1])

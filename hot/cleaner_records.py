@@ -6,8 +6,8 @@ delete horizon takes the base timestamp's place. Source: Kafka's ``MemoryRecords
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from crc32c import crc32c
 
@@ -15,7 +15,7 @@ from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVER
 from stratalog.wire.compression import Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["Span", "batch_payload", "emptied_batch", "rebuilt_batch", "record_spans"]
+__all__ = ["Span", "batch_payload", "emptied_batch", "rebuilt_batch", "record_places", "record_spans"]
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _CODEC_MASK: Final = 0x07
@@ -24,16 +24,9 @@ _NULL: Final = 1
 """The length of a null key or value, -1, as a zigzag varint."""
 
 
-class Span(NamedTuple):
-    """Where a record lies in the uncompressed records of its batch, and what the cleaner asks of it."""
-
-    start: int
-    end: int
-    timestamp_delta: int
-    """Zigzag."""
-    offset_delta: int
-    key: bytes | None
-    has_value: bool
+Span = tuple[int, int, int, int, bytes | None, bool]
+"""A record in the uncompressed records of its batch: start, end, timestamp delta (zigzag), offset delta, key, and whether
+it has a value. A plain tuple: there are millions of them."""
 
 
 def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
@@ -46,43 +39,86 @@ def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
 
 def record_spans(header: BatchHeader, payload: bytes) -> list[Span]:
     """Every record of a batch. Raises `Corrupt` if they are not what the header says."""
+    return _checked(_spans, header, payload)
+
+
+def record_places(header: BatchHeader, payload: bytes) -> list[Span]:
+    """The same without looking at keys and values: None, and True. Raises `Corrupt`."""
+    return _checked(_places, header, payload)
+
+
+def _checked(parse: Callable[[BatchHeader, bytes], list[Span]], header: BatchHeader, payload: bytes) -> list[Span]:
+    try:
+        spans = parse(header, payload)
+    except IndexError as error:
+        raise _damaged(header, error) from error
+    end = spans[-1][1] if spans else 0
+    if end != len(payload):
+        raise _damaged(header, f"{len(payload) - end} bytes follow the last record")
+    return spans
+
+
+def _spans(header: BatchHeader, payload: bytes) -> list[Span]:
     spans: list[Span] = []
-    add = spans.append
-    make = tuple.__new__
     end = 0
     total, last_delta = len(payload), header.last_offset_delta
-    try:
-        for _ in range(header.record_count):
-            start = at = end
-            length = payload[at]
-            at += 1
-            if length > 0x7F:
-                length, at = _varint_rest(payload, at, length)
-            end = at + (length >> 1)
-            timestamp = payload[at + 1]
-            at += 2
-            if timestamp > 0x7F:
-                timestamp, at = _varint_rest(payload, at, timestamp)
-            delta = payload[at]
-            at += 1
-            if delta > 0x7F:
-                delta, at = _varint_rest(payload, at, delta)
-            size = payload[at]
-            at += 1
-            if size > 0x7F:
-                size, at = _varint_rest(payload, at, size)
-            key = None
-            if size != _NULL:
-                key = payload[at : at + (size >> 1)]
-                at += size >> 1
-            if (length | delta) & 1 or not at < end <= total or not delta >> 1 <= last_delta:
-                raise IndexError(f"record {len(spans)} does not fit")
-            add(make(Span, (start, end, timestamp, delta >> 1, key, payload[at] != _NULL)))
-    except IndexError as error:
-        raise Corrupt(f"a record of the batch at offset {header.base_offset} is damaged: {error}") from error
-    if end != total:
-        raise Corrupt(f"the batch at offset {header.base_offset} has {total - end} bytes behind its last record")
+    for _ in range(header.record_count):
+        start = end
+        length = payload[start]
+        at = start + 1
+        if length > 0x7F:
+            byte = payload[at]  # two bytes are the rule
+            length, at = (length & 0x7F | byte << 7, at + 1) if byte < 0x80 else _varint_rest(payload, at, length)
+        end = at + (length >> 1)
+        timestamp = payload[at + 1]
+        at += 2
+        if timestamp > 0x7F:
+            timestamp, at = _varint_rest(payload, at, timestamp)
+        delta = payload[at]
+        at += 1
+        if delta > 0x7F:
+            delta, at = _varint_rest(payload, at, delta)
+        size = payload[at]
+        at += 1
+        if size > 0x7F:
+            size, at = _varint_rest(payload, at, size)
+        key = None
+        if size != _NULL:
+            key = payload[at : at + (size >> 1)]
+            at += size >> 1
+        if (length | delta) & 1 or not at < end <= total or not delta >> 1 <= last_delta:
+            raise IndexError(f"record {len(spans)} does not fit")
+        spans.append((start, end, timestamp, delta >> 1, key, payload[at] != _NULL))
     return spans
+
+
+def _places(header: BatchHeader, payload: bytes) -> list[Span]:
+    spans: list[Span] = []
+    end = 0
+    total, last_delta = len(payload), header.last_offset_delta
+    for _ in range(header.record_count):
+        start = end
+        length = payload[start]
+        at = start + 1
+        if length > 0x7F:
+            byte = payload[at]  # two bytes are the rule
+            length, at = (length & 0x7F | byte << 7, at + 1) if byte < 0x80 else _varint_rest(payload, at, length)
+        end = at + (length >> 1)
+        timestamp = payload[at + 1]
+        at += 2
+        if timestamp > 0x7F:
+            timestamp, at = _varint_rest(payload, at, timestamp)
+        delta = payload[at]
+        if delta > 0x7F:
+            delta, at = _varint_rest(payload, at + 1, delta)
+        if (length | delta) & 1 or not at < end <= total or not delta >> 1 <= last_delta:
+            raise IndexError(f"record {len(spans)} does not fit")
+        spans.append((start, end, timestamp, delta >> 1, None, True))
+    return spans
+
+
+def _damaged(header: BatchHeader, what: object) -> Corrupt:
+    return Corrupt(f"a record of the batch at offset {header.base_offset} is damaged: {what}")
 
 
 def _varint_rest(payload: bytes, at: int, first: int) -> tuple[int, int]:
@@ -125,10 +161,10 @@ def rebuilt_batch(
     """
     fields = header._replace(record_count=len(spans))
     if not header.is_log_append_time:
-        newest = max(_signed(span.timestamp_delta) for span in spans)
+        newest = max([_signed(timestamp) for _, _, timestamp, *_ in spans])
         fields = fields._replace(max_timestamp=header.base_timestamp + newest)
     if delete_horizon_ms is None:
-        kept = b"".join([payload[span.start : span.end] for span in spans])
+        kept = b"".join([payload[start:end] for start, end, *_ in spans])
     else:
         fields = fields._replace(attributes=header.attributes | _DELETE_HORIZON, base_timestamp=delete_horizon_ms)
         shift_ms = header.base_timestamp - delete_horizon_ms
@@ -139,15 +175,15 @@ def rebuilt_batch(
 
 def _moved(payload: bytes, span: Span, shift_ms: int) -> bytes:
     """The record with another timestamp delta."""
-    at = span.start
+    at, end, timestamp, *_ = span
     while payload[at] > 0x7F:
         at += 1
     attributes = payload[at + 1 : at + 2]
     at += 2
     while payload[at] > 0x7F:
         at += 1
-    delta = _signed(span.timestamp_delta) + shift_ms
-    body = attributes + _varint(delta) + payload[at + 1 : span.end]
+    delta = _signed(timestamp) + shift_ms
+    body = attributes + _varint(delta) + payload[at + 1 : end]
     return _varint(len(body)) + body
 
 

@@ -36,6 +36,9 @@ _XERIAL_HEADER_BYTES: Final = 16
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_WINDOW: Final = 31  # zlib's way of saying "gzip framing, 32 KiB window"
 _STEP_BYTES: Final = 1 << 20
+_ZSTD_COMPRESSORS: Final[list[zstandard.ZstdCompressor]] = []
+_ZSTD_DECOMPRESSORS: Final[list[zstandard.ZstdDecompressor]] = []
+"""Contexts that nobody uses now, at most as many as there are threads."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
@@ -52,7 +55,12 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         return bytes(
             lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False)
         )
-    return zstandard.ZstdCompressor().compress(data)
+    # A context takes longer to make than a small batch to compress; popping and appending are safe between threads.
+    compressor = _ZSTD_COMPRESSORS.pop() if _ZSTD_COMPRESSORS else zstandard.ZstdCompressor()
+    try:
+        return compressor.compress(data)
+    finally:
+        _ZSTD_COMPRESSORS.append(compressor)
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
@@ -96,12 +104,16 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
 def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
     pieces = []
     size_bytes = 0
-    with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
-        while piece := reader.read(min(_STEP_BYTES, limit_bytes + 1 - size_bytes)):
-            pieces.append(piece)
-            size_bytes += len(piece)
-            if size_bytes > limit_bytes:
-                raise _too_large(Codec.ZSTD, limit_bytes)
+    context = _ZSTD_DECOMPRESSORS.pop() if _ZSTD_DECOMPRESSORS else zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    try:
+        with context.stream_reader(data) as reader:
+            while piece := reader.read(min(_STEP_BYTES, limit_bytes + 1 - size_bytes)):
+                pieces.append(piece)
+                size_bytes += len(piece)
+                if size_bytes > limit_bytes:
+                    raise _too_large(Codec.ZSTD, limit_bytes)
+    finally:
+        _ZSTD_DECOMPRESSORS.append(context)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

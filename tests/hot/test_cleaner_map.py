@@ -6,7 +6,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.hot.cleaner_map import SLOT_BYTES, OffsetMap
+from stratalog.hot.cleaner_map import NEWEST, NEWEST_TOMBSTONE, SLOT_BYTES, OffsetMap
 
 KEYS = st.one_of(st.binary(max_size=20), st.sampled_from([b"", b"\0", b"a", b"a\0", b"a" * 15, b"a" * 16, b"a" * 40]))
 
@@ -44,7 +44,7 @@ def test_one_key_always_fits():
 
 def test_fingerprints_that_only_overlap_are_told_apart():
     """An entry is found at its own place, not across two others."""
-    offset_map = OffsetMap(10 * SLOT_BYTES, 1.0, keys_max=1)
+    offset_map = OffsetMap(10 * SLOT_BYTES, 1.0, 0, 1)
     offset_map.put(b"", 0)
     offset_map.put(b"\0" * 7, 1)
     assert offset_map.get(b"\0" * 15) == -1
@@ -61,3 +61,29 @@ def test_memory_stays_within_the_buffer():
     buckets = offset_map._buckets
     used = sys.getsizeof(buckets) + sum(sys.getsizeof(bucket) for bucket in buckets)
     assert used <= count * SLOT_BYTES
+
+
+def test_the_table_tells_of_every_offset_of_the_section():
+    """Which records are the newest of their keys, and which of those have no value."""
+    offset_map = OffsetMap(1000, 1.0, 10, 16)
+    for offset, key, tombstone in ((10, b"a", True), (11, b"b", False), (12, b"a", False), (13, b"c", True)):
+        offset_map.put(key, offset)
+        if tombstone:
+            offset_map.note_tombstone(offset)
+        offset_map.latest_offset = offset
+    offset_map.close()
+    marks = offset_map.marks(10, 13)
+    assert [mark == NEWEST for mark in marks] == [False, True, True, False]
+    assert [mark == NEWEST_TOMBSTONE for mark in marks] == [False, False, False, True]
+    assert offset_map.marks(9, 13) is offset_map.marks(10, 14) is None
+
+
+def test_a_section_that_is_too_long_has_no_table():
+    """Keys come first: the table gets an eighth of the buffer at most, and what it takes is not theirs."""
+    assert OffsetMap(8000, 1.0, 0, 1001).limit == 8000 // SLOT_BYTES
+    assert OffsetMap(8000, 1.0, 0, 1000).limit == 7000 // SLOT_BYTES
+    without = OffsetMap(8000, 1.0, 0, 1001)
+    without.note_tombstone(5)
+    without.latest_offset = 1000
+    without.close()
+    assert without.marks(0, 10) is None

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.hot.cleaner_records import batch_payload, emptied_batch, rebuilt_batch, record_spans
+from stratalog.hot.cleaner_records import (
+    batch_payload,
+    emptied_batch,
+    rebuilt_batch,
+    record_places,
+    record_spans,
+)
 from stratalog.wire.batch import (
     BATCH_HEADER,
     HEADER_BYTES,
@@ -53,11 +59,12 @@ def opened(batch):
 @given(batches())
 def test_spans_are_the_records(batch):
     """Keys, offsets, and whether there is a value."""
-    header, _, spans = opened(batch)
+    header, payload, spans = opened(batch)
     records = list(iter_records(batch))
-    assert [(header.base_offset + span.offset_delta, span.key, span.has_value) for span in spans] == [
+    assert [(header.base_offset + delta, key, has_value) for *_, delta, key, has_value in spans] == [
         (record.offset, record.key, record.value is not None) for record in records
     ]
+    assert record_places(header, payload) == [(*span[:4], None, True) for span in spans]
 
 
 @settings(max_examples=60)
@@ -105,11 +112,12 @@ def test_damaged_records_are_refused_or_within_bounds(batch, data):
     at = data.draw(st.integers(0, len(payload) - 1))
     payload[at] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(at, len(payload)))
-    try:
-        spans = record_spans(header, bytes(payload[:cut]))
-    except Corrupt:
-        return
-    assert all(span.end <= cut and span.offset_delta <= header.last_offset_delta for span in spans)
+    for parse in (record_spans, record_places):
+        try:
+            spans = parse(header, bytes(payload[:cut]))
+        except Corrupt:
+            continue
+        assert all(end <= cut and delta <= header.last_offset_delta for _, end, _, delta, *_ in spans)
 
 
 def test_more_records_than_the_header_says_are_damage():
@@ -117,8 +125,9 @@ def test_more_records_than_the_header_says_are_damage():
     batch = build_batch([Record(0, 1, b"a", b"b"), Record(1, 1, b"a", b"b")])
     header, payload, _ = opened(batch)
     for count in (1, 3):
-        with pytest.raises(Corrupt):
-            record_spans(header._replace(record_count=count), payload)
+        for parse in (record_spans, record_places):
+            with pytest.raises(Corrupt):
+                parse(header._replace(record_count=count), payload)
 
 
 def test_a_batch_that_names_no_codec_is_corrupt():
