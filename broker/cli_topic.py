@@ -14,6 +14,7 @@ from stratalog.broker.client import Client, ListedOffset, Topic
 from stratalog.broker.client_admin import (
     ConfigSource,
     TopicConfig,
+    add_partitions,
     alter_topic_configs,
     create_topic,
     delete_topics,
@@ -226,9 +227,13 @@ def _write_description(one: Topic, configs: Sequence[TopicConfig], rows: Sequenc
     examples="""
     stratalog topic alter orders --config retention.ms=86400000
     stratalog topic alter orders --delete-config retention.ms --dry-run
+    stratalog topic alter orders --partitions 12
     """,
 )
 @click.argument("name")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), help="How many it has in the end; there can only be more."
+)
 @config_option
 @click.option(
     "-d", "--delete-config", "deleted", multiple=True, metavar="NAME", help="Give a setting back to its default."
@@ -239,18 +244,25 @@ def _write_description(one: Topic, configs: Sequence[TopicConfig], rows: Sequenc
 def alter(
     *,
     name: str,
+    partitions: int | None,
     configs: dict[str, str],
     deleted: tuple[str, ...],
     dry_run: bool,
     bootstrap: str,
     timeout_seconds: float,
 ) -> None:
-    """Change settings of the topic NAME; those not named stay."""
-    if not configs and not deleted:
-        raise click.UsageError("Nothing to change: give --config NAME=VALUE or --delete-config NAME.")
+    """Change settings of the topic NAME, and add partitions to it; settings not named stay.
+
+    Records of a key may go to another partition than before once there are more of them.
+    """
+    if not configs and not deleted and partitions is None:
+        raise click.UsageError("Nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions N.")
     with Client(bootstrap, timeout_seconds) as client:
         client.refresh([name])
-        alter_topic_configs(client, name, set_to=configs, delete=deleted, validate_only=dry_run)
+        if configs or deleted:
+            alter_topic_configs(client, name, set_to=configs, delete=deleted, validate_only=dry_run)
+        if partitions is not None:
+            add_partitions(client, name, partitions, validate_only=dry_run)
     note(f"{'Would change' if dry_run else 'Changed'} topic {name}.")
 
 

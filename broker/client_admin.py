@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stratalog.broker.broker_link import check, code_words
 from stratalog.broker.client import Client
+from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -22,6 +23,7 @@ __all__ = [
     "ConfigSource",
     "CreatedTopic",
     "TopicConfig",
+    "add_partitions",
     "alter_topic_configs",
     "create_topic",
     "delete_topics",
@@ -95,6 +97,17 @@ def create_topic(
     answer = client.call(request).topics[0]
     _check(name, answer.error_code, answer.error_message)
     return CreatedTopic(answer.name, answer.topic_id or ZERO_UUID, answer.num_partitions, answer.replication_factor)
+
+
+def add_partitions(client: Client, name: str, total: int, *, validate_only: bool = False) -> None:
+    """Give a topic more partitions, ``total`` in the end. Raises `KafkaError`, INVALID_PARTITIONS among others."""
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)],
+        timeout_ms=TIMEOUT_MS,
+        validate_only=validate_only,
+    )
+    for answer in client.call(request).results:
+        _check(name, answer.error_code, answer.error_message)
 
 
 def delete_topics(client: Client, names: Sequence[str]) -> None:

@@ -50,6 +50,16 @@ def test_settings_are_changed_and_given_back(stratalog, topic) -> None:
     assert "retention.ms=5  (topic)" in stratalog("topic", "describe", topic).out
 
 
+def test_a_topic_gets_more_partitions(stratalog, topic) -> None:
+    """Never fewer; a dry run only asks."""
+    stratalog("topic", "alter", topic, "--partitions", "7", "--dry-run")
+    stratalog("topic", "alter", topic, "--partitions", "5", "--config", "segment.ms=7")
+    (described,) = stratalog("topic", "describe", topic, "--json").rows
+    assert len(described["partitions"]) == 5
+    assert described["configs"] == {"segment.ms": "7"}
+    assert "4 would not be an increase" in stratalog("topic", "alter", topic, "-p", "4", code=1).err
+
+
 def test_all_settings_are_shown_on_demand(stratalog, topic) -> None:
     """With where each comes from."""
     (described,) = stratalog("topic", "describe", topic, "--configs", "all", "--json").rows

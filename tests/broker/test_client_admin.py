@@ -8,12 +8,14 @@ from stratalog.broker.client import Client
 from stratalog.broker.client_admin import (
     ConfigSource,
     TopicConfig,
+    add_partitions,
     alter_topic_configs,
     create_topic,
     delete_topics,
     describe_topic_configs,
 )
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from stratalog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from stratalog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from stratalog.wire.messages.describe_configs import (
@@ -26,14 +28,14 @@ from stratalog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-CREATE, DELETE, DESCRIBE, ALTER = 19, 20, 32, 44
+CREATE, DELETE, DESCRIBE, GROW, ALTER = 19, 20, 32, 37, 44
 TOPIC = 2
 
 
 @pytest.fixture
 def client(scripted):
-    """A client of a broker that serves the four administrative requests."""
-    scripted.ranges = {CREATE: (2, 7), DELETE: (1, 6), DESCRIBE: (1, 4), ALTER: (0, 1)}
+    """A client of a broker that serves the five administrative requests."""
+    scripted.ranges = {CREATE: (2, 7), DELETE: (1, 6), DESCRIBE: (1, 4), GROW: (0, 3), ALTER: (0, 1)}
     with Client(scripted.address, 5) as client:
         yield client
 
@@ -119,3 +121,19 @@ def test_settings_are_set_and_given_back(scripted, client) -> None:
     answer.error_code, answer.error_message = ErrorCode.INVALID_CONFIG, "Unknown topic config name: x"
     with pytest.raises(KafkaError, match="Unknown topic config name: x"):
         alter_topic_configs(client, "orders", set_to={"x": "1"})
+
+
+def test_partitions_are_added_where_the_broker_likes(scripted, client) -> None:
+    """The total is asked for, without assignments; a refusal has the broker's words."""
+    scripted.answers[GROW] = CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="orders")])
+    add_partitions(client, "orders", 6, validate_only=True)
+    request = scripted.requests[-1][0]
+    (asked,) = request.topics
+    assert (asked.name, asked.count, asked.assignments, request.validate_only) == ("orders", 6, None, True)
+    refused = CreatePartitionsTopicResult(
+        name="orders", error_code=37, error_message="Topic already has 6 partition(s)."
+    )
+    scripted.answers[GROW] = CreatePartitionsResponse(results=[refused])
+    with pytest.raises(KafkaError, match=r"topic orders: Topic already has 6 partition\(s\)\.") as caught:
+        add_partitions(client, "orders", 6)
+    assert caught.value.code is ErrorCode.INVALID_PARTITIONS
