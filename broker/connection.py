@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
 from stratalog.broker.connection_services import Services
@@ -17,6 +17,9 @@ from stratalog.broker.receiving import FrameReceiver, Shortcut
 from stratalog.broker.sending import PlainSender, Sender, TransportSender
 from stratalog.wire.frame import FrameError, ResponseQueue, ResponseSlot
 from stratalog.wire.parts import Part
+
+if TYPE_CHECKING:
+    from stratalog.broker.quotas import ClientQuotas
 
 __all__ = ["Connection"]
 
@@ -74,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         "muted_until",
         "peer",
         "principal",
+        "quota",
         "read_at",
         "shortcut",
         "software_name",
@@ -108,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.client_id_bytes = b""
         self.shortcut: Shortcut | None = None
+        self.quota: ClientQuotas | None = None
+        """What limits the client; None if nothing does."""
         self.software_name = self.software_version = ""
         self.host = self.peer = ""
         self.muted_until = 0.0
@@ -236,12 +242,20 @@ class Connection(asyncio.BufferedProtocol):
             self.shortcut = None
         self.client_id = client_id
         self.client_id_bytes = client_id_bytes
+        self.limit(self._services.quota_of(self))
+
+    def limit(self, quota: ClientQuotas | None) -> None:
+        """From now on ``quota`` holds for the client. Limited requests take the way on which they are counted."""
+        self.quota = quota
+        if quota is not None:
+            self.shortcut = None
 
     def authenticate(self, principal: str) -> None:
         """The client has proved to be ``principal``; the limits of strangers no longer hold."""
         self.principal = principal
         self.authenticated = True
         self.frame_bytes_max = self._services.limits.frame_bytes_max
+        self.limit(self._services.quota_of(self))
 
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent, with one line in the log."""
@@ -266,13 +280,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no request is being received, waits or is being answered."""
-        return not self._responses and not self._sender.queued_bytes and not self._receiver.unread_bytes
+        """Whether no request is being received, waits or is being answered; who is not heard is not waited for."""
+        receiving = self._receiver.unread_bytes and not self.stalled & _MUTED
+        return not (self._responses or self._sender.queued_bytes or receiving)
 
     def sweep(self, now: float, idle_seconds: float) -> str | None:
         """Called now and then: why the connection should be closed, if it should."""
         quiet = now - self.read_at
-        if quiet > idle_seconds and not self._responses:
+        if quiet > idle_seconds and not self._responses and not self.stalled & _MUTED:
             return f"idle for {quiet:.0f} s"
         if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:
             return f"not authenticated within {AUTHENTICATION_SECONDS:.0f} s"

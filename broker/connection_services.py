@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
@@ -12,6 +14,10 @@ from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
 from stratalog.broker.tick import Tick
 from stratalog.wire.schema import TAGS_MAX
+
+if TYPE_CHECKING:
+    from stratalog.broker.connection import Connection
+    from stratalog.broker.quotas import ClientQuotas
 
 __all__ = ["ConnectionLimits", "Services"]
 
@@ -46,3 +52,5 @@ class Services:
     metrics: NetworkMetrics
     dispatch: Dispatch
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    quota_of: Callable[[Connection], ClientQuotas | None] = lambda _: None
+    """What limits the client of a connection; asked whenever it calls itself otherwise than before."""

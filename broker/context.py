@@ -126,6 +126,9 @@ class RequestContext(ResponseSlot):
     def encode(self, response: Message | None) -> list[Any]:
         """The frame of an answer; counts it."""
         row = self.row
+        quota = self.connection.quota
+        if quota is not None and response is not None:
+            quota.mark(self.connection, response)
         try:
             return row.answer(self.correlation_id, response, self.dispatcher.monotonic() - self.started)
         except EncodeError as error:

@@ -138,8 +138,9 @@ class Dispatcher:
         try:
             if self.guarded and row.on_cluster:
                 self._check_cluster(context, row)
-            response = row.handle(context, request)
-            if row.api.remember is not None and not self.guarded:
+            quota = connection.quota
+            response = row.handle(context, request) if quota is None else quota.handle(context, request, len(frame))
+            if row.api.remember is not None and quota is None and not self.guarded:
                 row.api.remember(context, frame)
             if response is PENDING:
                 context.park()

@@ -18,6 +18,7 @@ from stratalog.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from stratalog.wire.parts import parts_length
 
 __all__ = ["TOPIC_IDS_SINCE", "FetchAttempt"]
 
@@ -30,7 +31,18 @@ _READ_COMMITTED = 1
 class FetchAttempt:
     """One request: reading partitions, waiting for more, counting what leaves."""
 
-    __slots__ = ("_trying", "by_id", "committed", "context", "max_bytes", "pending_remote", "request", "waiter")
+    __slots__ = (
+        "_trying",
+        "by_id",
+        "committed",
+        "context",
+        "cut_bytes",
+        "max_bytes",
+        "min_bytes",
+        "pending_remote",
+        "request",
+        "waiter",
+    )
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self.context = context
@@ -38,6 +50,13 @@ class FetchAttempt:
         self.by_id = context.api_version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, context.broker.config.integer("fetch.max.bytes"))
+        self.min_bytes = request.min_bytes
+        quota = context.connection.quota
+        if quota is not None:
+            self.max_bytes = int(min(self.max_bytes, quota.fetch_bytes_max()))
+            self.min_bytes = min(self.min_bytes, self.max_bytes)
+        self.cut_bytes = 0
+        """What the present attempt would have found besides if batches could be cut where a limit ends."""
         self.pending_remote = False
         self.waiter: Waiter | None = None
         self._trying = False
@@ -78,11 +97,12 @@ class FetchAttempt:
         if wanted.last_fetched_epoch >= 0 and (diverging := _divergence(unified, wanted)) is not None:
             answer.diverging_epoch = diverging
             return LogRead()
+        max_bytes = min(wanted.partition_max_bytes, left_bytes)
         try:
             read = unified.read(
                 (self.context.connection, unified),
                 wanted.fetch_offset,
-                max_bytes=min(wanted.partition_max_bytes, left_bytes),
+                max_bytes=max_bytes,
                 committed=self.committed,
                 min_one_batch=min_one_batch,
             )
@@ -95,12 +115,27 @@ class FetchAttempt:
         self.pending_remote = self.pending_remote or read.pending
         if read.size_bytes:
             answer.records = list(read.parts)
+            limit = answer.last_stable_offset if self.committed else answer.high_watermark
+            if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
+                self.cut_bytes += max_bytes - read.size_bytes
         if self.committed:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
                 for producer_id, first_offset in read.aborted
             ]
         return read
+
+    def enough(self, found_bytes: int) -> bool:
+        """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
+        return found_bytes + self.cut_bytes >= self.min_bytes
+
+    def may_leave(self, response: FetchResponse) -> bool:
+        """Whether the client's quota allows an answer; else its connection is not read for a while."""
+        connection = self.context.connection
+        quota = connection.quota
+        if quota is None or quota.fetch is None:
+            return True
+        return quota.may_fetch(connection, parts_length(self.context.row.encode(response)))
 
     def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
         """Add what leaves to the figures of its topics."""
@@ -126,7 +161,7 @@ class FetchAttempt:
     def start(self) -> FetchResponse | Pending:
         """Answer now if there is enough, else wait for appends, for chunks, or for the time to be over."""
         request = self.request
-        response = self.attempt(final=request.max_wait_ms <= 0 or request.min_bytes <= 0)
+        response = self.attempt(final=request.max_wait_ms <= 0 or self.min_bytes <= 0)
         if response is not None:
             return response
         broker = self.context.broker

@@ -46,13 +46,17 @@ class SessionFetch(FetchAttempt):
         session = self._session
         if session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
-        telling = session.gather(self._look, max_bytes=self.max_bytes, min_bytes=self.request.min_bytes, final=final)
+        self.cut_bytes = 0
+        telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
         if telling is None:
             return None
         topics = _by_topic(telling, by_id=self.by_id)
+        response = FetchResponse(responses=topics, session_id=session.id)
+        if not self.may_leave(response):
+            return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)
         self.count(topics)
-        return FetchResponse(responses=topics, session_id=session.id)
+        return response
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted

@@ -35,6 +35,7 @@ from stratalog.broker.metrics import Metrics
 from stratalog.broker.network_limits import server_limits
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
+from stratalog.broker.quotas import Quotas
 from stratalog.broker.server import Server
 from stratalog.broker.tick import Tick
 from stratalog.broker.tier_status import tier_status
@@ -125,6 +126,7 @@ class Node:
             limits=server_limits(self.config),
             tick=self.tick,
         )
+        self.quotas = Quotas(self.config, self.clock, self.metrics, self.server)
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
         self.tiering = Tiering(
@@ -238,6 +240,7 @@ class Node:
     # -- following the image --------------------------------------------------------------------------------------
 
     async def _applied(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self.quotas.follow(image.quotas)
         for topic in delta.removed_topics.values():
             self.led.delete(topic)
         broker = ConfigResource.broker(self.node_id)

@@ -7,9 +7,9 @@ import logging
 import socket
 import ssl
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
@@ -21,12 +21,17 @@ from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
 from stratalog.broker.tick import Tick
 
+if TYPE_CHECKING:
+    from stratalog.broker.quotas import Quotas
+
 __all__ = ["Server", "ServerLimits"]
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS_MAX: Final = 5.0
 _REFUSED_LOG_SECONDS: Final = 10.0
+_HELD_LONGER_SECONDS: Final = 60.0
+"""A connection that is held is not heard before it is closed, however late the timers come."""
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
 
 
@@ -101,7 +106,9 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._refusal_logged_at: float | None = None
         self._emptied: asyncio.Event | None = None
+        self._connection_wait: Callable[[str], float] = lambda _: 0.0
         self.connections: dict[Connection, None] = {}
+        self._held: set[Connection] = set()
         self.addresses: dict[str, tuple[str, int]] = {}
         _add_gauges(self, metrics)
 
@@ -134,7 +141,7 @@ class Server:
             server.close()
         if self._sweep is not None:
             self._sweep.cancel()
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self._held]:
             if connection.idle:
                 connection.abort()
         if self.connections:
@@ -185,6 +192,10 @@ class Server:
     def _opened(self, connection: Connection) -> bool:
         """Whether an accepted connection is within the limits."""
         network = self._metrics.network
+        held_seconds = self._connection_wait(connection.host)
+        if held_seconds:
+            self._hold(connection, held_seconds)
+            return True
         reason = self._refusal(connection)
         if reason is not None:
             network.connections_refused += 1
@@ -194,6 +205,19 @@ class Server:
         self.connections[connection] = None
         self._per_host[connection.host] += 1
         return True
+
+    def use_quotas(self, quotas: Quotas) -> None:
+        """From now on clients are limited by these."""
+        self._services.quota_of = quotas.of
+        self._connection_wait = quotas.connection_wait
+
+    def _hold(self, connection: Connection, seconds: float) -> None:
+        """Refuse a connection after a while in which it is not heard: who is refused at once comes back at once."""
+        self._metrics.network.connections_refused += 1
+        self._log_refusal(connection, "connection_creation_rate is reached")
+        self._held.add(connection)
+        connection.mute_until(connection.read_at + seconds + _HELD_LONGER_SECONDS)
+        self._services.loop.call_later(seconds, connection.abort)
 
     def _refusal(self, connection: Connection) -> str | None:
         limits = self.limits
@@ -220,6 +244,7 @@ class Server:
             log.warning("refusing a connection from %s: %s (%d refused so far)", connection.peer, reason, refused)
 
     def _closed(self, connection: Connection) -> None:
+        self._held.discard(connection)
         if connection not in self.connections:
             return
         del self.connections[connection]

@@ -16,7 +16,7 @@ from stratalog.metadata.brokers_image import BrokersImage
 from stratalog.metadata.config_resolution import ConfigEntry, ConfigResolver
 from stratalog.metadata.config_types import ConfigError
 from stratalog.metadata.configs_image import ResourceType
-from stratalog.metadata.decision import Decision, Failure, failure_of
+from stratalog.metadata.decision import Decision, Failure, Permit, failure_of, no_limit
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.placement import NextInt, place_replicas
 from stratalog.metadata.topic_names import CLUSTER_METADATA_TOPIC, check_topic_name, collision_key
@@ -88,6 +88,7 @@ def create_topics(
     new_topic_id: Callable[[], Uuid],
     next_int: NextInt,
     validate_only: bool = False,
+    permit: Permit = no_limit,
 ) -> Decision[tuple[tuple[str, CreatedTopic | Failure], ...]]:
     """Create topics; one that fails does not stop the others. Also used for topics created on first use."""
     total = sum(max(1, len(topic.assignments) or topic.partition_count) for topic in topics)
@@ -104,6 +105,7 @@ def create_topics(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_name(image, name, taken)
             created, new_records = _create(image, topic, rules, new_topic_id, next_int)
+            permit(created.partition_count)
         except KafkaError as error:
             results.append((name, failure_of(error)))
         else:
@@ -249,7 +251,12 @@ class NewPartitions:
 
 
 def create_partitions(
-    image: ClusterImage, wanted: Sequence[NewPartitions], *, next_int: NextInt, validate_only: bool = False
+    image: ClusterImage,
+    wanted: Sequence[NewPartitions],
+    *,
+    next_int: NextInt,
+    validate_only: bool = False,
+    permit: Permit = no_limit,
 ) -> Decision[tuple[tuple[str, Failure | None], ...]]:
     """Give topics more partitions; one that fails does not stop the others."""
     counts = Counter(each.topic for each in wanted)
@@ -265,6 +272,7 @@ def create_partitions(
                 why = "Excessively large number of partitions per request."
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
             added = new_partitions(image, name, each.total, each.assignments, next_int=next_int).records
+            permit(len(added))
         except KafkaError as error:
             results.append((name, failure_of(error)))
         else:
@@ -330,7 +338,11 @@ def resolve_topic(image: ClusterImage, name: str | None, topic_id: Uuid) -> tupl
 
 
 def delete_topics(
-    image: ClusterImage, targets: Sequence[tuple[str | None, Uuid]], *, enabled: bool = True
+    image: ClusterImage,
+    targets: Sequence[tuple[str | None, Uuid]],
+    *,
+    enabled: bool = True,
+    permit: Permit = no_limit,
 ) -> Decision[tuple[tuple[str | None, Uuid, Failure | None], ...]]:
     """Delete topics named by name or by id; the answer keeps the order of ``targets`` and says both of each.
 
@@ -346,6 +358,7 @@ def delete_topics(
             if found_id in deleted:
                 why = "Duplicate topic id." if name is None else "Duplicate topic name."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+            permit(len(image.topics.by_id[found_id].partitions))
         except KafkaError as error:
             results.append((name, topic_id, failure_of(error)))
         else:

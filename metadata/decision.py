@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
-__all__ = ["Decision", "Failure", "failure_of"]
+__all__ = ["Decision", "Failure", "Permit", "failure_of", "no_limit"]
+
+Permit = Callable[[int], None]
+"""Called with a number of partitions before they are made or deleted. Raises THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 T = TypeVar("T")
 
@@ -32,3 +36,7 @@ class Failure:
 def failure_of(error: KafkaError) -> Failure:
     """The refusal an error stands for."""
     return Failure(error.code, error.message)
+
+
+def no_limit(_count: int) -> None:
+    """The permit of who has no quota."""

@@ -220,11 +220,11 @@ class FetchSession:
             self.isolation_level = isolation_level
             self.dirty.update(dict.fromkeys(self.partitions.values()))
 
-    def gather(self, look: Look, *, max_bytes: int, min_bytes: int, final: bool) -> Telling | None:
+    def gather(self, look: Look, *, max_bytes: int, enough: Callable[[int], bool], final: bool) -> Telling | None:
         """What the reader has to be told, or None if that is not enough yet and ``final`` is not set.
 
-        Enough are ``min_bytes`` of records, an error, or a history that parts from the log's. After None every
-        partition is watched.
+        Enough are as many bytes of records as ``enough`` says, an error, or a history that parts from the log's. After
+        None every partition is watched.
         """
         telling: Telling = []
         found_bytes = 0
@@ -244,7 +244,7 @@ class FetchSession:
                 telling.append((partition, answer))
             elif partition.exhausted(answer):
                 self._settle(partition)
-        if complete or found_bytes >= min_bytes:
+        if complete or enough(found_bytes):
             return telling
         for partition in self.dirty:
             partition.watch()

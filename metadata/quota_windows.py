@@ -84,17 +84,17 @@ class RateWindows:
 class TokenBucket:
     """Tokens that come at a rate and are taken ahead: the bucket may owe some, but holds no more than its capacity."""
 
-    __slots__ = ("_capacity_seconds", "_tokens", "_updated_at")
+    __slots__ = ("_tokens", "_updated_at", "capacity_seconds")
 
     def __init__(self, capacity_seconds: float) -> None:
         """``capacity_seconds``: how long a full bucket takes to fill. It is full at first."""
-        self._capacity_seconds = capacity_seconds
+        self.capacity_seconds = capacity_seconds
         self._tokens: float | None = None
         self._updated_at = 0.0
 
     def tokens(self, bound: float, now: float) -> float:
         """What is there, of a bucket that gets ``bound`` tokens a second; below 0 what is owed."""
-        capacity = bound * self._capacity_seconds
+        capacity = bound * self.capacity_seconds
         if self._tokens is None:
             self._tokens = capacity
         else:

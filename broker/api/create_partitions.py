@@ -6,8 +6,11 @@ Topics succeed or fail for themselves.
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.quotas import mutation_permit
 from stratalog.metadata.controller import Failure, NewPartitions, create_partitions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_partitions import (
@@ -19,6 +22,8 @@ from stratalog.wire.messages.create_partitions import (
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
+
+_STRICT_SINCE: Final = 3
 
 
 def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
@@ -35,12 +40,14 @@ def _result(name: str, failure: Failure | None) -> CreatePartitionsTopicResult:
 async def _create(context: RequestContext, request: CreatePartitionsRequest) -> Message:
     broker = context.broker
     refused = dict.fromkeys(topic.name for topic in request.topics if not context.allows(topic.name))
+    permit = mutation_permit(context, _STRICT_SINCE)
     outcomes = await broker.control.execute(
         lambda image: create_partitions(
             image,
             [_wanted(topic) for topic in request.topics if topic.name not in refused],
             next_int=broker.random_int,
             validate_only=request.validate_only,
+            permit=permit,
         )
     )
     results = [_result(name, failure) for name, failure in outcomes]

@@ -7,9 +7,12 @@ settings that hold, version 7 with the topic id.
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.broker.authorizer import CLUSTER_NAME
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.quotas import mutation_permit
 from stratalog.metadata.configs import ConfigEntry
 from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, create_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -23,6 +26,8 @@ from stratalog.wire.messages.create_topics import (
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
+
+_STRICT_SINCE: Final = 6
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:
@@ -61,6 +66,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> Mess
     broker = context.broker
     on_cluster = context.allows(CLUSTER_NAME, Operation.CREATE, ResourceType.CLUSTER)
     refused = [topic.name for topic in request.topics if not (on_cluster or context.allows(topic.name))]
+    permit = mutation_permit(context, _STRICT_SINCE)
     outcomes = await broker.control.execute(
         lambda image: create_topics(
             image,
@@ -69,6 +75,7 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> Mess
             new_topic_id=broker.new_topic_id,
             next_int=broker.random_int,
             validate_only=request.validate_only,
+            permit=permit,
         )
     )
     results = [_result(name, outcome) for name, outcome in outcomes]

@@ -10,6 +10,7 @@ from typing import Final
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.quotas import mutation_permit
 from stratalog.metadata.controller import delete_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -19,6 +20,7 @@ from stratalog.wire.topic import ZERO_UUID, Uuid
 __all__ = ["API"]
 
 _BY_STATE_SINCE: Final = 6
+_STRICT_SINCE: Final = 5
 
 
 def _named(request: DeleteTopicsRequest, version: int) -> list[tuple[str | None, Uuid]]:
@@ -34,7 +36,10 @@ async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Mess
     enabled = broker.config.boolean("delete.topic.enable")
     results = []
     try:
-        outcomes = await broker.control.execute(lambda image: delete_topics(image, allowed, enabled=enabled))
+        permit = mutation_permit(context, _STRICT_SINCE)
+        outcomes = await broker.control.execute(
+            lambda image: delete_topics(image, allowed, enabled=enabled, permit=permit)
+        )
     except KafkaError as error:
         outcomes = tuple((name, topic_id, error) for name, topic_id in allowed)
     for name, topic_id, failure in outcomes:

@@ -43,7 +43,7 @@ class _FullFetch(FetchAttempt):
         table = self.context.broker.partitions
         by_id = self.by_id
         left_bytes = self.max_bytes
-        found_bytes = 0
+        found_bytes = self.cut_bytes = 0
         complete = final or not request.topics
         found = self._found = []
         topics: list[FetchableTopicResponse] = []
@@ -65,13 +65,15 @@ class _FullFetch(FetchAttempt):
                 found_bytes += read.size_bytes
                 left_bytes = max(left_bytes - read.size_bytes, 0)
                 complete = complete or answer.diverging_epoch is not None
-        if complete or found_bytes >= request.min_bytes:
+        if complete or self.enough(found_bytes):
             return self._answer(topics)
         return None
 
     def _answer(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
-        self.count(topics)
         response = FetchResponse(responses=topics)
+        if not self.may_leave(response):
+            return FetchResponse(responses=[])
+        self.count(topics)
         if self.request.session_epoch == EPOCH_INITIAL:
             response.session_id = self.context.broker.fetch_sessions.begin(self.context, self.request, topics)
         return response

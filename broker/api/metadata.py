@@ -15,6 +15,7 @@ from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.metadata_fragments import MetadataFragments
+from stratalog.broker.quotas import mutation_permit
 from stratalog.metadata.controller import Failure, NewTopic, create_topics
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
@@ -35,6 +36,8 @@ __all__ = ["API", "INTERNAL_TOPICS"]
 
 _ERROR_SINCE: Final = 13
 _IDS_SINCE: Final = 12
+_NEVER_STRICT: Final = 1 << 15
+"""Topics that are created by being asked for are counted; no version refuses them."""
 _CREATED_MAX: Final = 100
 """Topics created for one request; the others are unknown in its answer, and created when the client asks again."""
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -77,6 +80,7 @@ class _Answer:
     async def create(self, names: list[str]) -> MetadataResponse:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
+        permit = mutation_permit(self._context, _NEVER_STRICT)
         try:
             results = await broker.control.execute(
                 lambda image: create_topics(
@@ -85,6 +89,7 @@ class _Answer:
                     broker.topic_rules(),
                     new_topic_id=broker.new_topic_id,
                     next_int=broker.random_int,
+                    permit=permit,
                 )
             )
         except KafkaError as error:

@@ -9,7 +9,6 @@ from stratalog.metadata.config_validators import at_least
 
 __all__ = ["QUOTA_SETTINGS"]
 
-_NO_QUOTAS: Final = "client quotas are not enforced in this release"
 _NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
 
 # fmt: off
@@ -20,12 +19,12 @@ QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Length of one of these samples."),
     setting("client.quota.callback.class", CLASS, None, unused="a Java class cannot be loaded here",
             doc="Plug-in that decides the quota of a client."),
-    setting("controller.quota.window.num", INT, 11, at_least(1), unused=_NO_QUOTAS,
+    setting("controller.quota.window.num", INT, 11, at_least(1),
             doc="Samples kept for changes of the cluster."),
-    setting("controller.quota.window.size.seconds", INT, 1, at_least(1), unused=_NO_QUOTAS,
+    setting("controller.quota.window.size.seconds", INT, 1, at_least(1),
             doc="Length of one of these samples."),
-    setting("quota.window.num", INT, 11, at_least(1), unused=_NO_QUOTAS, doc="Samples kept for client quotas."),
-    setting("quota.window.size.seconds", INT, 1, at_least(1), unused=_NO_QUOTAS, doc="Length of one of these."),
+    setting("quota.window.num", INT, 11, at_least(1), doc="Samples kept for client quotas."),
+    setting("quota.window.size.seconds", INT, 1, at_least(1), doc="Length of one of these."),
     setting("replication.quota.window.num", INT, 11, at_least(1), unused=_NO_FOLLOWERS,
             doc="Samples kept for replication."),
     setting("replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NO_FOLLOWERS,

@@ -8,8 +8,10 @@ from stratalog.metadata.configs import ConfigResolver, ConfigSource
 from stratalog.metadata.controller import (
     CreatedTopic,
     Failure,
+    NewPartitions,
     NewTopic,
     TopicRules,
+    create_partitions,
     create_topics,
     delete_topics,
     fence_broker,
@@ -376,3 +378,32 @@ class TestDeleteTopics:
         with pytest.raises(KafkaError) as caught:
             delete_topics(image, [("a", ZERO_UUID)], enabled=False)
         assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_a_permit_is_asked_for_every_partition_made_or_deleted(cluster, rules, topic_ids):
+    """Topic by topic, after all other checks; what it refuses does not happen, and the others do."""
+    image = cluster(1)
+    asked = []
+
+    def permit(count):
+        asked.append(count)
+        if count > 4:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many")
+
+    wanted = [NewTopic("a", 2), NewTopic("b", 5), NewTopic("b!", 3), NewTopic("c", 4)]
+    decision = create_topics(image, wanted, rules, new_topic_id=topic_ids, next_int=lambda _: 0, permit=permit)
+    assert asked == [2, 5, 4]
+    assert [name for name, result in decision.result if isinstance(result, Failure)] == ["b", "b!"]
+    image = image.apply(decision.records)
+    assert set(image.topics.by_name) == {"a", "c"}
+    asked.clear()
+    more = [NewPartitions("a", 9, None), NewPartitions("c", 5, None)]
+    image = image.apply(create_partitions(image, more, next_int=lambda _: 0, permit=permit).records)
+    assert (asked, {name: len(topic.partitions) for name, topic in image.topics.by_name.items()}) == (
+        [7, 1],
+        {"a": 2, "c": 5},
+    )
+    asked.clear()
+    targets = [("a", bytes(16)), ("c", bytes(16)), ("gone", bytes(16))]
+    image = image.apply(delete_topics(image, targets, permit=permit).records)
+    assert (asked, set(image.topics.by_name)) == ([2, 5], {"c"})

@@ -76,7 +76,7 @@ def wanted(number, offset=0, epoch=-1):
 
 def gather(one, world, *, max_bytes=1 << 30, min_bytes=1, final=True):
     """One attempt, which leaves for the reader if it is one: name to number of records, or None."""
-    telling = one.gather(world.look, max_bytes=max_bytes, min_bytes=min_bytes, final=final)
+    telling = one.gather(world.look, max_bytes=max_bytes, enough=lambda found: found >= min_bytes, final=final)
     if telling is None:
         return None
     one.tell(telling)

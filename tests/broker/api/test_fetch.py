@@ -101,6 +101,20 @@ def test_limits_hold_but_one_batch_always_comes(broker, new_batch):
     assert (bases(first), bases(second)) == ([0, 1, 2], [0])
 
 
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_batch_that_does_not_fit_is_not_waited_for(broker, new_batch, session_epoch):
+    """min_bytes of max_bytes, and whole batches that fill less: there is more, but no room for it."""
+    topic_id = broker.create("t").topic_id
+    for _ in range(3):
+        broker.append("t", new_batch(b"x" * 1000))
+    wanted = request(topic_id, (0, 0), wait_ms=600_000, min_bytes=2500, max_bytes=2500, session_epoch=session_epoch)
+    answer = broker.link().call(wanted, 18)
+    assert bases(parts(answer)[0]) == [0, 1]
+    if answer.session_id:
+        wanted.session_id, wanted.session_epoch = answer.session_id, 1
+        assert bases(parts(broker.link().call(wanted, 18))[0]) == [0, 1]
+
+
 def test_the_broker_has_a_largest_answer_too(start_node, new_batch):
     """What a client asks for is cut at fetch.max.bytes, on the border of a batch."""
     broker = start_node(fetch_max_bytes=2500)

@@ -1,0 +1,49 @@
+"""DescribeClientQuotas (key 48): the quotas of users, client ids and addresses that a filter describes."""
+
+from __future__ import annotations
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.controller_quotas import QuotaFilter, describe_client_quotas
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["API"]
+
+
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Message:
+    """Answered from the image."""
+    filters = [QuotaFilter(each.entity_type, each.match_type, each.match) for each in request.components]
+    found = describe_client_quotas(context.broker.image.quotas, filters, strict=request.strict)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in found
+        ]
+    )
+
+
+def _failure(_request: DescribeClientQuotasRequest, _version: int, error: KafkaError) -> Message:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+
+
+API = Api(
+    key=48,
+    versions=(0, 1),
+    request=DescribeClientQuotasRequest,
+    response=DescribeClientQuotasResponse,
+    handle=handle,
+    operation=Operation.DESCRIBE_CONFIGS,
+    resource=ResourceType.CLUSTER,
+    failure=_failure,
+)
