@@ -17,6 +17,9 @@ COMMANDS: Final = {
     "topic": LazyPath("stratalog.broker.cli_topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": LazyPath("stratalog.broker.cli_produce", "produce", "Write records from standard input to a topic."),
     "consume": LazyPath("stratalog.broker.cli_consume", "consume", "Read the records of a topic."),
+    "group": LazyPath(
+        "stratalog.broker.cli_group", "group", "List, describe and delete consumer groups, and set their offsets."
+    ),
     "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
