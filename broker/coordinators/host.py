@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState, ShardDriver
 from stratalog.broker.unified_log import UnifiedLog
@@ -12,6 +15,12 @@ from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["CoordinatorHost"]
+
+_READ_AT_ONCE: Final = 1
+"""Each log that is read takes its share of every turn of the event loop: fifty at once would make turns long."""
+
+_KEYS_KEPT: Final = 10_000
+"""Keys whose partition is remembered: Java's hash takes microseconds in Python."""
 
 
 class CoordinatorHost:
@@ -29,6 +38,8 @@ class CoordinatorHost:
         self._services = services
         self._image = image
         self._drivers: dict[int, ShardDriver] = {}
+        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
+        self._partition_of = functools.lru_cache(maxsize=_KEYS_KEPT)(coordinator_partition)
 
     def __iter__(self) -> Iterator[ShardDriver]:
         """The drivers of what is led here."""
@@ -39,7 +50,7 @@ class CoordinatorHost:
         topic, number = unified.topic_partition
         if topic != self.topic or number in self._drivers:
             return
-        driver = self._drivers[number] = ShardDriver(unified, self._new_shard, self._services)
+        driver = self._drivers[number] = ShardDriver(unified, self._new_shard, self._services, self._reading)
         driver.load()
 
     def released(self, unified: UnifiedLog) -> None:
@@ -51,7 +62,7 @@ class CoordinatorHost:
     def partition_of(self, key: str) -> int | None:
         """Which partition coordinates ``key``; None while the topic does not exist."""
         topic = self._image().topics.by_name.get(self.topic)
-        return None if topic is None else coordinator_partition(key, len(topic.partitions))
+        return None if topic is None else self._partition_of(key, len(topic.partitions))
 
     def of(self, key: str) -> ShardDriver:
         """The driver that coordinates ``key``, taking events.

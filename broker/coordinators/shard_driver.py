@@ -70,8 +70,13 @@ class ShardDriver:
     """One partition of a coordinator's topic that is led here."""
 
     def __init__(
-        self, unified: UnifiedLog, new_shard: Callable[[UnifiedLog], CoordinatorShard], services: DriverServices
+        self,
+        unified: UnifiedLog,
+        new_shard: Callable[[UnifiedLog], CoordinatorShard],
+        services: DriverServices,
+        reading: asyncio.Semaphore,
     ) -> None:
+        """``reading`` is held while the log is read; all drivers of a kind share it."""
         self.unified = unified
         self.state = DriverState.LOADING
         self.failure: str | None = None
@@ -79,6 +84,7 @@ class ShardDriver:
         self._new_shard = new_shard
         self.shard = new_shard(unified)
         self._services = services
+        self._reading = reading
         self._loop = asyncio.get_running_loop()
         self._queued: list[Write | Marker] = []
         self._late: list[Reply] = []
@@ -120,7 +126,8 @@ class ShardDriver:
         name = self.unified.topic_partition
         began = self._services.clock.monotonic()
         try:
-            count = await load_log(self.unified.log, self.shard, self._services.clock.monotonic)
+            async with self._reading:
+                count = await load_log(self.unified.log, self.shard, self._services.clock.monotonic)
         except Corrupt as error:
             self._cannot_load(str(error))
             return

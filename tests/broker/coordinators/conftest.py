@@ -165,7 +165,7 @@ class Rig:
         )
         unified = SimpleNamespace(topic_partition=log.topic_partition, partition=self.partition, log=log)
         self.unified = unified
-        self.driver = ShardDriver(unified, lambda _: Keys(), services)
+        self.driver = ShardDriver(unified, lambda _: Keys(), services, asyncio.Semaphore(1))
 
     async def loaded(self) -> ShardDriver:
         self.driver.load()
