@@ -15,8 +15,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from bench.demo.copier import is_delayed
 from bench.demo.dataset import DAY_END_MS, DAY_START_MS, PARTITIONS, Event, flights, load_events
-from bench.demo.fingerprint import Fingerprint, combine
+from bench.demo.fingerprint import Fingerprint, combine, partition_digest
 from bench.demo.load import Loaded, Loader
 from bench.demo.servers import Broker
 
@@ -59,9 +60,11 @@ class Story:
             expected = {topic: loaded.fingerprint(events) for topic, loaded in topics.items()}
             self._read_back(broker, expected)
             self._fourth_of_july(broker)
+            self._groups(broker, expected["flights"])
+            self._exactly_once(broker, topics["flights"], events)
         finally:
             seconds = broker.stop()
-        self._chapter("5. No broker: Spark reads the bucket")
+        self._chapter("6. No broker: Spark reads the bucket")
         self._say(f"The broker is stopped (in {seconds:.2f} s).")
         self._spark(expected)
         self._farewell(list(topics))
@@ -208,6 +211,59 @@ class Story:
         self._compare(
             "flights on 4 July 2013, by timestamp and by pandas", _fingerprint(found["partitions"]).count, wanted
         )
+
+    def _groups(self, broker: Broker, wanted: Fingerprint) -> None:
+        self._chapter("5. A group shares the load, and a job copies exactly once")
+        started = time.monotonic()
+        arguments = ["--bootstrap", broker.kafka, "--group", "readers", "--topic", "flights"]
+        share = str(PARTITIONS // 2)
+        members = [self._start("bench.demo.member", *arguments, "--share", share) for _ in range(2)]
+        shares = [self._finish(member)["partitions"] for member in members]
+        seconds = time.monotonic() - started
+        self._say(
+            f"Two consumers of one group read {' and '.join(', '.join(one) for one in shares)} in {seconds:.1f} s."
+        )
+        self._compare("partitions that both were given", ", ".join(set(shares[0]) & set(shares[1])) or "none", "none")
+        self._compare("flights as the group sees it", _fingerprint({**shares[0], **shares[1]}), wanted)
+
+    def _exactly_once(self, broker: Broker, loaded: Loaded, events: list[Event]) -> None:
+        Loader(broker.kafka).create_topic("delayed", PARTITIONS, TIERED)
+        arguments = ["--bootstrap", broker.kafka, "--source", "flights", "--target", "delayed"]
+        job = self._start("bench.demo.copier", *arguments)
+        assert job.stdout is not None
+        looked_at = 0
+        while looked_at < len(events) // 2:
+            looked_at = int(job.stdout.readline())
+        job.kill()
+        job.communicate()
+        again = self._start("bench.demo.copier", *arguments)
+        out, _ = again.communicate(timeout=120)
+        self._compare("the second run of the job ended well", again.returncode, 0)
+        transactions = out.decode().split()
+        self._say(
+            f"A job copied the flights that left over an hour late into 'delayed'. It was killed after {looked_at:,} "
+            f"flights; a second run looked at {int(transactions[-1]):,} more in {len(transactions)} transactions."
+        )
+        found = self._python(
+            "bench.demo.reader", "--bootstrap", broker.kafka, "--topic", "delayed", "--partitions", str(PARTITIONS),
+            "--no-offsets",
+        )  # fmt: skip
+        wanted = {}
+        for number, rows in loaded.landed.items():
+            late = (events[index] for _, index in rows if is_delayed(events[index].value))
+            counted = ((at, event.key, event.value, event.timestamp_ms) for at, event in enumerate(late))
+            wanted[number] = partition_digest(number, counted)
+        self._compare("'delayed' and a plain filter of the source", _fingerprint(found["partitions"]), combine(wanted))
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._data / f"{module.rpartition('.')[2]}.log").open("a") as log:
+            return subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, stderr=log)
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> Any:
+        out, _ = process.communicate(timeout=120)
+        if process.returncode:
+            raise SystemExit(f"{process.args!r} failed; its log is in {self._data}")
+        return json.loads(out)
 
     def _spark(self, expected: dict[str, Fingerprint]) -> None:
         found = self._python(
