@@ -16,6 +16,8 @@ import pytest
 BUILD = Path(__file__).parent.parent.parent / "build" / "conformance"
 
 SETTINGS = {
+    "node_id": "0",
+    "advertised_listeners": "PLAINTEXT://127.0.0.1:0",
     "auto_create_topics_enable": "true",
     "num_partitions": "4",
     "offsets_topic_replication_factor": "1",
