@@ -46,8 +46,19 @@ def started(broker, transactional_id, **options):
     return producer
 
 
+def settled(broker):
+    """Wait for the markers, which follow the answer to a commit."""
+
+    def complete():
+        drivers = broker.node.transactions.drivers()
+        return not any(one.status.ending for driver in drivers for one in driver.shard.transactions.values())
+
+    broker.wait_until(complete)
+
+
 def read(broker, topic, partition=0, *, isolation="read_committed"):
     """The values that a consumer sees in a partition, up to where it is told that the partition ends."""
+    settled(broker)
     consumer = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -71,6 +82,7 @@ def read(broker, topic, partition=0, *, isolation="read_committed"):
 
 def committed(broker, group, topic, partition=0):
     """The committed offset of a group."""
+    settled(broker)
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": group, "enable.auto.commit": False})
     (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
     consumer.close()
