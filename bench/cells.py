@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bench import (
     cold_read,
+    compaction,
     durability,
     embedded,
     fetch_session,
+    groups,
     librdkafka,
     memory,
     metadata,
@@ -29,6 +31,7 @@ CELLS: dict[str, Cell] = {
         librdkafka.CELL,
         fetch_session.CELL,
         metadata.CELL,
+        *groups.CELLS,
         offset_commits.CELL,
         offset_load.CELL,
         durability.CELL,
@@ -38,6 +41,7 @@ CELLS: dict[str, Cell] = {
         cold_read.CELL,
         spark_scan.CELL,
         uploads.CELL,
+        *compaction.CELLS,
     )
 }
 

@@ -225,12 +225,14 @@ class Compaction:
         session, started = self._sessions, self._node.clock.monotonic()
         built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
         try:
+            self._check(unified)
+            if not log_.compacted_before:  # gaps must not be taken for damage, if the topic's policy changes
+                await self._store_offset(unified, section.first_dirty_offset)
             done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
         finally:
             self._forget(session)
         self._check(unified)
-        files = self._node.directories.of(unified.partition.directory).files
-        files.write_cleaner_offset(unified.topic_partition, built.end_offset)
+        await self._store_offset(unified, built.end_offset)
         self._tell(unified, section, built, done, self._node.clock.monotonic() - started)
 
     @property
@@ -258,7 +260,6 @@ class Compaction:
             raise _Moved("its log directory is offline")
 
     async def _swap(self, unified: UnifiedLog, cleaned: CleanedSegment) -> None:
-        self._store_recovery_point(unified, cleaned.end_offset)
         swap = unified.log.begin_replace(cleaned)
         if swap is None:
             raise _Moved("its segments have changed")
@@ -294,14 +295,10 @@ class Compaction:
                 return
             await asyncio.sleep(_DESCRIPTOR_WAIT_SECONDS)
 
-    def _store_recovery_point(self, unified: UnifiedLog, offset: int) -> None:
-        """A segment with gaps must not be verified as one that has none, if the topic's policy changes."""
-        directory = self._node.directories.of(unified.partition.directory)
-        if directory.files.recovery_points.get(unified.topic_partition, 0) >= offset:
-            return
-        partitions = [one.partition for one in self._node.partitions if one.partition.directory is directory.writer]
-        if not self._node.directories.checkpoint_one(directory, partitions):
-            raise _Moved("its recovery point could not be stored")
+    async def _store_offset(self, unified: UnifiedLog, offset: int) -> None:
+        files = self._node.directories.of(unified.partition.directory).files
+        write = files.note_cleaner_offset(unified.topic_partition, offset)
+        await asyncio.get_running_loop().run_in_executor(self._threads, write)
 
     # -- the worker -----------------------------------------------------------------------------------------------
 

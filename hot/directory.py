@@ -173,7 +173,7 @@ class LogDirectory:
         cache: SegmentCache | None = None,
     ) -> Log:
         """Open (or create) one log with what the checkpoints say of it. Raises `OSError`."""
-        log = Log.open(
+        return Log.open(
             self.partition_path(topic_partition),
             topic_partition,
             topic_id,
@@ -184,9 +184,8 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(topic_partition, 0),
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
+            may_have_gaps=topic_partition in self.cleaner_offsets,
         )
-        log.compacted_before = topic_partition in self.cleaner_offsets
-        return log
 
     def open_all(
         self, config_of: Callable[[FoundPartition], LogConfig | None], *, now_ms: int, cache: SegmentCache
@@ -224,8 +223,13 @@ class LogDirectory:
 
     def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
         """The log is clean below ``offset``; those of all others here are written again. Raises `OSError`."""
+        self.note_cleaner_offset(topic_partition, offset)()
+
+    def note_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> Callable[[], None]:
+        """The same in two steps: what is returned writes the file, from any thread. Raises `OSError` there."""
         self.cleaner_offsets[topic_partition] = offset
-        checkpoint.write_offsets(self.files, self.path, checkpoint.CLEANER_OFFSETS, self.cleaner_offsets)
+        offsets = dict(self.cleaner_offsets)
+        return lambda: checkpoint.write_offsets(self.files, self.path, checkpoint.CLEANER_OFFSETS, offsets)
 
     def mark_offline(self, reason: str) -> None:
         """Leave the marker: a sync failed, nothing cached here may be believed. Raises `OSError`."""

@@ -28,6 +28,8 @@ class OpenRequest(NamedTuple):
     clean: bool
     recovery_point: int
     log_start_offset: int
+    may_have_gaps: bool = False
+    """The cleaner was here once, whatever the topic's settings say now."""
 
 
 @dataclass(slots=True)

@@ -47,19 +47,23 @@ class Log(LogCompact):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         cache: SegmentCache | None = None,
+        may_have_gaps: bool = False,
     ) -> Log:
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
         ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
         ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
-        than the recovery point until the first sync cycle. Damage ends in quarantine and `recovery`, not in an
+        than the recovery point until the first sync cycle. ``may_have_gaps``: the cleaner was here once. Damage ends in quarantine and `recovery`, not in an
         error. Raises `OSError`.
         """
         cache = SegmentCache() if cache is None else cache
         request = OpenRequest(
-            directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset
-        )
-        return cls(directory, topic_partition, topic_id, config, files, cache, load_log(request))
+            directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
+            may_have_gaps,
+        )  # fmt: skip
+        log = cls(directory, topic_partition, topic_id, config, files, cache, load_log(request))
+        log.compacted_before = may_have_gaps
+        return log
 
     # -- reading ------------------------------------------------------------------------------------------
 

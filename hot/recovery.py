@@ -295,7 +295,8 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
 def _lost_end(loading: _Loading, next_base: int) -> bool:
     """Whether a segment that was not flushed ends short of its successor; the cleaner alone leaves such gaps."""
     request = loading.request
-    return request.recovery_point <= loading.end_offset < next_base and not request.config.compacted
+    cleaned = request.config.compacted or request.may_have_gaps
+    return request.recovery_point <= loading.end_offset < next_base and not cleaned
 
 
 def _seal(loading: _Loading, segment: Segment) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.cleaner_worker import BeginCleaning, CleanerSessions, CleanGroup
-from stratalog.broker.client_admin import delete_topics
+from stratalog.broker.client_admin import alter_topic_configs, delete_topics
 from stratalog.broker.client_records import NewRecord
 from stratalog.broker.workers import ThreadWorkers
-from stratalog.hot.segment import segment_path
 
 
 @pytest.fixture
@@ -270,9 +269,21 @@ def test_an_undecided_transaction_holds_the_cleaner_back(broker, new_batch):
     assert [record.offset for record in broker.read("t", read_committed=False)] == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_recovery_points_are_stored_before_segments_are_replaced(broker):
-    """A segment with gaps is not taken for a damaged one, whatever the topic is by then."""
+def test_a_log_that_was_cleaned_may_be_a_plain_one_later(broker):
+    """Its gaps are not taken for damage after a kill: they are written down before the first segment is replaced."""
     fill(broker, "t")
-    clean(broker)
-    assert broker.node.directories.all[0].files.recovery_points[broker.partition("t").topic_partition] >= 12
-    assert Path(segment_path(f"{broker.directory}/data/t-0", 0, ".log")).exists()
+    gate = Gate(CleanGroup).put_into(broker)
+    broker.run(broker.node.compaction.look)
+    assert gate.reached.wait(20)
+    assert broker.node.directories.all[0].files.cleaner_offsets[broker.partition("t").topic_partition] == 0
+    gate.open.set()
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    alter_topic_configs(broker.client(), "t", set_to={"cleanup.policy": "delete"})
+    broker.stop()
+    data = Path(broker.directory, "data")
+    (data / ".kafka_cleanshutdown").unlink()
+    (data / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    broker.start()
+    assert broker.partition("t").log.recovery.damaged_offset is None
+    assert offsets(broker, "t") == [9, 10, 11]
+    assert broker.partition("t").log.may_have_gaps
