@@ -20,6 +20,9 @@ COMMANDS: Final = {
     "group": LazyPath(
         "stratalog.broker.cli_group", "group", "List, describe and delete consumer groups, and set their offsets."
     ),
+    "quota": LazyPath(
+        "stratalog.broker.cli_quota", "quota", "See, set and remove quotas of users, client ids and addresses."
+    ),
     "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."

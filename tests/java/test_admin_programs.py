@@ -38,6 +38,8 @@ SERVED = {
     "CreatePartitions": "0 to 3",
     "ElectLeaders": "0 to 2",
     "ListPartitionReassignments": "0",
+    "DescribeClientQuotas": "0 to 1",
+    "AlterClientQuotas": "0 to 1",
     "DescribeUserScramCredentials": "0",
     "AlterUserScramCredentials": "0",
     "DescribeQuorum": "0 to 2",
