@@ -97,7 +97,7 @@ def _start(broker: BrokerServer) -> _Load:
             asked = time.monotonic()
             other.call(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
             longest = max(longest, time.monotonic() - asked)
-            time.sleep(0.001)
+            time.sleep(0.02)
         seconds = broker.ready_seconds + time.monotonic() - began
     return _Load(broker.ready_seconds, seconds, longest * 1e3, was_loading, broker.pss_megabytes())
 
