@@ -1,7 +1,7 @@
 """Settings that change while the broker runs: those of its file under those of the metadata log (KIP-226).
 
 Topics take their defaults from the image themselves. Everything else reads ``node.config`` when it needs a value, so
-it is enough to put another one there; what holds on to values is told: the server's limits and the upload rate.
+it is enough to put another one there; what holds on to values is told: the server's limits, the upload rate, groups.
 """
 
 from __future__ import annotations
@@ -36,3 +36,4 @@ def follow_settings(node: Node, given: BrokerConfig, image: ClusterImage) -> Non
     node.config = effective_config(given, image)
     node.server.limits = server_limits(node.config)
     node.tiering.config = node.config
+    node.groups.follow_settings(node.config)

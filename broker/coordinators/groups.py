@@ -20,7 +20,7 @@ from stratalog.hot.log import AppendInfo
 from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_shard import GroupShard, TopicsChanged
+from stratalog.metadata.groups.group_shard import GroupShard, SettingsChanged, TopicsChanged
 from stratalog.metadata.image import ClusterImage
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -31,6 +31,11 @@ from stratalog.wire.topic import Uuid
 __all__ = ["GroupCoordinator", "check_member_request", "group_settings"]
 
 _MINUTE_MS = 60_000
+_SHORT_NAMES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""Kafka takes its own assignors by their classes, too."""
 _JOINING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest})
 """Requests that may need a member id."""
 
@@ -63,6 +68,7 @@ class GroupCoordinator:
         return GroupShard(unified.topic_partition.partition, self._settings, self._image())
 
     def _tell_topics(self, driver: ShardDriver) -> None:
+        driver.ask(SettingsChanged(self._settings))
         driver.ask(TopicsChanged(self._image(), {}))
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -131,6 +137,14 @@ class GroupCoordinator:
 
     # -- following the image ------------------------------------------------------------------------------------------
 
+    def follow_settings(self, config: BrokerConfig) -> None:
+        """Settings that change while the broker runs hold for all groups at once."""
+        settings = group_settings(config)
+        if settings != self._settings:
+            self._settings = settings
+            for driver in self.drivers():
+                driver.ask(SettingsChanged(settings))
+
     def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
         """Topics came, went or grew: subscriptions by pattern, assignments and offsets follow."""
         for driver in self.drivers():
@@ -178,7 +192,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         consumer_min_assignment_interval_ms=integer("group.consumer.min.assignment.interval.ms"),
         consumer_max_assignment_interval_ms=integer("group.consumer.max.assignment.interval.ms"),
         consumer_max_size=integer("group.consumer.max.size"),
-        consumer_assignors=tuple(str(name) for name in assignors),
+        consumer_assignors=tuple(_SHORT_NAMES.get(str(name), str(name)) for name in assignors),
         consumer_migration_policy=(config.text("group.consumer.migration.policy") or "bidirectional").lower(),
         consumer_regex_refresh_interval_ms=integer("group.consumer.regex.refresh.interval.ms"),
     )

@@ -9,7 +9,6 @@ from stratalog.metadata.config_validators import OneOf, at_least
 
 __all__ = ["GROUP_SETTINGS"]
 
-_NO_GROUPS: Final = "group coordinators are not served in this release"
 _NO_SHARE: Final = "share groups are not served"
 _NO_STREAMS: Final = "streams groups are not served; Kafka Streams applications use classic groups"
 
@@ -18,16 +17,16 @@ def _under_group(name: str) -> tuple[Synonym, ...]:
     return (Synonym(f"group.{name}"),)
 
 
-def _row(name: str, default: int, minimum: int, unused: str, doc: str) -> ConfigDef:
+def _row(name: str, default: int, minimum: int, unused: str | None, doc: str) -> ConfigDef:
     synonyms = _under_group(name)
     return setting(name, INT, default, at_least(minimum), doc=doc, unused=unused, synonyms=synonyms)
 
 
 # fmt: off
 GROUP_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    _row("consumer.assignment.interval.ms", 1000, 0, _NO_GROUPS, "Shortest time between two assignments."),
-    _row("consumer.heartbeat.interval.ms", 5000, 1, _NO_GROUPS, "Heartbeat interval that members are told."),
-    _row("consumer.session.timeout.ms", 45_000, 1, _NO_GROUPS, "Silence after which a member is taken for gone."),
+    _row("consumer.assignment.interval.ms", 1000, 0, None, "Shortest time between two assignments."),
+    _row("consumer.heartbeat.interval.ms", 5000, 1, None, "Heartbeat interval that members are told."),
+    _row("consumer.session.timeout.ms", 45_000, 1, None, "Silence after which a member is taken for gone."),
     _row("share.assignment.interval.ms", 1000, 0, _NO_SHARE, "Shortest time between two assignments."),
     setting("share.auto.offset.reset", STRING, "latest", unused=_NO_SHARE,
             doc="Where a share group begins: latest, earliest or by_duration:PnDTnHnMn.nS."),

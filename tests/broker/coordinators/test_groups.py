@@ -4,11 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.config import load_config
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request, group_settings
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
+from stratalog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from stratalog.wire.messages.join_group import JoinGroupRequest
 
 
@@ -29,6 +35,34 @@ def test_the_settings_are_those_of_the_broker(coordinator):
     """Kafka's defaults, and what the configuration says."""
     config = coordinator.node.config
     assert group_settings(config) == GroupSettings(max_size=7)
+
+
+def test_settings_that_change_hold_at_once(coordinator):
+    """Every shard hears of a setting that was changed for the whole cluster, and so does one that is loaded later."""
+
+    def intervals():
+        return {driver.shard.settings.consumer_assignment_interval_ms for driver in coordinator.node.groups.drivers()}
+
+    assert coordinator.run(intervals) == {1_000}
+    name = "group.consumer.assignment.interval.ms"
+    resource = AlterConfigsResource(
+        resource_type=4, resource_name="", configs=[AlterableConfig(name=name, config_operation=0, value="77")]
+    )
+    coordinator.link().call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    coordinator.wait_until(lambda: intervals() == {77})
+    coordinator.restart()
+    coordinator.wait_until(lambda: intervals() == {77})
+
+
+@pytest.mark.parametrize("names", ["uniform,range", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"])
+def test_assignors_by_name_or_class(tmp_path, names):
+    """Kafka names its own assignors either way."""
+    given = load_config(
+        environment={},
+        assignments=[f"group.consumer.assignors={names}", "node.id=1", f"log.dirs={tmp_path}"],
+        host_name="localhost",
+    )
+    assert group_settings(given).consumer_assignors == (("uniform", "range") if "uniform" in names else ("range",))
 
 
 def test_a_request_as_the_group_hears_it(coordinator):
