@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics
@@ -25,6 +26,7 @@ class Coordinators:
     def __init__(self, node: Node) -> None:
         self.internal_topics = InternalTopics(node)
         self.groups = GroupCoordinator(node.config, clock=node.clock, tick=node.tick, image=lambda: node.image)
+        add_group_figures(node.metrics, self.groups, node.clock)
 
         async def next_producer_id() -> int:
             return int(await node.producer_ids.next())  # made later than the coordinators

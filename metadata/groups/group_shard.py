@@ -6,7 +6,6 @@ A group exists while it has members, a record of its own, or offsets.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from stratalog.metadata.groups.deadlines import Deadlines
 from stratalog.metadata.groups.group import Group, GroupRequest, GroupSettings
 from stratalog.metadata.groups.group_admin import listed
 from stratalog.metadata.groups.group_events import ListGroups, SettingsChanged, TopicsChanged
+from stratalog.metadata.groups.group_figures import GroupFigures
 from stratalog.metadata.groups.offset_records import is_offset_key
 from stratalog.metadata.groups.offset_requests import TransactionEnded
 from stratalog.metadata.groups.surroundings import Surroundings
@@ -42,6 +42,9 @@ class GroupShard:
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets(settings)
+        self.rebalances_completed = 0
+        """Of classic groups that are gone; see `figures`."""
+        self.sessions_expired = 0
         self.records_skipped = 0
         """Records of types that are not known, share and streams groups among them."""
         self._deadlines = Deadlines()
@@ -63,13 +66,14 @@ class GroupShard:
 
     def put(self, group: Group) -> None:
         """Keep a group, in the place of the one that had its id."""
+        self._remember(self.groups.get(group.group_id))
         self.groups[group.group_id] = group
         self._deadlines.forget(group.group_id)
         self.look_after(group)
 
     def drop(self, group_id: str) -> None:
         """Forget a group; while it has offsets, one without members stays in its place."""
-        del self.groups[group_id]
+        self._remember(self.groups.pop(group_id))
         self._deadlines.forget(group_id)
         self.keep_offsets(group_id)
 
@@ -88,9 +92,25 @@ class GroupShard:
         if moment_ms is not None:
             self._deadlines.set(group.group_id, moment_ms)
 
-    def count_states(self) -> Counter[tuple[str, str]]:
-        """How many groups there are by type and state."""
-        return Counter((group.type.value, group.state) for group in self.groups.values())
+    def _remember(self, group: Group | None) -> None:
+        """A group goes: what has happened to it is still counted."""
+        if isinstance(group, ClassicGroup):
+            self.rebalances_completed += group.rebalances_completed
+            self.sessions_expired += group.sessions_expired
+
+    def figures(self) -> GroupFigures:
+        """What there is, and what has happened since the shard was loaded."""
+        figures = GroupFigures(
+            rebalances_completed=self.rebalances_completed,
+            sessions_expired=self.sessions_expired,
+            records_skipped=self.records_skipped,
+        )
+        for group in self.groups.values():
+            figures.states[group.type.value, group.state] += 1
+            if isinstance(group, ClassicGroup):
+                figures.rebalances_completed += group.rebalances_completed
+                figures.sessions_expired += group.sessions_expired
+        return figures
 
     # -- the log ------------------------------------------------------------------------------------------------------
 

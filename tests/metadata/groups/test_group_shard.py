@@ -156,13 +156,17 @@ def test_settings_change(classic_world):
     assert world.join("b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_states_are_counted(classic_world):
-    """By type and state."""
+def test_what_happens_is_counted(classic_world):
+    """Groups by type and state; rebalances and lost sessions, also of groups that are gone."""
     world = classic_world()
     world.stable("a")
     world.commit_offset("x")
     world.commit_offset("y")
-    assert world.shard.count_states() == {("classic", "Stable"): 1, ("classic", "Empty"): 2}
+    assert world.shard.figures().states == {("classic", "Stable"): 1, ("classic", "Empty"): 2}
+    world.advance(1_000_000)
+    world.stable("b")
+    figures = world.shard.figures()
+    assert (figures.rebalances_completed, figures.sessions_expired, figures.records_skipped) == (2, 1, 0)
 
 
 def _join(group_id):

@@ -1,0 +1,89 @@
+"""Figures of the group coordinator for ``/metrics``.
+
+Groups are counted when somebody asks, all of them in one pass; the figures of one scrape come from the same pass.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.metrics import Metrics
+from stratalog.metadata.groups.classic_state import ClassicState
+from stratalog.metadata.groups.group import GroupType
+from stratalog.metadata.groups.group_figures import GroupFigures
+from stratalog.metadata.groups.group_shard import GroupShard
+
+__all__ = ["add_group_figures"]
+
+_FRESH_SECONDS: Final = 1.0
+_MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
+_COUNTERS: Final = {
+    "rebalances_completed": "Classic groups that have become stable.",
+    "sessions_expired": "Members of classic groups that were removed because they were silent.",
+    "records_skipped": "Records of __consumer_offsets of a type that is not known.",
+}
+
+
+class _Count:
+    """The figures of all shards, at most a second old."""
+
+    def __init__(self, groups: GroupCoordinator, clock: Clock) -> None:
+        self._groups = groups
+        self._clock = clock
+        self._figures = GroupFigures()
+        self._counted_at = -_FRESH_SECONDS
+
+    def figures(self) -> GroupFigures:
+        now = self._clock.monotonic()
+        if now - self._counted_at >= _FRESH_SECONDS:
+            self._counted_at = now
+            self._figures = GroupFigures()
+            for driver in self._groups.drivers():
+                assert isinstance(driver.shard, GroupShard)
+                self._figures.add(driver.shard.figures())
+        return self._figures
+
+    def in_state(self, state: str | None) -> list[tuple[dict[str, str], float]]:
+        """Classic groups in one state, or in any."""
+        classic = {
+            name: count for (kind, name), count in self.figures().states.items() if kind == GroupType.CLASSIC.value
+        }
+        return [({}, sum(classic.values()) if state is None else classic.get(state, 0))]
+
+    def by_type(self) -> list[tuple[dict[str, str], float]]:
+        """Groups of each type."""
+        states = self.figures().states
+        return [
+            ({"protocol": kind.value}, sum(count for (name, _), count in states.items() if name == kind.value))
+            for kind in GroupType
+        ]
+
+    def consumer_states(self) -> list[tuple[dict[str, str], float]]:
+        """Consumer groups by state."""
+        states = self.figures().states
+        return [
+            ({"state": state}, count) for (kind, state), count in states.items() if kind == GroupType.CONSUMER.value
+        ]
+
+    def counter(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """One of the numbers that only grow."""
+        return [({}, getattr(self.figures(), name))]
+
+
+def add_group_figures(metrics: Metrics, groups: GroupCoordinator, clock: Clock) -> None:
+    """Show groups by type and state, under Kafka's names, and what happens to them."""
+    count = _Count(groups, clock)
+    text = "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups"
+    metrics.add_gauge(f"{_MANAGER}numgroups", f"{text}: classic groups.", partial(count.in_state, None))
+    for state in ClassicState:
+        metrics.add_gauge(
+            f"{_MANAGER}numgroups{state.value.lower()}", f"{text}{state.value}.", partial(count.in_state, state.value)
+        )
+    kafka = "kafka_server_group_coordinator_metrics_"
+    metrics.add_gauge(f"{kafka}group_count", "Groups of each protocol.", count.by_type)
+    metrics.add_gauge(f"{kafka}consumer_group_count", "Consumer groups in each state.", count.consumer_states)
+    for name, meaning in _COUNTERS.items():
+        metrics.add_counter(f"stratalog_groups_{name}", meaning, partial(count.counter, name))

@@ -1,0 +1,26 @@
+"""Figures about groups, for whoever watches the broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["GroupFigures"]
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupFigures:
+    """What there is now, and what has happened to classic groups."""
+
+    states: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Groups by type and state."""
+    rebalances_completed: int = 0
+    sessions_expired: int = 0
+    records_skipped: int = 0
+
+    def add(self, other: GroupFigures) -> None:
+        """The figures of another shard as well."""
+        self.states += other.states
+        self.rebalances_completed += other.rebalances_completed
+        self.sessions_expired += other.sessions_expired
+        self.records_skipped += other.records_skipped
