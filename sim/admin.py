@@ -58,6 +58,11 @@ class Admin(Caller):
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
+    async def create_topics(self, count: int) -> None:
+        """Make the first topics."""
+        for _ in range(count):
+            await self.create_topic()
+
     async def create_topic(self) -> TopicModel:
         """Make a topic, whatever it takes; the model knows it as soon as its id is known."""
         self._created += 1

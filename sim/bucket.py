@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -22,6 +23,8 @@ __all__ = ["Bucket"]
 
 T = TypeVar("T")
 
+_DAMAGE_SECONDS: Final = 5.0
+"""So long after the bucket was healed a reader may still be told of what was damaged."""
 _READS: Final = ("get", "get_range", "get_suffix")
 
 
@@ -31,12 +34,13 @@ class Bucket:
     def __init__(self, loop: VirtualLoop, dice: random.Random, now_ms: Callable[[], int], name: str) -> None:
         self.url = f"memory:{name}"
         self.changed: Callable[[str], None] = lambda _: None
-        self.damages = False
-        """Whether bytes that are read now may be damaged on their way."""
+        self._damaged_at = -math.inf
+        self._damaging = False
         self.memory = MemoryStore(self.url, clock_ms=now_ms)
         timing = Timing(now_s=loop.time, sleep_s=sleep, random=dice)
         self._faulty = FaultyStore(self.memory, seed=dice.getrandbits(32), timing=timing)
         self._dice = dice
+        self._loop = loop
         opening._memory_stores[self.url] = _Requests(self._faulty, self, loop, dice)  # type: ignore[assignment]
 
     def forget(self) -> None:
@@ -45,8 +49,14 @@ class Bucket:
 
     def heal(self) -> None:
         """No faults from now on."""
-        self.damages = False
         self._faulty.set_rules([])
+        if self._damaging:
+            self._damaging, self._damaged_at = False, self._loop.time()
+
+    @property
+    def damages(self) -> bool:
+        """Whether bytes are, or have lately been, damaged on their way."""
+        return self._damaging or self._loop.time() < self._damaged_at + _DAMAGE_SECONDS
 
     def spoil(self) -> str:
         """Draw faults that last until `heal`; in words, what they are."""
@@ -55,7 +65,7 @@ class Bucket:
             self._faulty.set_rules([FaultRule(Fault.STALL, count=None, seconds=dice.uniform(0.1, 3))])
             return "unreachable"
         faults = dice.sample(list(Fault), dice.randint(1, 3))
-        self.damages = bool({Fault.CORRUPT, Fault.TRUNCATE}.intersection(faults))
+        self._damaging = self.damages or bool({Fault.CORRUPT, Fault.TRUNCATE}.intersection(faults))
         self._faulty.set_rules(
             FaultRule(fault, count=None, probability=dice.uniform(0.05, 0.5), seconds=dice.uniform(0.01, 1.5))
             for fault in faults

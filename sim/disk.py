@@ -101,9 +101,22 @@ class Disk:
         self.now_ms = now_ms
         self.free_bytes: int | None = None
         self.failing_syncs = 0
-        self.syncs = 0
+        self.operations = 0
+        self.crash_in = 0
+        """So many changes from now on, the process that makes the last one dies in its stead; 0 is never."""
+        self.crashed: Callable[[Process], None] = lambda _: None
         self._top = Inode(directory=True)
         self._renamings: list[_Renaming] = []
+
+    def change(self, process: Process) -> None:
+        """A process is about to change something. Raises `Killed` if it is dead, or dies of it."""
+        process.check()
+        self.operations += 1
+        if self.crash_in:
+            self.crash_in -= 1
+            if not self.crash_in:
+                self.crashed(process)
+                process.check()
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +156,6 @@ class Disk:
         directory = self.find(path)
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        self.sync_attempted(path)
         for renaming in self._renamings:
             renaming.waiting = [one for one in renaming.waiting if one is not directory]
         while self._renamings and not self._renamings[0].waiting:
@@ -154,8 +166,7 @@ class Disk:
                 first.added[0].durable[first.added[1]] = first.added[2]
 
     def sync_attempted(self, path: str) -> None:
-        """Count a sync. Raises `OSError` if it has to fail."""
-        self.syncs += 1
+        """Raises `OSError` if this sync has to fail."""
         if self.failing_syncs:
             self.failing_syncs -= 1
             raise OSError(errno.EIO, "the disk does not answer", path)
@@ -255,7 +266,7 @@ class SimFile(RealFile):
 
     def writev(self, buffers: Sequence[Buffer]) -> int:
         """Append; a full disk takes what it has room for."""
-        self._process.check()
+        self._disk.change(self._process)
         disk, inode = self._disk, self._inode
         data = b"".join(buffers)
         if disk.free_bytes is not None:
@@ -270,7 +281,7 @@ class SimFile(RealFile):
 
     def truncate(self, size_bytes: int) -> None:
         """Cut, or lengthen with zeros."""
-        self._process.check()
+        self._disk.change(self._process)
         if size_bytes != self._inode.size_bytes:
             self._inode.changes.append(_Change(size_bytes, None))
             self._inode.size_bytes = size_bytes
@@ -278,7 +289,7 @@ class SimFile(RealFile):
 
     def fdatasync(self) -> None:
         """Make the bytes durable. Raises `OSError` if the disk is to fail: then they are lost."""
-        self._process.check()
+        self._disk.change(self._process)
         try:
             self._disk.sync_attempted(self.path)
         except OSError:
@@ -313,6 +324,7 @@ class SimFilesystem(RealFilesystem):
         disk = self._disk
         inode = disk.find(path)
         if inode is None:
+            disk.change(self._process)
             parent, name = disk.place(path)
             if disk.free_bytes is not None and disk.free_bytes <= 0:
                 raise OSError(errno.ENOSPC, "no space left on device", path)
@@ -341,7 +353,7 @@ class SimFilesystem(RealFilesystem):
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name."""
-        self._process.check()
+        self._disk.change(self._process)
         disk = self._disk
         inode = disk.find(source)
         if inode is None:
@@ -351,7 +363,7 @@ class SimFilesystem(RealFilesystem):
 
     def unlink(self, path: str) -> None:
         """Remove a name if it is there."""
-        self._process.check()
+        self._disk.change(self._process)
         if self._disk.find(path) is not None:
             self._disk.rename(self._disk.place(path), None)
             super().unlink(path)
@@ -365,7 +377,7 @@ class SimFilesystem(RealFilesystem):
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
-        self._process.check()
+        self._disk.change(self._process)
         disk = self._disk
         at = disk.root
         for name in path[len(disk.root) :].split("/"):
@@ -376,12 +388,13 @@ class SimFilesystem(RealFilesystem):
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory if it is there."""
-        self._process.check()
+        self._disk.change(self._process)
         if self._disk.find(path) is not None:
             super().remove_directory(path)
             self._disk.rename(self._disk.place(path), None)
 
     def sync_directory(self, path: str) -> None:
         """Make the names in ``path`` durable."""
-        self._process.check()
+        self._disk.change(self._process)
+        self._disk.sync_attempted(path)
         self._disk.sync_names(path)

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sim.process import Process
+
 if TYPE_CHECKING:
     from sim.world import World
 
@@ -20,25 +22,29 @@ class Faults:
         self._world = world
         self._dice = dice
         self.stopped = False
+        self._with_power = False
         kinds: list[tuple[Callable[[], None], int]] = [
             (self._kill, 3),
             (self._restart, 1),
             (self._kill_worker, 2),
             (self._spoil_bucket, 3),
-            (self._reset_connections, 2),
+            (self._reset_connections, 1),
+            (self._lose_answer, 4),
+            (self._die_writing, 3),
             (self._stall, 1),
             (self._fail_sync, 1),
             (self._fill_disk, 1),
             (self._jump_clock, 1),
         ]
         if world.plan.power_cuts:
-            kinds.append((self._cut_power, 4))
+            kinds += [(self._cut_power, 2), (self._lose_power_writing, 5)]
         self._kinds = kinds
+        world.disk.crashed = self._crashed
 
     async def run(self) -> None:
         """Break things now and then."""
         for _ in range(self._world.plan.faults):
-            await asyncio.sleep(self._dice.uniform(0.05, 2.5))
+            await asyncio.sleep(self._dice.uniform(0.02, 1.5))
             if self.stopped:
                 return
             (kind,) = self._dice.choices([kind for kind, _ in self._kinds], [weight for _, weight in self._kinds])
@@ -50,7 +56,8 @@ class Faults:
         world = self._world
         world.bucket.heal()
         world.disk.free_bytes = None
-        world.disk.failing_syncs = 0
+        world.disk.failing_syncs = world.disk.crash_in = 0
+        world.loop.network.break_in = 0
         self._note("all is well from now on")
 
     def _note(self, what: str) -> None:
@@ -63,6 +70,30 @@ class Faults:
     def _cut_power(self) -> None:
         self._world.kill_broker()
         self._note(f"cuts the power: {self._world.disk.cut_power()}")
+
+    def _die_writing(self) -> None:
+        self._with_power = False
+        self._arm()
+
+    def _lose_power_writing(self) -> None:
+        self._with_power = True
+        self._arm()
+
+    def _arm(self) -> None:
+        self._world.disk.crash_in = count = self._dice.randint(1, 40)
+        self._note(f"{'power goes' if self._with_power else 'the broker dies'} in {count} changes of the disk")
+
+    def _crashed(self, process: Process) -> None:
+        """In the middle of the broker's step."""
+        self._note(f"{process.name} dies at a change of the disk")
+        self._world.node = None
+        process.kill()
+        if self._with_power:
+            self._note(f"cuts the power: {self._world.disk.cut_power()}")
+
+    def _lose_answer(self) -> None:
+        self._world.loop.network.break_in = count = self._dice.randint(1, 15)
+        self._note(f"loses an answer in {count}")
 
     def _restart(self) -> None:
         self._note("asks the broker to stop")

@@ -16,7 +16,7 @@ from contextvars import Context
 from typing import Any
 
 from sim.network import Network
-from sim.process import PROCESS, Process
+from sim.process import PROCESS, Killed, Process
 from sim.threads import VirtualPool
 from sim.trace import Trace
 
@@ -73,18 +73,19 @@ class VirtualLoop(base_events.BaseEventLoop):
             self.after_event(process)
 
     def _next_timers(self) -> None:
-        """Jump to the next timer; all that are due then become ready, in an order of the seed's."""
+        """Jump to the next timer; all that are due at the same time become ready, in an order of the seed's."""
         scheduled = self._scheduled
         due: list[Any] = []
-        while scheduled and (not due or scheduled[0]._when <= self._now):
+        when = -1.0
+        while scheduled and (not due or scheduled[0]._when == when):
             handle = heapq.heappop(scheduled)
             handle._scheduled = False
-            if handle._cancelled:
-                continue
-            self._now = max(self._now, handle._when)
-            due.append(handle)
+            if not handle._cancelled:
+                when = handle._when
+                due.append(handle)
         if not due:
             raise Deadlock(f"at {self._now:.4f} s nothing is left to happen")
+        self._now = max(self._now, when)
         if len(due) > 1:
             self.dice.shuffle(due)
         self._ready.extend(due)
@@ -113,12 +114,30 @@ class VirtualLoop(base_events.BaseEventLoop):
         return
 
 
+class _Task(asyncio.Task[Any]):
+    """A task that knows its process."""
+
+    process: Process | None = None
+
+
+def _of_the_dead(context: dict[str, Any]) -> bool:
+    """Whether a process that died in the middle of a step is what an error comes from."""
+    if isinstance(context.get("exception"), Killed):
+        return True
+    task, handle = context.get("task") or context.get("future"), context.get("handle")
+    process = task.process if isinstance(task, _Task) else None
+    if isinstance(handle, asyncio.Handle):
+        process = handle._context.get(PROCESS)
+    return process is not None and not process.alive
+
+
 def _new_task(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
 ) -> asyncio.Task[Any]:
     """A task, known to its process until it is done."""
-    task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)
     process = PROCESS.get(None) if context is None else context.get(PROCESS)
+    task = _Task(work, loop=loop, context=context)
+    task.process = process
     if process is not None:
         process.tasks[task] = None
         task.add_done_callback(lambda done: process.tasks.pop(done, None))
@@ -128,6 +147,8 @@ def _new_task(
 def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """An exception that nobody took is a failure of the run."""
     assert isinstance(loop, VirtualLoop)
+    if _of_the_dead(context):
+        return
     error = context.get("exception")
     loop.failures.append(f"{context.get('message')}: {error!r}")
     loop.trace.note("loop", f"unhandled: {context.get('message')}: {error!r}")

@@ -68,13 +68,15 @@ class PartitionModel:
         """A value was acknowledged or seen at an offset."""
         known = self.known.get(offset)
         if known is not None and known != value:
-            raise Violation(f"{self}: offset {offset} held {known!r}, now {value!r} is {how} there")
+            raise Violation(f"{self}: offset {offset} held {_show(known)}, now {_show(value)} is {how} there")
         sent = self.sent.get(value)
         if sent is None:
-            raise Violation(f"{self}: nobody sent {value!r}, which is {how} at offset {offset}")
+            raise Violation(f"{self}: nobody sent {_show(value)}, which is {how} at offset {offset}")
         place = self.places.get(value)
         if place is not None and place != offset and (sent.once or sent.attempts == 1):
-            raise Violation(f"{self}: {value!r} is {how} at offset {offset}, and was at {place}: it is there twice")
+            raise Violation(
+                f"{self}: {_show(value)} is {how} at offset {offset}, and was at {place}: it is there twice"
+            )
         self.known[offset] = value
         self.places.setdefault(value, offset)
 
@@ -92,10 +94,10 @@ class PartitionModel:
         found = dict(records)
         for offset, value in self.known.items():
             if offset >= first and found.get(offset) != value and not self.topic.gaps:
-                raise Violation(f"{self}: offset {offset} held {value!r}, now it holds {found.get(offset)!r}")
+                raise Violation(f"{self}: offset {offset} held {_show(value)}, now it holds {_show(found.get(offset))}")
         for value, sent in self.sent.items():
             if sent.state is State.ACKNOWLEDGED and value not in self.places:
-                raise Violation(f"{self}: {value!r} of {sent.producer} was acknowledged and is nowhere")
+                raise Violation(f"{self}: {_show(value)} of {sent.producer} was acknowledged and is nowhere")
         self.check_order(records)
 
     def check_order(self, records: list[tuple[int, bytes]]) -> None:
@@ -163,3 +165,8 @@ def _runs(offsets: list[int]) -> str:
         else:
             runs.append([offset, offset + 1])
     return ", ".join(f"[{first}, {end})" for first, end in runs) or "none"
+
+
+def _show(value: bytes | None) -> str:
+    """A value as messages name it: its producer and number."""
+    return "nothing" if value is None else value.rstrip(b".").decode()

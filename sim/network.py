@@ -31,6 +31,8 @@ class Network:
         self.dice = dice
         self.slow = 0.2
         self.cut = 0.2
+        self.break_in = 0
+        """So many answers from now on, a connection is reset in the stead of the last one; 0 is never."""
         self.servers: dict[int, SimServer] = {}
         self.open: dict[SimTransport, None] = {}
         self._next_port = 40_000
@@ -152,6 +154,8 @@ class SimTransport(asyncio.Transport):
         self.protocol: Any = protocol
         self.process = process
         self.closing = False
+        self.accepted = protocol is None
+        """This is the end of the server."""
         self._peername = peername
         self._inbox: deque[bytes] = deque()
         self._on_the_way = 0
@@ -174,9 +178,15 @@ class SimTransport(asyncio.Transport):
         """Send a copy of ``data``."""
         if self.closing:
             return
+        network = self._network
+        if network.break_in and self.accepted:
+            network.break_in -= 1
+            if not network.break_in:
+                self.reset()
+                return
         piece = bytes(data)
-        dice = self._network.dice
-        if len(piece) > 1 and dice.random() < self._network.cut:
+        dice = network.dice
+        if len(piece) > 1 and dice.random() < network.cut:
             cut = dice.randrange(1, len(piece))
             self._send(piece[:cut])
             piece = piece[cut:]

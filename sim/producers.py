@@ -13,6 +13,7 @@ from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.metadata import MetadataRequest
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class _Producer(Caller):
         """What the broker says of a batch; what is acknowledged is in the model from here on."""
         one = answer.responses[0].partition_responses[0]
         code = ErrorCode(one.error_code)
+        self.loop.trace.note(
+            self.name, f"{partition} {batch.sequence}+{len(batch.values)}: {code.name} {one.base_offset}"
+        )
         if code is ErrorCode.NONE:
             batch.done = True
             partition.acknowledged(one.base_offset, batch.values)
@@ -115,7 +119,7 @@ class _Producer(Caller):
             raise Violation(f"{self.name}: {partition} answers {code.name}: {one.error_message}")
         return code
 
-    async def rest(self, seconds: float = 0.1) -> None:
+    async def rest(self, seconds: float = 0.05) -> None:
         """Let a drawn time pass."""
         await asyncio.sleep(self.dice.uniform(0, 2 * seconds))
 
@@ -172,11 +176,25 @@ class IdempotentProducer(_Producer):
             batch = self.new_batch(partition, sequence, **self._identity)
             self._sequences[partition] = sequence + len(batch.values)
             batches.append(batch)
-        while (waiting := [batch for batch in batches if not batch.done]) and not partition.topic.deleting:
+        while (waiting := [one for one in batches if not one.done]) and self._identity and not partition.topic.deleting:
             try:
                 await self._attempt(partition, waiting)
             except LinkLost:
                 await self.rest(0.3)
+
+    def _begin_anew(self, partition: PartitionModel, batch: _Batch) -> None:
+        """Go on under another producer id; whether the batch is in the log is for the end to see.
+
+        A snapshot remembers one batch of each producer, so after a restart the copy of an older one looks like a
+        gap, as in Kafka. Raises `Violation` for any other gap.
+        """
+        if partition.sent[batch.values[0]].attempts < 2:
+            raise Violation(
+                f"{self.name}: sequence {batch.sequence} of {partition} is out of order, though everything before it "
+                "was acknowledged: the log lost what it had"
+            )
+        self._identity = None
+        self._sequences.clear()
 
     async def _new_identity(self) -> dict[str, Any]:
         while True:
@@ -194,15 +212,16 @@ class IdempotentProducer(_Producer):
 
     async def _attempt(self, partition: PartitionModel, batches: list[_Batch]) -> None:
         sent = [await self.post(partition, batch) for batch in batches]
+        if self.dice.random() < 0.2:
+            asked = await self.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+            await self.answer(asked)  # behind the others, though it need not wait for the disk
         first = batches[0]
         failed = False
         for batch, future in zip(batches, sent, strict=True):
             code = self.took(partition, batch, await self.answer(future))
             if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is first:
-                raise Violation(
-                    f"{self.name}: sequence {batch.sequence} of {partition} is out of order, though everything "
-                    "before it was acknowledged: the log lost what it had"
-                )
+                self._begin_anew(partition, batch)
+                return
             failed = failed or code is not ErrorCode.NONE
         if failed:
             await self.rest(0.3)

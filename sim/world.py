@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from sim.threads import VirtualLock
 from sim.trace import Trace
 from stratalog.broker.config import BrokerConfig, Flags, load_config
 from stratalog.broker.node import Node
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Outcome", "World", "run_seed"]
 
@@ -94,6 +96,7 @@ class World:
         self.node: Any = None
         self.problem: BaseException | None = None
         self._stop: asyncio.Event | None = None
+        self._unlock: Callable[[], None] = lambda: None
         self._lives = 0
         self._ended = False
         self.buried: list[Process] = []
@@ -131,8 +134,8 @@ class World:
         self.trace.note("world", f"{plan}")
         supervisor = asyncio.create_task(self._supervise())
         admin = Admin(self, "admin", self._dice())
-        for _ in range(plan.topics):
-            await admin.create_topic()
+        creating = asyncio.create_task(admin.create_topics(plan.topics))
+        await self._together([creating], [supervisor])
         producers: list[Any] = [
             IdempotentProducer(self, f"i{number}", self._dice(), plan.rounds)
             for number in range(plan.idempotent_producers)
@@ -195,6 +198,7 @@ class World:
             self.node = None
             self.checker.broker_gone()
             if process.alive:
+                process.forget(self._unlock)
                 self._ended_by_itself(life)
                 process.kill()
             self.trace.note(process.name, "is gone")
@@ -202,7 +206,8 @@ class World:
 
     def _ended_by_itself(self, life: asyncio.Task[None]) -> None:
         error = life.exception()
-        if isinstance(error, OSError):
+        refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(error, OSError) or refused:
             self.trace.note("world", f"the broker could not start: {error!r}")
         elif error is not None:
             raise error
@@ -211,7 +216,8 @@ class World:
         config = self.config()
         dice = random.Random(self.dice.getrandbits(64))
         node = Node(config, clock=self.clock, files=SimFilesystem(self.disk, process), dice=dice)
-        process.on_death.append(lambda: _let_go_of_locks(node))
+        self._unlock = partial(_let_go_of_locks, node)
+        process.on_death.append(self._unlock)
         await node.start()
         self.trace.note(process.name, "is ready")
         self.node = node
@@ -221,7 +227,6 @@ class World:
         for one in waiting:
             one.cancel()
         await node.stop()
-        process.on_death.clear()
 
     def kill_broker(self) -> None:
         """End it as ``kill -9`` does."""
@@ -263,10 +268,9 @@ def _let_go_of_locks(node: Node) -> None:
     """The kernel closes the descriptors of a killed process."""
     directories = vars(node).get("directories")
     for directory in directories.all if directories is not None else ():
-        try:
-            os.close(directory.lock)
-        except OSError:
-            continue
+        lock, directory.lock = directory.lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 class _LogLines(logging.Handler):

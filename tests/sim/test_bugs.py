@@ -1,0 +1,128 @@
+"""Bugs that were put in on purpose: the simulation has to find each within a few seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from sim.world import Outcome, run_seed
+from stratalog.broker.archive import Archive
+from stratalog.broker.connection import Connection
+from stratalog.broker.partition import Partition
+from stratalog.hot import recovery
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.producer_state import ProducerStateManager
+from stratalog.hot.sync import SyncTicket
+from stratalog.tier import archive_commands, plan_events
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledged_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """What is written counts as synced."""
+    written = Partition.on_written
+
+    def on_written(self):
+        written(self)
+        self._advance(self.log.written_offset)
+
+    patch.setattr(Partition, "on_written", on_written)
+
+
+def no_sync_of_data(patch: pytest.MonkeyPatch) -> None:
+    """Names are synced, the bytes of files are not."""
+    run = SyncTicket.run
+
+    def names_only(self):
+        self._files = ()
+        run(self)
+
+    patch.setattr(SyncTicket, "run", names_only)
+
+
+def no_sync_of_names(patch: pytest.MonkeyPatch) -> None:
+    """Files are synced, the directories that hold their names are not."""
+    run = SyncTicket.run
+
+    def data_only(self):
+        self._directories = ()
+        run(self)
+
+    patch.setattr(SyncTicket, "run", data_only)
+
+
+def evicted_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Local files go as soon as an object is uploaded."""
+    uploaded = Archive._uploaded
+
+    def evict_at_once(self, ref, report):
+        uploaded(self, ref, report)
+        self._evict_below(plan_events.EvictBelow(ref.end))
+
+    patch.setattr(Archive, "_uploaded", evict_at_once)
+
+
+def committed_without_an_object(patch: pytest.MonkeyPatch) -> None:
+    """An upload ends well without having happened."""
+    patch.setattr(archive_commands, "put_segment", lambda _store, built, **_: built.entry)
+
+
+def retries_are_appended(patch: pytest.MonkeyPatch) -> None:
+    """Batches of idempotent producers are not compared with the last ones."""
+    patch.setattr(ProducerStateManager, "check_batch", lambda *_, **__: None)
+
+
+def producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The batches that a restart reads again tell it nothing of their producers."""
+    patch.setattr(recovery, "apply_stored_batch", lambda *_: None)
+
+
+def log_starts_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are not written."""
+    patch.setattr(LogDirectory, "write_checkpoints", lambda *_: None)
+
+
+def answers_overtake(patch: pytest.MonkeyPatch) -> None:
+    """What is answered at once does not wait for what was parked before it."""
+
+    def answer(self, _slot, parts):
+        self._out += parts
+        self._schedule_flush()
+
+    patch.setattr(Connection, "answer", answer)
+
+
+SEEDS_MAX = 60
+
+BUGS: dict[Bug, str] = {
+    acknowledged_before_the_sync: "was acknowledged|out of order",
+    no_sync_of_data: "was acknowledged|out of order",
+    no_sync_of_names: "was acknowledged|out of order|not there after a restart",
+    evicted_before_the_commit: "evicted below",
+    committed_without_an_object: "which is not there",
+    retries_are_appended: "there twice",
+    producers_are_forgotten: "there twice|lies at offset|out of order",
+    log_starts_are_forgotten: "it had started at",
+    answers_overtake: "came where",
+}
+"""Each bug, and what the invariant that finds it says."""
+
+
+def first_failure(seeds: range) -> Outcome | None:
+    """The first seed that finds something."""
+    for seed in seeds:
+        outcome = run_seed(seed)
+        if outcome.problem is not None:
+            return outcome
+    return None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_every_bug_is_found(bug, monkeypatch):
+    """By an invariant that says what is wrong."""
+    bug(monkeypatch)
+    outcome = first_failure(range(SEEDS_MAX))
+    assert outcome is not None, f"{SEEDS_MAX} seeds did not find it"
+    assert re.search(BUGS[bug], outcome.problem), outcome.problem
