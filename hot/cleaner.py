@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from stratalog.hot.cleaner_filter import BatchFilter, FilterCounts, FilterRules, add_keys
 from stratalog.hot.cleaner_map import OffsetMap
 from stratalog.hot.cleaner_plan import CleanableSegment, grouped
+from stratalog.hot.cleaner_records import emptied_batch
 from stratalog.hot.cleaner_transactions import CleanedTransactions
 from stratalog.hot.filesystem import File, Filesystem, append_all
 from stratalog.hot.interrupted import drop_undecided_swaps
@@ -22,7 +23,7 @@ from stratalog.hot.scan import CheckedBatch, Damage, scan_checked
 from stratalog.hot.segment import CLEANED, SUFFIXES, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.transaction_index import AbortedTxn, aborted_to_bytes
-from stratalog.wire.batch import BATCH_HEADER, BatchHeader
+from stratalog.wire.batch import BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["CleanJob", "CleanedSegment", "Cleaning", "MapBuilt", "drop_leftovers"]
@@ -131,17 +132,26 @@ class Cleaning:
     # -- the groups ---------------------------------------------------------------------------------------
 
     def clean_group(self, number: int) -> CleanedSegment:
-        """Write the segment that takes the place of group ``number``; groups are cleaned in their order."""
+        """Write the segment that takes the place of group ``number``; groups are cleaned in their order.
+
+        It is never empty: of a group from which everything goes the last batch stays as a header. So names and
+        batches agree on how far it reaches, and it can be archived.
+        """
         group = self._groups[number]
+        last: BatchHeader | None = None
         counts = self._filter.counts = FilterCounts()
         output = _Output(self._files, self._job, group[0].base_offset, self._pace)
         for segment in group:
             for header, data in self._batches(segment):
+                last = header
                 survivor = self._filter.survivor(header, data)
                 if survivor is data:
                     output.add(header, data)
                 elif survivor is not None:
-                    output.add(BatchHeader._make(BATCH_HEADER.unpack_from(survivor)), survivor)
+                    output.add(read_header(survivor), survivor)
+        if last is not None and not output.size_bytes:
+            left = emptied_batch(last)
+            output.add(read_header(left), left)
         aborted = self._transactions.take_index()
         changed = len(group) > 1 or counts.kept_whole < counts.batches
         suffixes = output.finish(aborted) if changed else output.discard()

@@ -208,7 +208,7 @@ class SegmentScan:
 
     def _take_timestamps(self, header: BatchHeader, lowest: int) -> None:
         first = header.max_timestamp if header.is_log_append_time else header.base_timestamp + lowest
-        if self.min_timestamp_ms is None or first < self.min_timestamp_ms:
+        if header.record_count and (self.min_timestamp_ms is None or first < self.min_timestamp_ms):
             self.min_timestamp_ms = first
         if header.max_timestamp > self.max_timestamp_ms or self.max_timestamp_offset < 0:
             self.max_timestamp_ms = header.max_timestamp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -335,3 +335,18 @@ def test_files_of_a_cleaning_that_was_given_up_go(work):
     cleaning = work.compactor.cleaning(work.log, now_ms=work.now_ms)
     cleaning.build_map()
     assert not [entry for entry in work.bench.files.scan(work.bench.directory) if entry.name.endswith(".cleaned")]
+
+
+def test_a_segment_from_which_everything_goes_keeps_a_header(work):
+    """A small one that cannot be joined with its neighbours: it still says where it ended, and can be archived."""
+    work.log.update_config(replace(CONFIG, segment_bytes=300))
+    put(work, 2, 2)
+    put(work, 2)
+    first, _ = work.compactor.clean(work.log, now_ms=work.now_ms)
+    assert (first.base_offset, first.size_bytes) == (0, 61)
+    headers = [header for header, _ in work.batches(0, work.log.written_offset)]
+    assert [(header.base_offset, header.last_offset, header.record_count) for header in headers] == [
+        (0, 1, 0),
+        (2, 2, 1),
+    ]
+    assert stored(work) == [2]

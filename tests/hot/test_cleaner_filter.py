@@ -6,7 +6,7 @@ from stratalog.hot.cleaner_filter import BatchFilter, FilterRules, add_keys
 from stratalog.hot.cleaner_map import SLOT_BYTES, OffsetMap
 from stratalog.hot.cleaner_transactions import CleanedTransactions
 from stratalog.hot.config import LONG_MAX
-from stratalog.hot.producer_snapshot import BatchMetadata, ProducerEntry
+from stratalog.hot.producer_snapshot import ProducerEntry
 from stratalog.hot.transaction_index import AbortedTxn
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_records, read_header
 
@@ -122,7 +122,7 @@ def test_aborted_records_go_at_once_and_their_marker_in_two_steps():
 def test_the_last_batch_of_a_producer_is_emptied_not_removed():
     """An idempotent producer goes on where it was after a restart."""
     entry = ProducerEntry(7, 0)
-    entry.batches.append(BatchMetadata(0, 0, 0, 100))
+    entry.remember(0, 0, 0, 100)
     old, new = data(0), batch_of(1, (b"t", b"2"))
     cleaner = Cleaner(producers=[entry])
     cleaner.learn(old, new)

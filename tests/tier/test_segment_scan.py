@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.segment_scan import SegmentScan, measure_records
-from stratalog.wire.batch import HEADER_BYTES, Record, build_batch, iter_headers, iter_records
+from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, Record, build_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt
 
@@ -135,6 +135,19 @@ def test_damage_is_found(log_bytes, make, match):
     """Gaps, overlaps, wrong counts, falling epochs, torn and flipped bytes are all refused."""
     with pytest.raises(Corrupt, match=match):
         scan(make(log_bytes), 0, 20)
+
+
+def test_batches_that_the_cleaner_emptied_count_for_no_time(log_bytes):
+    """They have offsets and a largest time, but no record."""
+    emptied = bytearray(log_bytes.batch(3, 2)[:HEADER_BYTES])
+    fields = list(BATCH_HEADER.unpack(emptied))
+    fields[1], fields[5], fields[7], fields[12] = HEADER_BYTES - 12, 0, -1, 0
+    BATCH_HEADER.pack_into(emptied, 0, *fields)
+    fields[4] = crc32c(bytes(emptied[21:]))
+    BATCH_HEADER.pack_into(emptied, 0, *fields)
+    found = scan(bytes(emptied), 0, 20, compacted=True)
+    assert (found.record_count, found.batch_count, found.min_timestamp_ms) == (0, 1, None)
+    assert found.max_timestamp_ms == fields[8]
 
 
 def test_a_compacted_range_may_have_holes(log_bytes):
