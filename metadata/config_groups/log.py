@@ -22,7 +22,7 @@ from stratalog.metadata.config_validators import AnyList, GzipLevel, ListOf, One
 
 __all__ = ["LOG_SETTINGS"]
 
-_NO_COMPACTION: Final = "the log is not compacted in this release"
+_OWN_BUFFERS: Final = "the cleaner reads and writes a megabyte at a time"
 _OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
 
@@ -35,27 +35,28 @@ LOG_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Directories of the log; a partition lives in one of them. One that fails is taken offline."),
     setting("log.cleanup.policy", LIST, ("delete",), ListOf(CLEANUP_POLICIES), mode=WIDE,
             doc="Default of cleanup.policy."),
-    setting("log.cleaner.backoff.ms", LONG, 15_000, at_least(0), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.backoff.ms", LONG, 15_000, at_least(0), mode=WIDE,
             doc="Pause of the cleaner when no log is worth cleaning."),
-    setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, mode=WIDE, unused=_NO_COMPACTION,
-            doc="Memory for the map from key to newest offset, over all cleaners."),
-    setting("log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, mode=WIDE,
+            doc="Memory for the map from key to newest offset, shared by log.cleaner.threads; a key takes 40 bytes. What "
+                "does not fit is cleaned by the next run."),
+    setting("log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), mode=WIDE,
             doc="Default of delete.retention.ms."),
-    setting("log.cleaner.enable", BOOLEAN, True, unused=_NO_COMPACTION,
+    setting("log.cleaner.enable", BOOLEAN, True,
             doc="Run the cleaner of compacted topics; deprecated in Kafka."),
-    setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, mode=WIDE,
             doc="Fill of the cleaner's map at which a cleaning stops taking more of the log."),
-    setting("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), mode=WIDE, unused=_OWN_BUFFERS,
             doc="Memory for the cleaner's reads and writes, over all cleaners."),
-    setting("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, mode=WIDE, unused=_NO_COMPACTION,
-            doc="Bound of what the cleaner reads and writes a second."),
-    setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, mode=WIDE,
+            doc="Bound of what the cleaner reads and writes a second, all threads together."),
+    setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), mode=WIDE,
             doc="Default of max.compaction.lag.ms."),
-    setting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, Range(0, 1), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, Range(0, 1), mode=WIDE,
             doc="Default of min.cleanable.dirty.ratio."),
-    setting("log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0), mode=WIDE,
             doc="Default of min.compaction.lag.ms."),
-    setting("log.cleaner.threads", INT, 1, at_least(0), mode=WIDE, unused=_NO_COMPACTION,
+    setting("log.cleaner.threads", INT, 1, at_least(0), mode=WIDE,
             doc="Cleaners that run at once."),
     setting("log.dir.failure.timeout.ms", LONG, 30_000, at_least(1),
             unused="a failed directory is reported in the same process; the last one lost ends it at once",

@@ -24,7 +24,6 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 CLEANUP_POLICIES: Final = ("compact", "delete")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
-_NO_COMPACTION: Final = "the log is not compacted in this release"
 _NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
 _OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
@@ -64,7 +63,6 @@ TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             unused=_OWN_LEVELS,
             doc="Level used when compression.type is zstd."),
     setting("delete.retention.ms", LONG, 86_400_000, at_least(0), synonyms=_from("log.cleaner.delete.retention.ms"),
-            unused=_NO_COMPACTION,
             doc="How long a tombstone of a compacted topic stays after the cleaning that could first have dropped it."),
     setting("file.delete.delay.ms", LONG, 60_000, at_least(0), synonyms=_from("log.segment.delete.delay.ms"),
             doc="How long a segment's files stay on disk, renamed to .deleted, after the segment has left the log."),
@@ -87,7 +85,6 @@ TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Time that records of a tiered partition stay on local disk once they are in the bucket; -2 means "
                 "retention.ms, -1 no limit. Never above retention.ms."),
     setting("max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), synonyms=_from("log.cleaner.max.compaction.lag.ms"),
-            unused=_NO_COMPACTION,
             doc="Longest time a record may wait for compaction; a compacted topic also rolls its segment by it."),
     setting("max.message.bytes", INT, 1_048_588, at_least(0), synonyms=_from("message.max.bytes"),
             doc="Largest record batch that is accepted, compressed as it stands; a larger one is answered with "
@@ -102,10 +99,9 @@ TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             synonyms=_from("log.message.timestamp.type"),
             doc="Whether records keep the producer's time or get the broker's time of appending."),
     setting("min.cleanable.dirty.ratio", DOUBLE, 0.5, Range(0, 1), synonyms=_from("log.cleaner.min.cleanable.ratio"),
-            unused=_NO_COMPACTION,
             doc="Share of not yet cleaned bytes from which a compacted log is worth cleaning."),
     setting("min.compaction.lag.ms", LONG, 0, at_least(0), synonyms=_from("log.cleaner.min.compaction.lag.ms"),
-            unused=_NO_COMPACTION, doc="Shortest time a record stays uncompacted."),
+            doc="Shortest time a record stays uncompacted."),
     setting("min.insync.replicas", INT, 1, at_least(1), synonyms=_from("min.insync.replicas"),
             doc="With acks=all, a write is refused when fewer replicas than this are in sync."),
     setting("preallocate", BOOLEAN, False, synonyms=_from("log.preallocate"), unused=_NO_PREALLOCATION,
