@@ -1,11 +1,32 @@
-"""Who may do what: Kafka's operations and resource types, and the port that every dispatch row goes through."""
+"""Who may do what: the port that every dispatch row goes through, and the two that decide.
+
+Without ``authorizer.class.name`` everybody may do everything. With Kafka's ``StandardAuthorizer`` the rules of the
+metadata log decide, of a principal and a host: as long as clients are not authenticated, every principal is
+``User:ANONYMOUS``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, Protocol
 
-__all__ = ["CLUSTER_NAME", "OPERATIONS_ON", "AllowAll", "Authorizer", "Operation", "ResourceType"]
+from stratalog.broker.config import BrokerConfig
+from stratalog.metadata.acls import AclRule, AclsImage, is_allowed
+
+__all__ = [
+    "CLUSTER_NAME",
+    "OPERATIONS_ON",
+    "AllowAll",
+    "Authorizer",
+    "Operation",
+    "ResourceType",
+    "StandardAuthorizer",
+    "authorizer_of",
+]
+
+DECISIONS_MAX: Final = 100_000
+"""Decisions that are kept; then all of them are made anew."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type ``CLUSTER``."""
@@ -90,3 +111,54 @@ class AllowAll:
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:  # noqa: ARG002
         """True."""
         return True
+
+
+class StandardAuthorizer:
+    """Kafka's: super users may do everything, others what the rules say (KIP-801)."""
+
+    __slots__ = ("_acls", "_decided", "_rules", "_seen", "_super_users", "_without_rules")
+
+    def __init__(self, acls: Callable[[], AclsImage], *, super_users: frozenset[str], without_rules: bool) -> None:
+        """``acls`` gives the rules of now; ``without_rules`` decides on resources that none of them means."""
+        self._acls = acls
+        self._super_users = super_users
+        self._without_rules = without_rules
+        self._seen: AclsImage | None = None
+        self._rules: dict[int, list[AclRule]] = {}
+        self._decided: dict[tuple[str, str, int, int, str], bool] = {}
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """What the rules come to; an answer is kept until one of them changes."""
+        if principal in self._super_users:
+            return True
+        acls = self._acls()
+        if acls is not self._seen:
+            self._learn(acls)
+        key = (principal, host, operation, resource, name)
+        decision = self._decided.get(key)
+        if decision is None:
+            if len(self._decided) >= DECISIONS_MAX:
+                self._decided.clear()
+            rules = self._rules.get(resource, ())
+            decision = is_allowed(rules, principal, host, operation, name, otherwise=self._without_rules)
+            self._decided[key] = decision
+        return decision
+
+    def _learn(self, acls: AclsImage) -> None:
+        self._seen = acls
+        self._decided.clear()
+        self._rules.clear()
+        for rule in acls.by_id.values():
+            self._rules.setdefault(rule.resource_type, []).append(rule)
+
+
+def authorizer_of(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Authorizer | None:
+    """What the settings ask for; None where everybody may do everything."""
+    if not config.text("authorizer.class.name"):
+        return None
+    users = config.text("super.users") or ""
+    return StandardAuthorizer(
+        acls,
+        super_users=frozenset(user.strip() for user in users.split(";") if user.strip()),
+        without_rules=config.boolean("allow.everyone.if.no.acl.found"),
+    )

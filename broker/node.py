@@ -11,6 +11,7 @@ from typing import Final
 
 from stratalog.broker import api
 from stratalog.broker.allocator import tune_allocator
+from stratalog.broker.authorizer import authorizer_of
 from stratalog.broker.background_removal import BackgroundRemoval
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.compaction import Compaction
@@ -117,7 +118,10 @@ class Node:
             metadata_only=self.config.metadata_only_dir,
         )
         self.cluster_id = self.directories.cluster_id
-        self.dispatcher = Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic)
+        authorizer = authorizer_of(self.config, lambda: self.image.acls)
+        self.dispatcher = Dispatcher(
+            self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic, authorizer=authorizer
+        )
         self.server = Server(
             self.config.listeners,
             self.dispatcher.dispatch,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
+from stratalog.metadata.acls import AclsImage
 from stratalog.metadata.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
 from stratalog.metadata.quotas_image import QuotasImage
@@ -47,6 +48,7 @@ class ClusterImage:
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     next_producer_id: int = 0
     scram: ScramImage = field(default_factory=ScramImage)
+    acls: AclsImage = field(default_factory=AclsImage)
     quotas: QuotasImage = field(default_factory=QuotasImage)
     version: int = field(default=0, compare=False)
 
@@ -74,7 +76,17 @@ EMPTY_IMAGE: Final = ClusterImage()
 class ImageDelta:
     """Records gathered on top of an image."""
 
-    __slots__ = ("_brokers", "_configs", "_features", "_next_producer_id", "_quotas", "_scram", "_topics", "base")
+    __slots__ = (
+        "_acls",
+        "_brokers",
+        "_configs",
+        "_features",
+        "_next_producer_id",
+        "_quotas",
+        "_scram",
+        "_topics",
+        "base",
+    )
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
@@ -84,6 +96,7 @@ class ImageDelta:
         self._features = base.features
         self._next_producer_id = base.next_producer_id
         self._scram = base.scram
+        self._acls = base.acls
         self._quotas = base.quotas
 
     @property
@@ -122,6 +135,7 @@ class ImageDelta:
             configs=self._configs.build(),
             next_producer_id=self._next_producer_id,
             scram=self._scram,
+            acls=self._acls,
             quotas=self._quotas,
             version=version,
         )
@@ -177,6 +191,12 @@ class ImageDelta:
     def _set_quota(self, record: records.ClientQuotaRecord) -> None:
         self._quotas = self._quotas.with_record(record)
 
+    def _put_acl(self, record: records.AccessControlEntryRecord) -> None:
+        self._acls = self._acls.with_acl(record)
+
+    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        self._acls = self._acls.without(bytes(record.id))
+
     def _nothing(self, _record: records.NoOpRecord) -> None:
         """An idle leader's sign of life."""
 
@@ -198,5 +218,7 @@ class ImageDelta:
         records.UserScramCredentialRecord: _put_credential,
         records.RemoveUserScramCredentialRecord: _remove_credential,
         records.ClientQuotaRecord: _set_quota,
+        records.AccessControlEntryRecord: _put_acl,
+        records.RemoveAccessControlEntryRecord: _remove_acl,
         records.NoOpRecord: _nothing,
     }

@@ -77,6 +77,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
         for name, value in settings.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
     yield from image.scram.to_records()
+    yield from image.acls.to_records()
     yield from image.quotas.to_records()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)

@@ -1,20 +1,52 @@
-"""CreateAcls (key 30): SECURITY_DISABLED for each rule, as a Kafka broker without ``authorizer.class.name`` answers."""
+"""CreateAcls (key 30): add rules of access.
+
+Behaviour: each rule succeeds or fails for itself; they hold when the answer leaves. SECURITY_DISABLED for each where
+nothing is guarded.
+"""
 
 from __future__ import annotations
 
-from stratalog.broker.api.describe_acls import NO_AUTHORIZER
+from stratalog.broker.api.describe_acls import check_guarded
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.acls import AclRule
+from stratalog.metadata.controller_acls import create_acls
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: CreateAclsRequest) -> Message:
-    """Nothing is kept that nobody would obey."""
-    return _failure(request, context.api_version, KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+async def _create(context: RequestContext, request: CreateAclsRequest) -> Message:
+    broker = context.broker
+    acls = [
+        AclRule(
+            each.resource_type,
+            each.resource_name,
+            each.resource_pattern_type,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        for each in request.creations
+    ]
+    outcomes = await broker.control.execute(lambda image: create_acls(image, acls, broker.new_topic_id))
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult()
+            if failure is None
+            else AclCreationResult(error_code=failure.code, error_message=failure.message)
+            for failure in outcomes
+        ]
+    )
+
+
+def handle(context: RequestContext, request: CreateAclsRequest) -> Pending:
+    """Carried out beside the connection."""
+    check_guarded(context)
+    return context.run(_create(context, request))
 
 
 def _failure(request: CreateAclsRequest, _version: int, error: KafkaError) -> Message:

@@ -8,7 +8,8 @@ are null. Version 3 adds types and documentation (KIP-569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
@@ -31,6 +32,9 @@ from stratalog.wire.messages.describe_configs import (
 from stratalog.wire.schema import Message
 
 __all__ = ["API", "check_broker_name"]
+
+_ADVERTISED: Final = "advertised.listeners"
+"""Not set, it is described as what clients are told, which comes from the listeners."""
 
 
 def _topic(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
@@ -66,7 +70,13 @@ def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
         }
     check_broker_name(name, broker.node_id, or_empty=True)
     mine = image.configs.of(ConfigResource.broker(broker.node_id))
-    return resolve_broker_config(broker.config.static, mine, defaults)
+    entries = resolve_broker_config(broker.config.static, mine, defaults)
+    advertised = entries[_ADVERTISED]
+    if advertised.value is not None:
+        return entries
+    listeners = image.brokers.brokers[broker.node_id].listeners
+    told = tuple(f"{listener}://{at.host}:{at.port}" for listener, at in listeners.items())
+    return {**entries, _ADVERTISED: replace(advertised, value=told, source=entries["listeners"].source)}
 
 
 def _group(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:

@@ -16,21 +16,28 @@ from stratalog.metadata.config_definition import (
     ConfigDef,
     setting,
 )
-from stratalog.metadata.config_validators import at_least
+from stratalog.metadata.config_validators import OneOf, at_least
 
-__all__ = ["SERVER_SETTINGS"]
+__all__ = ["SERVER_SETTINGS", "STANDARD_AUTHORIZER"]
 
 _NO_POOL: Final = "one process is one event loop; there are no thread pools to size"
 _NO_PURGE: Final = "a waiting request leaves the purgatory when it is answered; nothing is purged"
 _NO_JAVA: Final = "a Java class cannot be loaded here"
 _ONE_BROKER: Final = "a cluster of this release is one broker"
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The only value of ``authorizer.class.name`` beside none."""
+
 # fmt: off
 SERVER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("alter.config.policy.class.name", CLASS, None, unused=_NO_JAVA,
             doc="Plug-in that may refuse changes of settings."),
-    setting("authorizer.class.name", STRING, "", unused="access is not controlled in this release: everything is "
-            "allowed", doc="Plug-in that decides who may do what."),
+    setting("allow.everyone.if.no.acl.found", BOOLEAN, False, internal=True,
+            doc="Whether everybody may do everything to a resource that no rule of access means."),
+    setting("authorizer.class.name", STRING, "", OneOf(("", STANDARD_AUTHORIZER)),
+            doc="Decides who may do what: Kafka's StandardAuthorizer is built in, with super.users (separated by "
+                "semicolons) and allow.everyone.if.no.acl.found; empty, everybody may do everything. Clients are not "
+                "authenticated in this release: every principal is User:ANONYMOUS."),
     setting("auto.create.topics.enable", BOOLEAN, True,
             doc="Create a topic when a client asks for the metadata of one that does not exist."),
     setting("auto.leader.rebalance.enable", BOOLEAN, True, unused=_ONE_BROKER,
@@ -87,6 +94,8 @@ SERVER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Longest time a request to another process waits for its answer."),
     setting("share.fetch.purgatory.purge.interval.requests", INT, 1000, unused=_NO_PURGE,
             doc="Requests between two purges of waiting ShareFetch requests."),
+    setting("super.users", STRING, "", internal=True,
+            doc="Principals that may do everything, separated by semicolons."),
     setting("unclean.leader.election.enable", BOOLEAN, False, mode=WIDE,
             doc="Default of the topic's unclean.leader.election.enable."),
     setting("unstable.api.versions.enable", BOOLEAN, False, internal=True,

@@ -18,7 +18,9 @@ BUILD = Path(__file__).parent.parent.parent / "build" / "conformance"
 SETTINGS = {
     "node_id": "0",
     "advertised_listeners": "PLAINTEXT://127.0.0.1:0",
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "auto_create_topics_enable": "true",
+    "super_users": "User:ANONYMOUS",
     "num_partitions": "4",
     "offsets_topic_replication_factor": "1",
     "transaction_state_log_replication_factor": "1",

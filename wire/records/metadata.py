@@ -31,6 +31,7 @@ from stratalog.wire.schema import (
 
 __all__ = [
     "AbortTransactionRecord",
+    "AccessControlEntryRecord",
     "BeginTransactionRecord",
     "BrokerEndpoint",
     "BrokerFeature",
@@ -50,6 +51,7 @@ __all__ = [
     "QuotaEntityData",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
+    "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
     "TopicRecord",
@@ -250,6 +252,25 @@ class RegisterControllerRecord(Message, api_key=27, versions=(0, 0), flexible=0)
     features: list[ControllerFeature]
 
 
+class AccessControlEntryRecord(Message, api_key=18, versions=(0, 0), flexible=0):
+    """A rule of access (KIP-801); the numbers are those of the API DescribeAcls."""
+
+    id: Uuid
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class RemoveAccessControlEntryRecord(Message, api_key=19, versions=(0, 0), flexible=0):
+    """A rule of access is gone."""
+
+    id: Uuid
+
+
 class UserScramCredentialRecord(Message, api_key=11, versions=(0, 0), flexible=0):
     """A user's SCRAM credential, without the password. ``mechanism``: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512 (KIP-900)."""
 
@@ -311,6 +332,8 @@ _RECORDS: Final[dict[int, type[Message]]] = {
         AbortTransactionRecord,
         RegisterControllerRecord,
         ClearElrRecord,
+        AccessControlEntryRecord,
+        RemoveAccessControlEntryRecord,
         UserScramCredentialRecord,
         RemoveUserScramCredentialRecord,
         ClientQuotaRecord,

@@ -1,22 +1,48 @@
-"""DeleteAcls: there is no authorizer."""
+"""DeleteAcls: what filters find goes, or there is no authorizer."""
 
 import pytest
 
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+
+NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def one(**values):
+    defaults = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    return DeleteAclsFilter(**{**defaults, **values})
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_security_is_disabled_for_each_filter(shared_broker, version):
+def test_security_is_disabled_for_each_filter_without_an_authorizer(shared_broker, version):
     """As many outcomes as filters, none with a match."""
-    one = DeleteAclsFilter(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-    results = shared_broker.link().call(DeleteAclsRequest(filters=[one, one]), version).filter_results
+    results = shared_broker.link().call(DeleteAclsRequest(filters=[one(), one()]), version).filter_results
     expected = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.", [])
     assert [(each.error_code, each.error_message, each.matching_acls) for each in results] == [expected] * 2
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_what_a_filter_finds_goes(start_node, version):
+    """And is told; a filter of unknown numbers finds nothing and says why."""
+    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
+    creations = [
+        AclCreation(resource_type=2, resource_name=name, principal="User:a", host="*", operation=4, permission_type=2)
+        for name in ("t", "u")
+    ]
+    node.link().call(CreateAclsRequest(creations=creations), version)
+    request = DeleteAclsRequest(filters=[one(resource_name_filter="t"), one(permission_type=0)])
+    found, bad = node.link().call(request, version).filter_results
+    (gone,) = found.matching_acls
+    assert (gone.resource_name, gone.principal, gone.operation, gone.permission_type) == ("t", "User:a", 4, 2)
+    assert (gone.error_code, gone.pattern_type, found.error_code) == (0, 3, 0)
+    assert (bad.error_code, bad.matching_acls) == (ErrorCode.INVALID_REQUEST, [])
+    assert [each.resource_name for each in node.node.image.acls.by_id.values()] == ["u"]

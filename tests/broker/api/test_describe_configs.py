@@ -71,6 +71,18 @@ def test_a_brokers_settings(start_node):
     assert ask(link, BROKER, "").configs == []
 
 
+def test_advertised_listeners_are_what_clients_are_told(start_node):
+    """Where nobody set them, with the ports that were bound and the source of the listeners."""
+    node = start_node()
+    name = str(node.node.node_id)
+    (row,) = ask(node.link(), BROKER, name, "advertised.listeners").configs
+    assert (row.value, row.config_source) == (f"PLAINTEXT://{node.address}", STATIC_SOURCE)
+    assert row.read_only
+    other = start_node(directory="other", advertised_listeners="PLAINTEXT://somewhere:1234")
+    (row,) = ask(other.link(), BROKER, name, "advertised.listeners").configs
+    assert (row.value, row.config_source) == ("PLAINTEXT://somewhere:1234", STATIC_SOURCE)
+
+
 def test_secrets_are_never_told(start_node):
     """Their value is null and they are marked."""
     node = start_node(ssl_keystore_password="hunter2")

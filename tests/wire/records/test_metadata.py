@@ -49,6 +49,8 @@ KAFKA_4_3 = {
     "UserScramCredentialRecord": (11, 0),
     "FeatureLevelRecord": (12, 0),
     "ClientQuotaRecord": (14, 0),
+    "AccessControlEntryRecord": (18, 0),
+    "RemoveAccessControlEntryRecord": (19, 0),
     "ProducerIdsRecord": (15, 0),
     "BrokerRegistrationChangeRecord": (17, 3),
     "NoOpRecord": (20, 0),

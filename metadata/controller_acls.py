@@ -1,0 +1,113 @@
+"""The controller's answers about access rules: create, delete, describe. Source: Kafka's ``AclControlManager``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from stratalog.metadata.acls import AclFilter, AclRule, PatternType, Permission
+from stratalog.metadata.decision import Decision, Failure, failure_of
+from stratalog.metadata.image import ClusterImage
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
+
+__all__ = ["check_filter", "create_acls", "delete_acls", "describe_acls"]
+
+_OPERATIONS: Final = range(2, 16)
+_RESOURCE_TYPES: Final = range(2, 8)
+_CLUSTER_TYPE: Final = 4
+_CLUSTER_NAME: Final = "kafka-cluster"
+
+
+def create_acls(
+    image: ClusterImage, rules: Sequence[AclRule], new_id: Callable[[], Uuid]
+) -> Decision[tuple[Failure | None, ...]]:
+    """Add rules; one that is there already is no failure, and who fails does not stop the others."""
+    known = set(image.acls.by_id.values())
+    records: list[Message] = []
+    results: list[Failure | None] = []
+    for rule in rules:
+        try:
+            _check(rule)
+        except KafkaError as error:
+            results.append(failure_of(error))
+            continue
+        results.append(None)
+        if rule not in known:
+            known.add(rule)
+            records.append(
+                AccessControlEntryRecord(
+                    id=new_id(),
+                    resource_type=rule.resource_type,
+                    resource_name=rule.resource_name,
+                    pattern_type=rule.pattern_type,
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
+            )
+    return Decision(tuple(records), tuple(results))
+
+
+def delete_acls(
+    image: ClusterImage, filters: Sequence[AclFilter]
+) -> Decision[tuple[tuple[AclRule, ...] | Failure, ...]]:
+    """Remove what the filters match; for each filter its rules, which several may name."""
+    gone: dict[Uuid, AclRule] = {}
+    results: list[tuple[AclRule, ...] | Failure] = []
+    for one in filters:
+        try:
+            check_filter(one)
+        except KafkaError as error:
+            results.append(failure_of(error))
+            continue
+        found = {key: rule for key, rule in image.acls.by_id.items() if one.matches(rule)}
+        gone.update(found)
+        results.append(tuple(found.values()))
+    return Decision(tuple(RemoveAccessControlEntryRecord(id=key) for key in gone), tuple(results))
+
+
+def describe_acls(image: ClusterImage, wanted: AclFilter) -> dict[tuple[int, str, int], list[AclRule]]:
+    """The rules that match, by (resource type, name, pattern type). Raises INVALID_REQUEST for a filter of nothing."""
+    check_filter(wanted)
+    found: dict[tuple[int, str, int], list[AclRule]] = {}
+    for rule in image.acls.by_id.values():
+        if wanted.matches(rule):
+            found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+    return found
+
+
+def check_filter(wanted: AclFilter) -> None:
+    """Raises INVALID_REQUEST for a filter with a number that nobody defined."""
+    for what, number, known in (
+        ("resource type", wanted.resource_type, (1, *_RESOURCE_TYPES)),
+        ("pattern type", wanted.pattern_type, tuple(PatternType)),
+        ("operation", wanted.operation, (1, *_OPERATIONS)),
+        ("permission type", wanted.permission, tuple(Permission)),
+    ):
+        if number not in known:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the filter's {what} {number} is not known")
+
+
+def _check(rule: AclRule) -> None:
+    """Raises INVALID_REQUEST for a rule that could not hold."""
+    problem = None
+    if rule.resource_type not in _RESOURCE_TYPES:
+        problem = f"Invalid resourceType {rule.resource_type}"
+    elif rule.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        problem = f"Invalid patternType {rule.pattern_type}"
+    elif rule.operation not in _OPERATIONS:
+        problem = f"Invalid operation {rule.operation}"
+    elif rule.permission not in (Permission.DENY, Permission.ALLOW):
+        problem = f"Invalid permissionType {rule.permission}"
+    elif not rule.resource_name:
+        problem = "Resource name should not be empty"
+    elif rule.resource_type == _CLUSTER_TYPE and rule.resource_name != _CLUSTER_NAME:
+        problem = f"The only valid name for the CLUSTER resource is {_CLUSTER_NAME}"
+    elif ":" not in rule.principal:
+        problem = f"Could not parse principal from `{rule.principal}` (no colon is present separating the type)"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
