@@ -99,7 +99,7 @@ class GroupCoordinator:
             request=request,
             client_id=context.client_id or "",
             client_host=f"/{context.connection.host}",
-            fresh_id=self.fresh_id() if type(request) in _JOINING else "",
+            fresh_id=self.fresh_id() if type(request) in _JOINING and not request.member_id else "",
         )
 
     def fresh_id(self) -> str:
