@@ -72,6 +72,10 @@ class BrokerLink:
         """Close the connection; answers still due are lost."""
         self._socket.close()
 
+    def fileno(self) -> int:
+        """Its file descriptor, by which a selector tells that an answer has come."""
+        return self._socket.fileno()
+
     def version_of(self, request: type[Message]) -> int:
         """The highest version of a request that both sides speak.
 
