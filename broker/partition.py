@@ -63,6 +63,7 @@ class Partition:
         self._committed: deque[WaitingAppend] = deque()
         self._held: deque[HeldAppend] = deque()
         self._flushed_at = clock.monotonic()
+        log_.producer_state.on_high_watermark(replica.high_watermark)  # recovery cannot know which markers are final
         directory.add(self)
 
     # -- identity and watermarks --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.server import Server
+from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
@@ -164,3 +166,20 @@ def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_file
     watched_files.faults.clear()
     node.wait_until(lambda: len(node.node.partitions) == 1)
     assert seen == [Led.LOST]
+
+
+def test_a_transaction_that_was_decided_before_a_kill_is_decided_after_it(start_node, new_batch):
+    """Also where everything had been flushed, so that the high watermark need not move: readers go on at once."""
+    producer = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    marker = build_control_batch(1, bytes(6), offset=0, timestamp_ms=0, leader_epoch=0, **producer)
+    before = start_node(directory="before")
+    before.create("t")
+    ended = threading.Event()
+    for batch in (new_batch(b"v", key=b"k", base_sequence=0, **producer), marker):
+        before.run(before.partition("t").partition.append_as_leader, batch, lambda _: ended.set())
+    assert ended.wait(20)
+    before.wait_until(lambda: before.partition("t").partition.high_watermark == 2)
+    before.run(before.node.housekeeping._checkpoint)
+    shutil.copytree(f"{before.directory}/data", f"{before.directory}/../after/data")
+    after = start_node(directory="after")
+    assert after.partition("t").partition.last_stable_offset == 2
