@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 
@@ -132,3 +133,14 @@ def test_a_client_does_not_send_ranges_of_files(link) -> None:
 def test_codes_read_as_words() -> None:
     """As in messages to people."""
     assert code_words(3) == "unknown topic or partition"
+
+
+def test_a_selector_tells_of_an_answer(scripted, link) -> None:
+    """The link itself may be registered: it is readable when an answer has come."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(link, selectors.EVENT_READ)
+        assert selector.select(0) == []
+        link.send(MetadataRequest(), 4)
+        [(key, _)] = selector.select(5)
+        assert key.fileobj is link
+        assert link.receive().cluster_id == "True"
