@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import signal
@@ -74,6 +75,52 @@ class Dump:
         return self
 
 
+class Running:
+    """A program in the background."""
+
+    def __init__(self, directory: Path, command: Sequence[str]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        number = len(list(directory.glob("*.out")))
+        self._out, self._err = directory / f"{number}.out", directory / f"{number}.err"
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=directory)
+
+    @property
+    def said(self) -> str:
+        """What it has printed until now."""
+        return self._out.read_text()
+
+    @property
+    def complained(self) -> str:
+        """What it has said on stderr until now."""
+        return self._err.read_text()
+
+    @property
+    def events(self) -> list[dict]:
+        """The whole lines of JSON that it has printed until now."""
+        whole = self.said.rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in whole if line.startswith("{")]
+
+    def alive(self) -> bool:
+        """Whether it still runs; what it said is shown if it does not."""
+        assert self.process.poll() is None, f"it ended: {self.process.returncode}\n{self.said[-2000:]}{self.complained}"
+        return True
+
+    def kill(self) -> None:
+        """End it without a chance to say good-bye."""
+        self.process.kill()
+        self.process.wait(WAIT_SECONDS)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self.process.terminate()
+        self.process.wait(WAIT_SECONDS)
+
+    def end(self, timeout_seconds: float = 2 * WAIT_SECONDS) -> Ended:
+        """Wait until it ends by itself."""
+        return Ended(self.process.wait(timeout_seconds), self.said, self.complained)
+
+
 class KafkaPrograms:
     """Runs Kafka's programs by their main classes, one at a time."""
 
@@ -88,11 +135,18 @@ class KafkaPrograms:
 
     def run(self, main: str, *arguments: str, stdin: str = "") -> Ended:
         """Run a program of ``org.apache.kafka.tools`` (or with its full name) to its end."""
-        name = main if main.startswith("kafka.") else f"org.apache.kafka.tools.{main}"
         done = subprocess.run(
-            self.command(name, *arguments), input=stdin, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False
+            self.command(self._full(main), *arguments), input=stdin, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False
         )  # fmt: skip
         return Ended(done.returncode, done.stdout, done.stderr)
+
+    def start(self, directory: Path, main: str, *arguments: str) -> Running:
+        """Start a program that goes on by itself; what it prints goes to files of this directory."""
+        return Running(directory, self.command(self._full(main), *arguments))
+
+    @staticmethod
+    def _full(main: str) -> str:
+        return main if main.startswith(("kafka.", "org.")) else f"org.apache.kafka.tools.{main}"
 
     def dump(self, files: Sequence[Path], *options: str) -> Dump:
         """Let DumpLogSegments read these files and gather everything it finds wrong with them."""
@@ -119,9 +173,9 @@ class Served:
         self.address = ""
 
     def start(self) -> Served:
-        """Start and wait for the line that says it is ready."""
+        """Start and wait for the line that says it is ready; once more at the address that it had."""
         command = [sys.executable, "-m", "stratalog", "serve", "--data", str(self.data), "--bucket"]
-        command += [f"file://{self.bucket}", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command += [f"file://{self.bucket}", "--listen", self.address or "127.0.0.1:0", "--http", "127.0.0.1:0"]
         for setting in self._settings:
             command += ["--set", setting]
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -259,6 +313,20 @@ def serve(tmp_path_factory) -> Iterator[Callable[..., Served]]:
     yield start
     for broker in brokers:
         broker.kill()
+
+
+@pytest.fixture
+def background(kafka, tmp_path) -> Iterator[Callable[..., Running]]:
+    """Starts programs that go on by themselves; all are gone after the test."""
+    programs: list[Running] = []
+
+    def start(main: str, *arguments: str) -> Running:
+        programs.append(kafka.start(tmp_path / "programs", main, *arguments))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.kill()
 
 
 @pytest.fixture(scope="session")
