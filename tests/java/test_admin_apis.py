@@ -157,3 +157,21 @@ def test_scram_credentials_of_users(configs) -> None:
     assert "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192" in said
     configs("users", "alice", "--alter", "--delete-config", "SCRAM-SHA-256")
     assert "SCRAM" not in configs("users", "alice", "--describe")
+
+
+def test_access_rules_are_added_listed_and_removed(kafka, serve) -> None:
+    """kafka-acls, where Kafka's StandardAuthorizer decides; whom a rule denies is told so."""
+    broker = serve(
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found=true",
+    )
+    where = ("--bootstrap-server", broker.address)
+    kafka.run("TopicCommand", *where, "--create", "--topic", "closed").ok()
+    rule = ("--deny-principal", "User:ANONYMOUS", "--operation", "Describe", "--topic", "closed")
+    kafka.run("AclCommand", *where, "--add", *rule).ok()
+    listed = kafka.run("AclCommand", *where, "--list", "--topic", "closed").ok()
+    assert "ResourcePattern(resourceType=TOPIC, name=closed, patternType=LITERAL)" in listed
+    assert "(principal=User:ANONYMOUS, host=*, operation=DESCRIBE, permissionType=DENY)" in listed
+    assert "closed" not in kafka.run("TopicCommand", *where, "--list").ok().split()
+    kafka.run("AclCommand", *where, "--remove", "--force", *rule).ok()
+    assert "closed" in kafka.run("TopicCommand", *where, "--list").ok().split()
