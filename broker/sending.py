@@ -156,13 +156,9 @@ class PlainSender(Sender):
 
     def send(self, parts: list[Part]) -> None:
         """Send ``parts``; the usual case, a few small answers and an empty queue, is one ``send``."""
-        if self._queue or self.closed:
+        if self._queue or self.closed or not self._in_memory(parts):
             super().send(parts)
             return
-        for part in parts:
-            if type(part) is FileSlice:
-                super().send(parts)
-                return
         data: Part = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
         try:
             count = self._socket.send(data)  # type: ignore[arg-type]
@@ -176,6 +172,24 @@ class PlainSender(Sender):
             self._queue.append(memoryview(data)[count:])  # type: ignore[arg-type]
             self.queued_bytes = len(data) - count
             self._wait_writable()
+
+    def _in_memory(self, parts: list[Part]) -> bool:
+        """Whether all parts are bytes, or can become bytes at once: a few small slices of what is cached do."""
+        room = _JOIN_BYTES
+        for index, part in enumerate(parts):
+            if type(part) is FileSlice:
+                room -= len(part)
+                if len(part) >= COPY_BELOW_BYTES or room < 0 or not self._resident(part, len(part)):
+                    return False
+                try:
+                    data = self._read(part, len(part))
+                except (OSError, ValueError, Corrupt):
+                    return False  # met again, and told, when its turn comes
+                if len(data) != len(part):
+                    return False
+                self._warm = None
+                parts[index] = data
+        return True
 
     def close(self) -> None:
         """Drop what is queued and close the duplicate."""

@@ -83,6 +83,20 @@ async def test_small_answers_leave_at_once_in_one_write(harness):
     assert harness.sender.queued_bytes == 0
 
 
+async def test_small_slices_leave_at_once_with_what_is_around_them(harness, data):
+    """What is in the page cache is copied; many of them, or a large one, are sent piece by piece."""
+    file, content = data
+    slices = [FileSlice(file, at * 5000, 1000) for at in range(100)]
+    harness.sender.send([b"head", slices[0], slices[1], b"tail"])
+    assert harness.theirs.recv(9999) == b"head" + content[:1000] + content[5000:6000] + b"tail"
+    assert harness.sender.queued_bytes == 0
+    assert harness.metrics.copied_file_bytes == 2000
+    harness.sender.send([b"head", *slices, FileSlice(file, 0, 1 << 20)])
+    expected = b"head" + b"".join(content[at * 5000 : at * 5000 + 1000] for at in range(100)) + content[: 1 << 20]
+    assert await harness.receive(len(expected)) == expected
+    assert harness.metrics.sendfile_bytes == 1 << 20
+
+
 async def test_random_parts_arrive_byte_for_byte_in_order(harness, data):
     """Bytes, large and small slices and empty pieces, sent in random answers, arrive exactly as queued."""
     file, content = data
