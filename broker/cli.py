@@ -23,6 +23,9 @@ COMMANDS: Final = {
     "quota": LazyPath(
         "stratalog.broker.cli_quota", "quota", "See, set and remove quotas of users, client ids and addresses."
     ),
+    "transaction": LazyPath(
+        "stratalog.broker.cli_transaction", "transaction", "List and describe transactions, and end those that hang."
+    ),
     "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."

@@ -48,7 +48,7 @@ EXIT_CODE_TEXTS: Final = {
     ExitCode.OK: "done",
     ExitCode.FAILED: "failed; stderr says why",
     ExitCode.USAGE: "wrong command, option, setting or configuration file",
-    ExitCode.NOT_FOUND: "no such topic, partition, group, file or object",
+    ExitCode.NOT_FOUND: "no such topic, partition, group, transaction, file or object",
     ExitCode.UNHEALTHY: "no broker answers, or it cannot serve now",
     ExitCode.TIMEOUT: "not done within the time given",
 }
@@ -59,6 +59,7 @@ _CODE_OF_ERROR: Final = {
     ErrorCode.RESOURCE_NOT_FOUND: ExitCode.NOT_FOUND,
     ErrorCode.LOG_DIR_NOT_FOUND: ExitCode.NOT_FOUND,
     ErrorCode.GROUP_ID_NOT_FOUND: ExitCode.NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: ExitCode.NOT_FOUND,
     ErrorCode.REQUEST_TIMED_OUT: ExitCode.TIMEOUT,
     ErrorCode.BROKER_NOT_AVAILABLE: ExitCode.UNHEALTHY,
     ErrorCode.LEADER_NOT_AVAILABLE: ExitCode.UNHEALTHY,
