@@ -23,7 +23,7 @@ from stratalog.hot.scan import CheckedBatch, Damage, scan_checked
 from stratalog.hot.segment import CLEANED, SUFFIXES, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.transaction_index import AbortedTxn, aborted_to_bytes
-from stratalog.wire.batch import BatchHeader, read_header
+from stratalog.wire.batch import NO_TIMESTAMP, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["CleanJob", "CleanedSegment", "Cleaning", "MapBuilt", "drop_leftovers"]
@@ -229,8 +229,9 @@ class _Output:
         return file
 
     def add(self, header: BatchHeader, batch: bytearray | memoryview) -> None:
-        """Append a batch."""
-        self._indexes.add_batch(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp)
+        """Append a batch. One without records has no place in the time index: nobody would find its time there."""
+        timestamp_ms = header.max_timestamp if header.record_count else NO_TIMESTAMP
+        self._indexes.add_batch(self.size_bytes, header.size_bytes, header.last_offset, timestamp_ms)
         self._pending.append(batch)
         self._pending_bytes += len(batch)
         self.size_bytes += len(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import socket
 import subprocess
@@ -30,6 +31,7 @@ broker.heartbeat.interval.ms=200
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
+log.cleaner.backoff.ms=200
 """
 
 
@@ -139,3 +141,88 @@ def test_kafka_goes_on_where_we_ended_and_we_where_kafka_ended(kafka, serve, cli
     ours.stop()
     logs = [path for path in ours.files(".log", ".index", ".timeindex", ".snapshot") if "codecs" in str(path.parent)]
     kafka.dump(logs, "--deep-iteration").clean()
+
+
+class Changelog:
+    """A compacted topic, loaded through librdkafka, and the newest value of each key."""
+
+    def __init__(self, clients) -> None:
+        self.clients = clients
+        self.latest: dict[bytes, bytes | None] = {}
+        self.offsets: list[int] = []
+
+    def load(self, address: str, seed: int) -> None:
+        """Few keys, every codec, now and then a key is deleted."""
+        dice = random.Random(seed)
+        for codec in CODECS:
+            producer = self.clients.producer(address, codec, batch_num_messages=40, linger_ms=5)
+            for i in range(600):
+                key = b"key-%d" % dice.randrange(120)
+                value = None if dice.random() < 0.1 else b"%d-%d " % (seed, i) * 8
+                producer.produce("changelog", value, key, 0)
+                self.latest[key] = value
+            assert producer.flush(WAIT_SECONDS) == 0
+
+    def same(self, address: str) -> None:
+        """A reader from the start ends with the newest values; how many records it sees is noted."""
+        rows = self.clients.read(address, "changelog")
+        seen = {key: value for _, key, value, _ in rows}
+        assert {k: v for k, v in seen.items() if v} == {k: v for k, v in self.latest.items() if v}
+        self.offsets.append(len(rows))
+
+
+def cleaned_offset(data: Path) -> int:
+    """How far the checkpoint says that the log is clean."""
+    checkpoint = data / "cleaner-offset-checkpoint"
+    found = re.search(r"^changelog 0 (\d+)$", checkpoint.read_text(), re.MULTILINE) if checkpoint.exists() else None
+    return int(found[1]) if found else 0
+
+
+def active_base(data: Path) -> int:
+    """Where the segment begins that nobody cleans."""
+    return max(int(path.stem) for path in (data / "changelog-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_each_cleans_what_the_other_has_cleaned(kafka, serve, clients, start_kafka, until, end) -> None:
+    """Delete horizons, emptied batches and the checkpoint mean the same to both; no reader sees a difference."""
+    ours = serve("log.cleaner.backoff.ms=100", "log.segment.delete.delay.ms=500")
+    config = {
+        "internal.segment.bytes": "30000", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "500",
+    }  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": ours.address, "log_level": 0})
+    admin.create_topics([NewTopic("changelog", 1, 1, config=config)])["changelog"].result(30)
+    changelog = Changelog(clients)
+
+    def cleaned() -> None:
+        until(lambda: cleaned_offset(ours.data) == active_base(ours.data) > 0)
+
+    for seed in (1, 2):
+        changelog.load(ours.address, seed)
+        cleaned()
+        changelog.same(ours.address)
+    getattr(ours, end)()
+    assert max(changelog.offsets) < 2000
+    logs = [path for path in ours.files(".log", ".index", ".timeindex") if "changelog" in str(path.parent)]
+    said = kafka.dump(logs, "--deep-iteration")
+    assert [one for one in said.faults if "Non-consecutive" not in one and "is followed by" not in one] == []
+    assert "deleteHorizonMs: OptionalLong[" in said.text
+
+    theirs = start_kafka(ours.data)
+    changelog.same(theirs.address)
+    for seed in (3, 4):
+        changelog.load(theirs.address, seed)
+        cleaned()
+        changelog.same(theirs.address)
+    complaints = re.findall(r"^(?:WARN|ERROR|FATAL) .*", theirs.said(), re.MULTILINE)
+    assert [line for line in complaints if "Performing controller activation" not in line] == []
+    theirs.stop()
+
+    ours.start()
+    changelog.same(ours.address)
+    for seed in (5, 6):
+        changelog.load(ours.address, seed)
+        cleaned()
+        changelog.same(ours.address)
+    assert max(changelog.offsets) < 3000
