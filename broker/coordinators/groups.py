@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.context import RequestContext
@@ -92,6 +94,9 @@ class GroupCoordinator:
 
     def event(self, token: Any, context: RequestContext, group_id: str, request: Any) -> GroupRequest:
         """A request as its group's shard hears it."""
+        may_see = None
+        if type(request) is ConsumerGroupHeartbeatRequest:
+            may_see = partial(context.allows, operation=Operation.DESCRIBE, resource=ResourceType.TOPIC)
         return GroupRequest(
             token=token,
             group_id=group_id,
@@ -100,6 +105,7 @@ class GroupCoordinator:
             client_id=context.client_id or "",
             client_host=f"/{context.connection.host}",
             fresh_id=self.fresh_id() if type(request) in _JOINING and not request.member_id else "",
+            may_see=may_see,
         )
 
     def fresh_id(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from stratalog.metadata.configs_image import ConfigResource, ResourceType
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now, Reply, Write
@@ -19,6 +19,10 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
 __all__ = ["ConsumerCore", "Timer", "outcome"]
+
+_ID_BYTES_MAX: Final = 32_767
+_ID_CHARACTERS_MAX: Final = _ID_BYTES_MAX // 4
+"""Up to so many characters nothing has to be counted."""
 
 
 class Timer(Enum):
@@ -62,9 +66,9 @@ class ConsumerCore:
         """The records that delete the group."""
         return self.facts.tombstones()
 
-    def update(self, now: Now) -> ConsumerUpdate:
-        """A change of the group, to be made."""
-        return ConsumerUpdate(self.facts, self._seen, self.surroundings, self.limits, now)
+    def update(self, now: Now, may_see: Callable[[str], bool] | None = None) -> ConsumerUpdate:
+        """A change of the group, to be made; for a member that may know of some topics only."""
+        return ConsumerUpdate(self.facts, self._seen, self.surroundings, self.limits, now, may_see)
 
     def is_up_to_date(self, now: Now) -> bool:
         """Whether the topics are those that the targets were computed for, as far as it is known."""
@@ -81,7 +85,9 @@ class ConsumerCore:
         return member.epoch < self.facts.target_epoch or assignment_is_due(self.facts, self.limits, now)
 
     def check_room(self, member_id: str) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED for a new member of a full group."""
+        """Raises GROUP_MAX_SIZE_REACHED for a new member of a full group, INVALID_REQUEST for an id too long to be kept."""
+        if len(member_id) > _ID_CHARACTERS_MAX and len(member_id.encode()) > _ID_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"MemberId has more than {_ID_BYTES_MAX} bytes.")
         maximum = self.surroundings.settings.consumer_max_size
         if len(self.facts.members) >= maximum and member_id not in self.facts.members:
             raise KafkaError(

@@ -54,7 +54,7 @@ class ConsumerGroup(ConsumerCore):
 
     def subscribes(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, by name or by expression."""
-        return topic in self.facts.topics()
+        return self.facts.subscribes(topic)
 
     def check_delete(self) -> None:
         """Raises NON_EMPTY_GROUP while it has members."""

@@ -79,7 +79,7 @@ def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: 
     said = _said(before, request, event)
     if said.topic_pattern and said.topic_pattern not in group.facts.patterns:
         check_pattern(said.topic_pattern)
-    update = group.update(now)
+    update = group.update(now, event.may_see)
     if known is not None and known.member_id != member_id:
         group.cancel_timers(known.member_id)
         update.replace(known, before)

@@ -99,6 +99,12 @@ class ConsumerState:
                 found |= resolved.topics
         return frozenset(found)
 
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic."""
+        return topic in self.topic_subscribers or any(
+            topic in self.patterns[pattern].topics for pattern in self.pattern_subscribers if pattern in self.patterns
+        )
+
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names that one member subscribes to."""
         resolved = self.patterns.get(member.topic_pattern) if member.topic_pattern else None
@@ -113,9 +119,10 @@ class ConsumerState:
     # records
 
     def put(self, key: Message, value: Message) -> CoordinatorRecord:
-        """Apply a record, and its bytes."""
+        """Apply a record, and its bytes. Raises `EncodeError` for one that cannot be written; it is not applied then."""
+        record = CoordinatorRecord(records.encode_key(key), records.encode_value(value))
         self.replay(key, value)
-        return CoordinatorRecord(records.encode_key(key), records.encode_value(value))
+        return record
 
     def delete(self, key: Message) -> CoordinatorRecord:
         """Apply the deletion of what a key names, and its bytes."""

@@ -7,7 +7,7 @@ as Kafka writes them. Each step applies its records at once. Sources: KIP-848, K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -61,10 +61,10 @@ def patterns_outdated(facts: ConsumerState, seen: TopicsSeen, topics: TopicsImag
     """Whether the group's expressions are to be resolved again: topics are new, or it is long ago."""
     if not facts.pattern_subscribers:
         return False
-    refreshed_ms = min((resolved.timestamp_ms for resolved in facts.patterns.values()), default=0)
-    if now.wall_ms <= refreshed_ms + _PATTERNS_REST_MS:
+    since_ms = now.wall_ms - min((resolved.timestamp_ms for resolved in facts.patterns.values()), default=0)
+    if 0 <= since_ms <= _PATTERNS_REST_MS:
         return False
-    if now.wall_ms > refreshed_ms + interval_ms:
+    if not 0 <= since_ms <= interval_ms:
         return True
     if seen.patterns_checked is topics:
         return False
@@ -90,7 +90,13 @@ class ConsumerUpdate:
     """The records of one change, in ``records``; `finish` does all that follows from what a member has said."""
 
     def __init__(
-        self, facts: ConsumerState, seen: TopicsSeen, surroundings: Surroundings, limits: GroupLimits, now: Now
+        self,
+        facts: ConsumerState,
+        seen: TopicsSeen,
+        surroundings: Surroundings,
+        limits: GroupLimits,
+        now: Now,
+        may_see: Callable[[str], bool] | None = None,
     ) -> None:
         self.records: list[CoordinatorRecord] = []
         self._facts = facts
@@ -99,6 +105,7 @@ class ConsumerUpdate:
         self._image = surroundings.image
         self._limits = limits
         self._now = now
+        self._may_see = may_see
         self._bump = facts.epoch == 0
         self._assignor = self._chosen_assignor()
 
@@ -133,10 +140,13 @@ class ConsumerUpdate:
         if patterns_outdated(self._facts, self._seen, topics, self._now, interval_ms):
             for pattern in list(self._facts.pattern_subscribers):
                 self._resolve(pattern)
+            self._seen.patterns_checked = topics
 
     def _resolve(self, pattern: str) -> None:
         known = self._facts.patterns.get(pattern)
         matching = self._seen.patterns.matching(pattern, self._image.topics)
+        if self._may_see is not None:
+            matching = frozenset(filter(self._may_see, matching))
         resolved = ResolvedPattern(matching, max(self._image.provenance.offset, 0), self._now.wall_ms)
         self.records.append(self._facts.put_pattern(pattern, resolved))
         if known is None or known.topics != matching:

@@ -52,6 +52,7 @@ class GroupRequest:
 
     ``request`` is the message as it came, or for requests over many groups the part of one. ``fresh_id`` is the text of
     a random UUID, for a member id if one is needed. ``client_host`` begins with a slash, as Kafka prints it.
+    ``may_see`` says whether the caller may know of a topic; without it of all.
     """
 
     token: Any
@@ -61,6 +62,7 @@ class GroupRequest:
     client_id: str = ""
     client_host: str = "/127.0.0.1"
     fresh_id: str = ""
+    may_see: Callable[[str], bool] | None = None
 
 
 PartitionCheck = Callable[[str, Uuid, int], None]

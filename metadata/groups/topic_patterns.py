@@ -19,19 +19,26 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 __all__ = ["TopicPatterns", "check_pattern"]
 
 _REMEMBERED_MAX: Final = 1_000
-_PATTERN_BYTES_MAX: Final = 1 << 20
+_PATTERN_BYTES_MAX: Final = 32_767
+"""What the key of its record can hold."""
+_MEMORY_BYTES_MAX: Final = 1 << 20
 
 
 @cache
 def _options() -> re2.Options:
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _PATTERN_BYTES_MAX
+    options.max_mem = _MEMORY_BYTES_MAX
     return options
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises INVALID_REGULAR_EXPRESSION, with the reason, for an expression that RE2 does not take."""
+    """Raises INVALID_REGULAR_EXPRESSION, with the reason, for an expression that RE2 does not take, or that is too long."""
+    if len(pattern.encode()) > _PATTERN_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex has more than {_PATTERN_BYTES_MAX} bytes.",
+        )
     _compile(pattern)
 
 

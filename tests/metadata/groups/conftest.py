@@ -40,6 +40,7 @@ class GroupWorld:
         self.now = Now(0, START_MS)
         self.log = []
         self.answers = {}
+        self.may_see = None
         self._tokens = count(1)
         self._ids = count(1)
         self.shard = GroupShard(0, self.settings, self.image)
@@ -124,7 +125,7 @@ class GroupWorld:
     def ask(self, request, group_id="g", *, version=1, client_id="client", host="/10.0.0.1"):
         """The token of a request."""
         token = next(self._tokens)
-        event = GroupRequest(token, group_id, version, request, client_id, host, fresh_id=f"id-{token}")
+        event = GroupRequest(token, group_id, version, request, client_id, host, f"id-{token}", self.may_see)
         self.take(self.shard.step(event, self.now))
         return token
 

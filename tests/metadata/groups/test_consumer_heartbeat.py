@@ -208,6 +208,27 @@ def test_bad_pattern(world):
     assert world.member("y").topic_pattern == ""
 
 
+def test_pattern_does_not_find_what_the_caller_may_not_see(world):
+    """Topics that the member may not know of are left out; it costs no record as long as topics stay."""
+    world.may_see = "b".__ne__
+    assert world.join("x", pattern="a|b") == {"a": {0, 1, 2, 3}}
+    world.advance(10_001)
+    world.beat("x", 1)
+    before = len(world.log)
+    world.advance(10_001)
+    world.beat("x", 1)
+    assert len(world.log) == before
+
+
+def test_member_id_too_long(world):
+    """A member id that no record can hold is refused; the group is as it was."""
+    world.join("x", "a", instance_id="i")
+    world.beat("x", -2, instance_id="i")
+    _refused(ErrorCode.INVALID_REQUEST, world.join, "y" * 40_000, "a", instance_id="i")
+    assert set(world.facts.members) == {"x"}
+    world.join("z" * 32_767, "a", instance_id="i")
+
+
 def test_pattern_that_nobody_has_any_more(world):
     """The last member that gives an expression up takes its record with it."""
     world.join("x", pattern="a")

@@ -164,7 +164,7 @@ class MixedGroupMachine(RuleBasedStateMachine):
             try:
                 client.leave()
             except KafkaError as error:
-                assert error.code in FENCED  # noqa: PT017
+                assert error.code in FENCED
 
     @rule(milliseconds=st.sampled_from([100, 1_000, 12_000, 30_000]))
     def time_passes(self, milliseconds):

@@ -44,6 +44,13 @@ def test_too_large():
         check_pattern("((a{100}){100}){100}")
 
 
+def test_too_long():
+    """An expression that no record could hold is refused; one that fits is not."""
+    with pytest.raises(KafkaError, match="more than 32767 bytes"):
+        check_pattern("a" * 32_768)
+    check_pattern("a" * 1_000)
+
+
 def test_linear():
     """An expression that makes other engines try every way to cut a name up is answered at once."""
     assert TopicPatterns().matching("(a*)*b", _topics("a" * 200)) == frozenset()
