@@ -69,15 +69,18 @@ def test_a_word_count_that_is_killed_counts_every_word_once(background, broker, 
         "main.consumer.session.timeout.ms=6000\nmain.consumer.heartbeat.interval.ms=500\n"
     )
     feed(0)
-    for part in (1, 2):
+
+    def at_work():
         before = len(counts_written(broker.address))
         application = background(WORD_COUNT, str(config))
-        until(lambda seen=before: application.alive() and len(counts_written(broker.address)) > seen)
+        until(lambda: application.alive() and len(counts_written(broker.address)) > before)
+        return application
+
+    for part in (1, 2):
+        application = at_work()
         feed(part)
         application.kill()
-    last = background(WORD_COUNT, str(config))
-    before = len(counts_written(broker.address))
-    until(lambda: last.alive() and len(counts_written(broker.address)) > before)
+    last = at_work()
     broker.kill()
     broker.start()
     expected = Counter(word for line in lines for word in line.split())
