@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directory_writer import DirectoryWriter
-from stratalog.broker.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend
+from stratalog.broker.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log import Log
 from stratalog.hot.producer_state import AppendOrigin
@@ -232,6 +232,11 @@ class Partition:
             deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
         if not deep and not self._held:
             return False
+        if self._held and ended_by(self._held, records):
+            if release is not None:
+                release()
+            waiting.acknowledge(KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its batch"))
+            return True
         held = HeldAppend(records, acks, release, waiting, ready=not deep)
         self._held.append(held)
         if deep:

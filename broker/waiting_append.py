@@ -6,15 +6,19 @@ answer, so that a small batch costs one object and no closure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from stratalog.hot.log import AppendInfo
 from stratalog.hot.producer_state import AppendOrigin
+from stratalog.wire.batch import HEADER_BYTES, read_header
 from stratalog.wire.errors import KafkaError
 
-__all__ = ["Acknowledge", "CallingBack", "HeldAppend", "WaitingAppend"]
+__all__ = ["Acknowledge", "CallingBack", "HeldAppend", "WaitingAppend", "ended_by"]
+
+_EPOCH_BUMP_SINCE: Final = 2
+"""From this transaction version on a marker has an epoch above that of what it ends: the log refuses what is late."""
 
 Acknowledge = Callable[[AppendInfo | KafkaError], None]
 """Told once how an append ended."""
@@ -66,3 +70,23 @@ class HeldAppend:
         release, self.release = self.release, None
         if release is not None:
             release()
+
+
+def ended_by(held: Iterable[HeldAppend], records: memoryview | bytearray) -> bool:
+    """Whether a marker that waits among ``held`` ends the transaction of the batch that comes behind it.
+
+    The log still calls that transaction open, so nobody has asked its coordinator; behind its end the batch would
+    begin one that nobody ends. The producer's next transaction cannot be under way before this marker stands.
+    """
+    if len(records) < HEADER_BYTES:
+        return False
+    header = read_header(records)
+    if not header.is_transactional:
+        return False
+    producer = header.producer_id, header.producer_epoch
+    for one in held:
+        if one.origin is AppendOrigin.COORDINATOR and one.transaction_version < _EPOCH_BUMP_SINCE:
+            marker = read_header(one.records)
+            if (marker.producer_id, marker.producer_epoch) == producer:
+                return True
+    return False

@@ -273,13 +273,13 @@ def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
     assert [header.codec for _, header in iter_headers(stored)] == [Codec.ZSTD, Codec.ZSTD]
 
 
+PRODUCER = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+TRANSACTIONAL = {**PRODUCER, "base_sequence": 0}
+
+
 def transaction_end(kind):
     """A marker of producer 7 in epoch 0."""
-    producer = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    return build_control_batch(kind, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **producer)
-
-
-TRANSACTIONAL = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    return build_control_batch(kind, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **PRODUCER)
 
 
 def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch):
@@ -294,6 +294,17 @@ def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch)
     it.disk.flush()
     assert (it.codes(), outcomes[0].base_offset) == ({"data": 0}, 1)
     assert it.partition.last_stable_offset == 2
+
+
+def test_a_batch_behind_the_waiting_end_of_its_transaction_is_refused(bench, batch):
+    """INVALID_TXN_STATE: the log would begin a transaction with it that nobody ends."""
+    it = bench(compression_type="zstd")
+    it.append("data", batch(**TRANSACTIONAL))
+    it.partition.append_marker(transaction_end(0), 0, lambda _: None)
+    it.append("late", batch(base_sequence=1, **PRODUCER))
+    assert (it.codes(), it.released) == ({"late": ErrorCode.INVALID_TXN_STATE}, ["late"])
+    it.reworks[0][3](bytearray(batch(codec=Codec.ZSTD, **TRANSACTIONAL)))
+    assert not it.partition.log.producer_state.has_open_transaction(7, 0)
 
 
 @pytest.mark.parametrize(("version", "taken"), [(0, True), (2, False)])

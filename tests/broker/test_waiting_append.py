@@ -1,7 +1,12 @@
 """Appends that are under way."""
 
-from stratalog.broker.waiting_append import CallingBack, HeldAppend
+import pytest
+
+from stratalog.broker.waiting_append import CallingBack, HeldAppend, ended_by
 from stratalog.hot.log import AppendInfo
+from stratalog.hot.producer_state import AppendOrigin
+from stratalog.wire.batch import build_control_batch
+from stratalog.wire.records.control import ControlType
 
 
 def test_a_callable_is_told_how_its_append_ended():
@@ -23,3 +28,19 @@ def test_a_held_append_gives_its_buffer_back_once():
     held.give_back()
     HeldAppend(bytearray(), 1, None, CallingBack(print), ready=True).give_back()
     assert released == [1]
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "transactional", "expected"),
+    [(0, 3, True, True), (1, 3, True, True), (2, 3, True, False), (1, 4, True, False), (1, 3, False, False)],
+)
+def test_a_waiting_marker_ends_what_comes_behind_it(new_batch, version, epoch, transactional, expected):
+    """Of its own producer and epoch, up to version 1; what is no batch is left to the log."""
+    ended = {"producer_id": 7, "producer_epoch": 3, "transactional": True}
+    marker = build_control_batch(ControlType.ABORT, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **ended)
+    records = new_batch(b"v", producer_id=7, producer_epoch=epoch, base_sequence=0, transactional=transactional)
+    data = HeldAppend(records, 1, None, CallingBack(print), ready=False)
+    end = HeldAppend(marker, -1, None, CallingBack(print), True, AppendOrigin.COORDINATOR, version)
+    assert ended_by([data, end], records) is expected
+    assert not ended_by([data], records)
+    assert not ended_by([end], records[:20])
