@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -54,13 +54,13 @@ class ConsumerCore:
     @property
     def limits(self) -> GroupLimits:
         """The times that hold for this group."""
-        settings = self.surroundings.settings
-        overrides: Mapping[str, str] = self.surroundings.image.configs.of(
-            ConfigResource(ResourceType.GROUP, self.group_id)
-        )
-        if self._limits is None or self._limits[0] is not settings or self._limits[1] is not overrides:
-            self._limits = (settings, overrides, group_limits(settings, overrides))
-        return self._limits[2]
+        settings, configs = self.surroundings.settings, self.surroundings.image.configs
+        known = self._limits
+        if known is not None and known[0] is settings and known[1] is configs:
+            return known[2]
+        limits = group_limits(settings, configs.of(ConfigResource(ResourceType.GROUP, self.group_id)))
+        self._limits = (settings, configs, limits)
+        return limits
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete the group."""

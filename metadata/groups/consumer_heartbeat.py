@@ -46,7 +46,7 @@ def serve_heartbeat(
     member = group.facts.members.get(request.member_id)
     if member is not None and _says_nothing_new(member, request, event) and _has_no_news(group, member, request, now):
         group.begin_session(member, now)
-        return [Reply(event.token, _answer(group, request, member, member), durable=True)]
+        return [Reply(event.token, _bare_answer(group, member), durable=True)]
     return _change(group, request, event, now)
 
 
@@ -184,12 +184,16 @@ def _leave(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: G
     return fence(group, [member], now, [Reply(event.token, answer)])
 
 
+def _bare_answer(group: ConsumerCore, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id, member_epoch=member.epoch, heartbeat_interval_ms=group.limits.heartbeat_interval_ms
+    )
+
+
 def _answer(
     group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, after: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    answer = ConsumerGroupHeartbeatResponse(
-        member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=group.limits.heartbeat_interval_ms
-    )
+    answer = _bare_answer(group, after)
     if request.member_epoch == JOIN_EPOCH or is_full(request) or _differ(before.assigned, after.assigned):
         answer.assignment = Assignment(
             topic_partitions=[
