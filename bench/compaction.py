@@ -19,11 +19,11 @@ from bench.outcome import Bound, Outcome, interleaved, median
 from bench.servers import BrokerServer
 from bench.settings import Settings
 from stratalog.broker.allocator import tune_allocator
+from stratalog.broker.cleaner_files import CleanerFilesystem
 from stratalog.hot.cleaner import CleanedSegment, Cleaning, CleanJob
 from stratalog.hot.cleaner_map import SLOT_BYTES
 from stratalog.hot.cleaner_plan import CleanableSegment
 from stratalog.hot.config import LONG_MAX
-from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.producer_snapshot import snapshot_to_bytes
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES
@@ -36,7 +36,7 @@ SMALL_VOLUME_BYTES: Final = 128 << 20
 SEGMENT_BYTES: Final = 128 << 20
 BATCH_BYTES: Final = 64 << 10
 LOAD_FACTOR: Final = 0.9
-MAP_SHARE: Final = 0.6
+MAP_SHARE: Final = 0.75
 """The map has room for this part of the keys."""
 PARTITION_COUNT: Final = 32
 """Partitions that are compacted while producers write: hard links to the same files, so that it lasts."""
@@ -153,7 +153,7 @@ def clean_all(folder: Path, written: Written) -> tuple[float, int]:
             forgettable_below=LONG_MAX, segment_bytes=SEGMENT_BYTES, segment_index_bytes=10 << 20,
             index_interval_bytes=4096, map_bytes=map_bytes, map_load_factor=LOAD_FACTOR,
         )  # fmt: skip
-        cleaning = Cleaning(job, RealFilesystem(), lambda _: None)
+        cleaning = Cleaning(job, CleanerFilesystem(), lambda _: None)
         built = cleaning.build_map()
         done = [cleaning.clean_group(number) for number in range(len(built.groups))]
         segments = _swapped(folder, segments, done)

@@ -10,8 +10,9 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
+from stratalog.broker.cleaner_files import CleanerFilesystem
 from stratalog.hot.cleaner import CleanedSegment, Cleaning, CleanJob, MapBuilt
-from stratalog.hot.filesystem import Filesystem, RealFilesystem
+from stratalog.hot.filesystem import Filesystem
 from stratalog.tier.throttled_store import TokenBucket
 from stratalog.wire.errors import Retriable
 
@@ -54,7 +55,7 @@ class CleanerSessions:
     """The cleanings of one worker. They share one limit of bytes read and written a second."""
 
     def __init__(self, files: Filesystem | None = None) -> None:
-        self._files: Filesystem = RealFilesystem() if files is None else files
+        self._files: Filesystem = CleanerFilesystem() if files is None else files
         self._cleanings: dict[int, Cleaning] = {}
         self._bucket = TokenBucket(_UNLIMITED, burst_bytes=_BURST_BYTES)
         self._limited = False

@@ -36,7 +36,7 @@ __all__ = ["Compaction"]
 PAUSE_SECONDS_MIN: Final = 0.05
 """Between two looks, however short ``log.cleaner.backoff.ms``."""
 
-_NICENESS: Final = 10
+_NICENESS: Final = 15
 _DESCRIPTOR_WAIT_SECONDS: Final = 0.1
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 

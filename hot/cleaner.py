@@ -29,8 +29,6 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["CleanJob", "CleanedSegment", "Cleaning", "MapBuilt", "drop_leftovers"]
 
 _WRITE_BYTES: Final = 1 << 20
-_SYNC_BYTES: Final = 8 << 20
-"""Written between two syncs: one of half a gigabyte would make every other sync of the disk wait."""
 _PACE_BYTES: Final = 1 << 20
 
 Pace = Callable[[int], None]
@@ -138,9 +136,22 @@ class Cleaning:
         batches agree on how far it reaches, and it can be archived.
         """
         group = self._groups[number]
-        last: BatchHeader | None = None
         counts = self._filter.counts = FilterCounts()
         output = _Output(self._files, self._job, group[0].base_offset, self._pace)
+        try:
+            self._write_group(group, output)
+            aborted = self._transactions.take_index()
+            changed = len(group) > 1 or counts.kept_whole < counts.batches
+            suffixes = output.finish(aborted) if changed else output.discard()
+        except BaseException:
+            output.discard()
+            raise
+        replaces = tuple((one.base_offset, one.size_bytes) for one in group)
+        base, end = group[0].base_offset, group[-1].end_offset
+        return CleanedSegment(base, end, replaces, output.size_bytes, suffixes, changed, counts)
+
+    def _write_group(self, group: list[CleanableSegment], output: _Output) -> None:
+        last: BatchHeader | None = None
         for segment in group:
             for header, data in self._batches(segment):
                 last = header
@@ -152,12 +163,6 @@ class Cleaning:
         if last is not None and not output.size_bytes:
             left = emptied_batch(last)
             output.add(read_header(left), left)
-        aborted = self._transactions.take_index()
-        changed = len(group) > 1 or counts.kept_whole < counts.batches
-        suffixes = output.finish(aborted) if changed else output.discard()
-        replaces = tuple((one.base_offset, one.size_bytes) for one in group)
-        base, end = group[0].base_offset, group[-1].end_offset
-        return CleanedSegment(base, end, replaces, output.size_bytes, suffixes, changed, counts)
 
     def _batches(self, segment: CleanableSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         path = segment_path(self._job.directory, segment.base_offset, ".log")
@@ -217,7 +222,6 @@ class _Output:
         self._log = self._open(".log")
         self._pending: list[bytes | bytearray | memoryview] = []
         self._pending_bytes = 0
-        self._unsynced_bytes = 0
         self._indexes = SegmentIndexes.empty(base_offset, job.index_interval_bytes)
 
     def _path(self, suffix: str) -> str:
@@ -241,11 +245,7 @@ class _Output:
     def _write(self) -> None:
         append_all(self._log, self._pending)
         self._pace(self._pending_bytes)
-        self._unsynced_bytes += self._pending_bytes
         self._pending, self._pending_bytes = [], 0
-        if self._unsynced_bytes >= _SYNC_BYTES:
-            self._log.fdatasync()
-            self._unsynced_bytes = 0
 
     def finish(self, aborted: list[AbortedTxn]) -> tuple[str, ...]:
         """Write the rest and the indexes; durable on return, names included. The suffixes of the files."""

@@ -315,6 +315,18 @@ def test_a_corrupt_batch_stops_the_cleaning(work):
     assert len(work.log.segments()) == 3
 
 
+def test_a_group_that_cannot_be_finished_leaves_no_file(work):
+    """Its room is needed: perhaps the disk is full."""
+    put(work, 2, 2)
+    put(work, 4)
+    cleaning = work.compactor.cleaning(work.log, now_ms=work.now_ms)
+    cleaning.build_map()
+    Path(work.log.segments()[0].path).rename(f"{work.bench.directory}/away")
+    with pytest.raises(FileNotFoundError):
+        cleaning.clean_group(0)
+    assert not [entry for entry in work.bench.files.scan(work.bench.directory) if entry.name.endswith(".cleaned")]
+
+
 def test_reads_and_writes_are_paced(work):
     """Twice what is read, and what is written."""
     put(work, 2, 4, 2)
