@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.hot.cleaner_records import batch_payload, emptied_batch, rebuilt_batch, record_spans
 from stratalog.spark.decode import Window, decode_batches
 from stratalog.spark.schema import COLUMNS, arrow_schema
 from stratalog.wire.batch import (
@@ -268,3 +269,19 @@ def test_no_payload_crashes_the_decoder(data: bytes, position: int, rubbish: byt
         decoded_rows(seal(batch))
     except Corrupt:
         return
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_the_cleaner_has_left_is_decoded(codec: Codec) -> None:
+    """Gaps, a delete horizon in the place of the base timestamp, a batch without records."""
+    batches = [build_batch(records(first, 5), codec=codec) for first in (0, 5, 10)]
+    cleaned = b""
+    for horizon, batch in zip((None, NOON_MS + 86_400_000), batches, strict=False):
+        header = next(iter_headers(batch))[1]
+        payload = batch_payload(header, memoryview(batch))
+        cleaned += rebuilt_batch(header, payload, record_spans(header, payload)[1::2], horizon)
+    cleaned += emptied_batch(next(iter_headers(batches[2]))[1])
+    rows = decoded_rows(cleaned)
+    assert rows == expected_rows(cleaned, EVERYTHING)
+    assert [row["offset"] for row in rows] == [1, 3, 6, 8]
+    assert [row["timestamp"] for row in rows] == [time_of(NOON_MS + delta) for delta in (1, 3, 1, 3)]
