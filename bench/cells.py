@@ -18,6 +18,7 @@ from bench import (
     quota,
     spark_scan,
     startup,
+    transactions,
     uploads,
 )
 from bench.cell import Cell
@@ -36,6 +37,7 @@ CELLS: dict[str, Cell] = {
         *groups.CELLS,
         offset_commits.CELL,
         offset_load.CELL,
+        transactions.CELL,
         durability.CELL,
         startup.CELL,
         embedded.CELL,
