@@ -216,7 +216,7 @@ def test_each_cleans_what_the_other_has_cleaned(kafka, serve, clients, start_kaf
         cleaned()
         changelog.same(theirs.address)
     complaints = re.findall(r"^(?:WARN|ERROR|FATAL) .*", theirs.said(), re.MULTILINE)
-    assert [line for line in complaints if "Performing controller activation" not in line] == []
+    assert [line for line in complaints if re.search("changelog|[Cc]lean", line)] == []
     theirs.stop()
 
     ours.start()
