@@ -77,9 +77,11 @@ def _handle_batch(context: RequestContext, request: AddPartitionsToTxnRequest) -
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def assemble(answers: list[Any]) -> Message:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[result for answer in answers for result in answer.results_by_transaction]
-        )
+        results = [result for answer in answers for result in answer.results_by_transaction]
+        for one in (one for result in results for topic in result.topic_results for one in topic.results_by_partition):
+            said = KafkaError(ErrorCode(one.partition_error_code))
+            one.partition_error_code = for_version(said, _KEY, context.api_version)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
 
     gather = Gather(context, assemble)
     for one in request.transactions:

@@ -69,3 +69,4 @@ def test_brokers_ask_for_many_transactions_at_once(transactions):
         "who": [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
     }
     assert transactions.state("two") == "Ongoing"
+    assert batch(transactions, asked[0], version=4) == {"one": [0, ErrorCode.INVALID_TXN_STATE]}

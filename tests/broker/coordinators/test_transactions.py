@@ -6,8 +6,10 @@ from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.coordinators.transactions import transaction_settings
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.events import AddPartitions, EndTransaction, InitProducer
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from stratalog.wire.records.transaction import encode_key
 from stratalog.wire.topic import TopicPartition
 
 
@@ -120,6 +122,25 @@ def test_producer_ids_that_cannot_be_had(coordinator):
     coordinator.node.transactions._next_producer_id = none
     assert ask(coordinator, lambda token: InitProducer(token, "x", 1)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert coordinator.run(coordinator.node.transactions.host.of("x").shard.parked) == []
+
+
+def test_a_log_that_cannot_be_read_is_left_as_it_is(coordinator, caplog):
+    """What it coordinates is not available, with the reason; other partitions are served."""
+    number = coordinator.node.transactions.host.partition_of("x")
+    partition = coordinator.partition("__transaction_state", number).partition
+    batch = build_batch([Record(0, 1, encode_key("x"), b"\0\7rubbish")])
+    written = []
+    coordinator.run(partition.append_as_leader, batch, written.append)
+    coordinator.wait_until(lambda: written)
+    coordinator.restart()
+    host = coordinator.node.transactions.host
+    coordinator.wait_until(host.failures)
+    answer = ask(coordinator, lambda token: InitProducer(token, "x", 1_000))
+    assert answer.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "offset 0" in answer.message
+    assert f"__transaction_state-{number}" in caplog.text
+    other = next(name for name in "abcdefgh" if host.partition_of(name) != number)
+    assert ask(coordinator, lambda token: InitProducer(token, other, 1_000), other).error_code == 0
 
 
 def test_an_empty_id_is_none(coordinator):
