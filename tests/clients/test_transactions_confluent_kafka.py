@@ -189,3 +189,42 @@ def test_many_short_transactions_of_one_producer(broker, topic):
         producer.commit_transaction(20)
     seen = [int(value) for partition in (0, 1) for value in read(broker, topic, partition)]
     assert sorted(seen) == list(range(50))
+
+
+def test_a_waiting_reader_is_woken_by_the_end(broker, topic):
+    """A fetch that waits longer than the test does is answered when the marker stands."""
+    producer = started(broker, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", partition=0)
+    producer.flush(20)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 60_000,
+            "socket.timeout.ms": 90_000,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert consumer.poll(1) is None
+    producer.commit_transaction(20)
+    message = consumer.poll(25)
+    assert message is not None
+    assert message.value() == b"v"
+    consumer.close()
+
+
+def test_a_restart_in_the_middle_of_a_transaction(start_node):
+    """The producer goes on after it, and commits what it wrote before and behind."""
+    broker = start_node(listeners="PLAINTEXT://127.0.0.1:0", **SETTINGS)
+    broker.create("t", 1)
+    producer = started(broker, "x", **{"metadata.recovery.strategy": "none", "log_level": 0})
+    producer.begin_transaction()
+    producer.produce("t", b"before", partition=0)
+    producer.flush(20)
+    broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{broker.port}"
+    broker.restart()
+    producer.produce("t", b"behind", partition=0)
+    producer.commit_transaction(30)
+    assert read(broker, "t") == [b"before", b"behind"]
