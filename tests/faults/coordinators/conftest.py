@@ -370,13 +370,23 @@ class Wire:
         return told
 
 
-@pytest.fixture
-def wire_to() -> Iterator[Callable[[int], Wire]]:
-    """Makes connections to a port; all are closed after the test."""
+def _wires() -> Iterator[Callable[[int], Wire]]:
     opened: list[BrokerLink] = []
     yield lambda port: Wire(port, opened)
     for link in opened:
         link.close()
+
+
+@pytest.fixture
+def wire_to() -> Iterator[Callable[[int], Wire]]:
+    """Makes connections to a port; all are closed after the test."""
+    yield from _wires()
+
+
+@pytest.fixture(scope="module")
+def wires_of_module() -> Iterator[Callable[[int], Wire]]:
+    """The same for all tests of a file."""
+    yield from _wires()
 
 
 @pytest.fixture
