@@ -20,7 +20,7 @@ from stratalog.metadata.groups.group import GroupRequest, GroupType, PartitionCh
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["ConsumerGroup"]
 
@@ -124,8 +124,9 @@ class ConsumerGroup(ConsumerCore):
         if epoch > member.epoch:
             raise _stale(member, epoch)
 
-        def check(_topic: str, topic_id: Uuid, partition: int) -> None:
-            given_in = member.given_in(topic_id, partition)
+        def check(topic: str, topic_id: Uuid, partition: int) -> None:
+            known = self.surroundings.image.topics.by_name.get(topic) if topic_id == ZERO_UUID else None
+            given_in = member.given_in(topic_id if known is None else known.topic_id, partition)
             if given_in is None or epoch < given_in:
                 raise _stale(member, epoch)
 

@@ -5,6 +5,7 @@ import pytest
 from stratalog.metadata.groups.consumer_member import MemberState
 from stratalog.metadata.groups.group import GroupType
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import ZERO_UUID
 
 SESSION_MS = 45_000
 
@@ -146,6 +147,9 @@ def test_commit_of_an_older_epoch(world):
     check = world.group.check_offset_commit("x", None, 1, transactional=False, api_version=9)
     topic = world.id("a")
     check("a", topic, 0)
+    check("a", ZERO_UUID, 0)
+    assert _code(check, "a", ZERO_UUID, 2) is ErrorCode.STALE_MEMBER_EPOCH
+    assert _code(check, "none", ZERO_UUID, 0) is ErrorCode.STALE_MEMBER_EPOCH
     assert _code(check, "a", topic, 2) is ErrorCode.STALE_MEMBER_EPOCH
     assert _code(check, "b", b"b" * 16, 0) is ErrorCode.STALE_MEMBER_EPOCH
     newer = world.group.check_offset_commit("y", None, 1, transactional=False, api_version=9)
