@@ -13,15 +13,15 @@ import asyncio
 import errno
 import logging
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stratalog.broker.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
+from stratalog.broker.machine import machine_of
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.worker_main import Start
-from stratalog.broker.workers import ProcessWorkers, Workers
+from stratalog.broker.workers import Workers
 from stratalog.hot.cleaner import CleanedSegment, MapBuilt, drop_leftovers
 from stratalog.hot.cleaner_plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner_swap import SegmentSwap
@@ -59,7 +59,8 @@ class Compaction:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="compaction")
+        self._machine = machine_of(asyncio.get_running_loop())
+        self._threads = self._machine.threads(1, "compaction")
         self._workers: Workers | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._uncleanable: dict[UnifiedLog, str] = {}
@@ -306,7 +307,7 @@ class Compaction:
         if self._workers is None:
             threads = max(self._node.config.integer("log.cleaner.threads"), 1)
             start = Start("stratalog.broker.cpu_worker:cpu_worker", threads=threads, niceness=_NICENESS)
-            self._workers = ProcessWorkers(asyncio.get_running_loop(), "cleaner", start)
+            self._workers = self._machine.workers("cleaner", start)
         return self._workers
 
     def _forget(self, session: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from stratalog.broker.cleaner_worker import BeginCleaning, CleanerSessions, CleanGroup, EndCleaning
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.cleaner import CleanedSegment, MapBuilt
+from stratalog.hot.filesystem import Filesystem
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Invalid
 from stratalog.wire.rework import rework
@@ -26,8 +27,8 @@ class Rework:
 class CpuWorker:
     """Executes commands; keeps nothing but the maps of cleanings under way."""
 
-    def __init__(self) -> None:
-        self._cleaner = CleanerSessions()
+    def __init__(self, files: Filesystem | None = None) -> None:
+        self._cleaner = CleanerSessions(files)
 
     def execute(self, command: object) -> bytearray | TimestampOffset | MapBuilt | CleanedSegment | None:
         """Do it. Raises what is wrong with the batch."""
@@ -40,6 +41,6 @@ class CpuWorker:
         raise Invalid(f"the cpu worker does not know {type(command).__name__}")
 
 
-def cpu_worker() -> CpuWorker:
-    """The factory that the worker process calls."""
-    return CpuWorker()
+def cpu_worker(files: Filesystem | None = None) -> CpuWorker:
+    """The factory that the worker process calls; ``files`` is the disk of a worker that is none."""
+    return CpuWorker(files)
