@@ -90,11 +90,7 @@ class CoordinatorHost:
 
     def failures(self) -> list[str]:
         """Which partitions cannot be read, a sentence each."""
-        return [
-            f"{driver.unified.topic_partition}: {driver.failure}"
-            for driver in self
-            if driver.state is DriverState.FAILED
-        ]
+        return [f"{one.unified.topic_partition}: {one.failure}" for one in self if one.failure is not None]
 
     def drain(self) -> None:
         """The broker is about to stop."""

@@ -80,7 +80,7 @@ class ShardDriver:
         self.unified = unified
         self.state = DriverState.LOADING
         self.failure: str | None = None
-        """Why the log cannot be read."""
+        """Why the log cannot be read: for good in `DriverState.FAILED`, for now while it is being loaded."""
         self._new_shard = new_shard
         self.shard = new_shard(unified)
         self._services = services
@@ -132,12 +132,18 @@ class ShardDriver:
             self._cannot_load(str(error))
             return
         except (OSError, KafkaError) as error:
-            log.error("%s could not be read: %s; it is tried again", name, error)
+            self.failure = f"{name} in {self.unified.log.directory} could not be read: {error}; it is tried again"
+            log.error("%s", self.failure)
             self._reload_later()
+            return
+        except Exception as error:  # whatever it is: requests must not be told for ever that the log is being loaded
+            log.exception("loading %s failed", name)
+            self._cannot_load(f"{name} in {self.unified.log.directory} cannot be loaded: {error!r}")
             return
         if generation != self._generation:
             return
         self.state = DriverState.ACTIVE
+        self.failure = None
         if count:
             log.info("%s: %d records loaded in %.3f s", name, count, self._services.clock.monotonic() - began)
         self._perform(self.shard.loaded(self.now()))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.coordinators import shard_driver
 from stratalog.broker.coordinators.shard_driver import DriverState
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import build_control_batch, iter_headers
@@ -170,6 +171,41 @@ async def test_a_damaged_log_is_left_alone_and_said(rig, events, caplog):
     with pytest.raises(KafkaError) as caught:
         rig.driver.ask(events.Get(token))
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_log_that_cannot_be_read_for_now_is_said_and_tried_again(rig, events, caplog, monkeypatch):
+    """An error of the disk, until there is none."""
+    monkeypatch.setattr(shard_driver, "_RELOAD_AFTER_SECONDS", 0.001)
+    good, failures = shard_driver.load_log, [OSError(5, "Input/output error")] * 3
+
+    async def load(*args):
+        if failures:
+            raise failures.pop()
+        return await good(*args)
+
+    monkeypatch.setattr(shard_driver, "load_log", load)
+    rig.driver.load()
+    await rig.until(lambda: rig.driver.failure)
+    assert "keys-0" in rig.driver.failure
+    assert "Input/output error" in rig.driver.failure
+    await rig.until(lambda: rig.driver.active)
+    assert rig.driver.failure is None
+    assert caplog.text.count("could not be read") == 3
+
+
+async def test_a_load_that_fails_of_itself_is_said_too(rig, events, caplog):
+    """Nobody waits for a load that is over."""
+    driver = await rig.loaded()
+    token = events.Token()
+    driver.ask(events.Put(token, {b"k": b"v"}))
+    await rig.until(lambda: token.answers)
+    driver.close()
+    rig.open()
+    rig.driver.shard.replay = lambda *_, **__: 1 // 0
+    rig.driver.load()
+    await rig.until(lambda: rig.driver.state is DriverState.FAILED)
+    assert "keys-0" in rig.driver.failure
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_drained_driver_answers_what_is_being_written_and_takes_nothing_more(rig, events):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import shutil
 import time
 import urllib.error
@@ -14,13 +15,14 @@ from stratalog.broker.coordinators.log_loader import load_log
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
+from stratalog.metadata.coordination import Now
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.metadata.groups.group_shard import GroupShard
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.metadata.transactions.events import TransactionSettings
 from stratalog.metadata.transactions.shard import TransactionShard
-from stratalog.wire.batch import Record, build_batch, iter_headers
+from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, ErrorCode
 from stratalog.wire.records.group import GroupMetadataKey, encode_key
 from stratalog.wire.topic import TopicPartition
@@ -52,6 +54,8 @@ def live(wire):
         new = named(KEYS.index(key), "new-")
         answer = wire.consume(new, "m", 0, topics=["t"])
         wire.commit(new, 6, member="m", epoch=answer.member_epoch)
+        wire.consume(new, "by pattern", 0, topics=[], subscribed_topic_regex="t.*", instance_id="static")
+        wire.consume(new, "m", answer.member_epoch, owned=[])
         producer = wire.producer(key)
         wire.produce(producer, version=12, transactional_id=key)
         wire.end(producer, version=5, transactional_id=key)
@@ -136,6 +140,50 @@ def test_a_flipped_byte_anywhere(place, topic):
             continue
         assert state_of(shard) == expected or report.reason or report.truncated_bytes, position
     assert refused > 60
+
+
+def damage(record, dice):
+    """Another record in its place: a byte is another one, the end is missing, or all of the value is."""
+    key, value = record
+    target = bytearray(value if value and dice.random() < 0.7 else key)
+    is_value = bytes(target) == value
+    if dice.random() < 0.2:
+        return key, None
+    if dice.random() < 0.5:
+        target[dice.randrange(len(target))] = dice.randrange(256)
+    else:
+        del target[dice.randrange(len(target)) :]
+    return (key, bytes(target)) if is_value else (bytes(target), value)
+
+
+@pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
+def test_whatever_records_say_a_load_ends(place, topic):
+    """Records that do not fit to each other or to themselves: `Corrupt`, or a state that can be worked with."""
+    data = segment(place, topic).read_bytes()
+    records = [
+        (record.key, record.value)
+        for at, header in iter_headers(data)
+        if not header.is_control
+        for record in iter_records(data, at)
+    ]
+    refused = 0
+    for seed in range(300):
+        dice = random.Random(seed)
+        shard = GroupShard(0, GroupSettings(), EMPTY_IMAGE)
+        if topic == TRANSACTIONS:
+            shard = TransactionShard(TransactionSettings())
+        damaged = list(records)
+        for at in dice.sample(range(len(records)), 2):
+            damaged[at] = damage(records[at], dice)
+        try:
+            for offset, (key, value) in enumerate(damaged):
+                shard.replay(key, value, offset=offset, producer=None)
+        except Corrupt:
+            refused += 1
+            continue
+        shard.loaded(Now(1_000, 1_700_000_000_000))
+        shard.due(Now(10_000_000, 1_700_009_999_000))
+    assert 50 < refused < 300
 
 
 def answers(wire, partition):
