@@ -165,12 +165,15 @@ class Checker:
 
     # -- when everything is quiet --------------------------------------------------------------------------------------
 
-    async def final(self, reader: Reader) -> None:
-        """Read everything, and compare."""
+    async def final(self, everything: Reader, committed: Reader) -> None:
+        """Read everything, and compare; then the same as committed."""
+        everything.committed, committed.committed = False, True
         for topic in self._world.model.living():
             for partition in topic.partitions:
-                start, records, end = await reader.read_all(partition)
+                start, records, end = await everything.read_all(partition, partition.end)
                 partition.check_complete(start, records, end)
+                start, records, _ = await committed.read_all(partition, end)
+                partition.check_committed(start, records)
                 if topic.tiered:
                     self._check_archive(topic, partition)
         self._check_resources()

@@ -125,6 +125,7 @@ class Caller:
         self._versions: dict[int, int] = {}
         self.version_floors: dict[int, int] = {}
         """The lowest version of an API that this client can work with."""
+        self.version_ceilings: dict[int, int] = {}
 
     async def link(self) -> Link:
         """The open connection, or a new one. Raises `LinkLost`."""
@@ -147,7 +148,8 @@ class Caller:
         if version is None:
             first, last = self._ranges[kind.api_key]
             floor = max(first, kind.versions[0], self.version_floors.get(kind.api_key, 0))
-            version = self.dice.randint(floor, min(last, kind.versions[1]))
+            ceiling = min(last, kind.versions[1], self.version_ceilings.get(kind.api_key, last))
+            version = self.dice.randint(floor, ceiling)
             self._versions[kind.api_key] = version
         return version
 

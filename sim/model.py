@@ -7,7 +7,7 @@ from enum import Enum
 
 from stratalog.wire.topic import Uuid
 
-__all__ = ["Model", "PartitionModel", "Sent", "TopicModel", "Violation"]
+__all__ = ["Model", "Outcome", "PartitionModel", "Sent", "State", "TopicModel", "Transaction", "Violation"]
 
 
 class Violation(AssertionError):
@@ -21,6 +21,40 @@ class State(Enum):
     ACKNOWLEDGED = "acknowledged"
 
 
+class Outcome(Enum):
+    """What became of a transaction, as far as its producer knows."""
+
+    OPEN = "open"
+    ENDING = "ending"
+    """To commit was asked for, and not answered."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction of a producer."""
+
+    name: str
+    outcome: Outcome = Outcome.OPEN
+    values: list[tuple[PartitionModel, bytes]] = field(default_factory=list)
+    """What it wrote and was acknowledged."""
+    seen: bool = False
+    """A reader of committed records has seen some of it."""
+
+    def see(self) -> None:
+        """Such a reader sees a record of it. Raises `Violation` if none may."""
+        self.seen = True
+        if self.outcome in {Outcome.OPEN, Outcome.ABORTED}:
+            raise Violation(f"{self.name} is {self.outcome.value}, and somebody reads it as committed")
+
+    def end(self, outcome: Outcome) -> None:
+        """Its producer learns what became of it. Raises `Violation` if somebody saw otherwise."""
+        self.outcome = outcome
+        if self.seen and outcome is Outcome.ABORTED:
+            raise Violation(f"{self.name} is aborted, and somebody has read it as committed")
+
+
 @dataclass(slots=True)
 class Sent:
     """One record as its producer sees it; ``number`` counts up per producer and partition."""
@@ -30,6 +64,7 @@ class Sent:
     timestamp_ms: int
     once: bool
     """Its producer is idempotent: it may be in the log once, and behind its predecessors."""
+    transaction: Transaction | None = None
     attempts: int = 0
     state: State = State.UNKNOWN
 
@@ -85,20 +120,33 @@ class PartitionModel:
         self.start = max(self.start, log_start)
 
     def check_complete(self, first: int, records: list[tuple[int, bytes]], end: int) -> None:
-        """The whole log was read, from the log start to the high watermark."""
+        """The whole log was read, from the log start to the high watermark, batch by batch."""
         if end < self.end:
             raise Violation(f"{self}: the high watermark is {end}, it was {self.end}: acknowledged records are gone")
-        offsets = [offset for offset, _ in records]
-        if not self.topic.gaps and offsets != list(range(first, end)):
-            raise Violation(f"{self}: offsets {first} to {end} were to be read, these came: {_runs(offsets)}")
         found = dict(records)
-        for offset, value in self.known.items():
-            if offset >= first and found.get(offset) != value and not self.topic.gaps:
-                raise Violation(f"{self}: offset {offset} held {_show(value)}, now it holds {_show(found.get(offset))}")
+        if not self.topic.compacted:
+            for offset, value in self.known.items():
+                if offset >= first and found.get(offset) != value:
+                    raise Violation(
+                        f"{self}: offset {offset} held {_show(value)}, now it holds {_show(found.get(offset))}"
+                    )
         for value, sent in self.sent.items():
             if sent.state is State.ACKNOWLEDGED and value not in self.places:
                 raise Violation(f"{self}: {_show(value)} of {sent.producer} was acknowledged and is nowhere")
         self.check_order(records)
+
+    def check_committed(self, first: int, records: list[tuple[int, bytes]]) -> None:
+        """The whole log was read as committed: transactions are there with all of their records, or with none."""
+        shown = {value for _, value in records}
+        for value, sent in self.sent.items():
+            transaction, place = sent.transaction, self.places.get(value)
+            if transaction is None or sent.state is not State.ACKNOWLEDGED or self.topic.compacted:
+                continue
+            if place is None or place < first:
+                continue
+            if (value in shown) != (transaction.outcome is Outcome.COMMITTED):
+                which = "shown" if value in shown else "hidden"
+                raise Violation(f"{self}: {_show(value)} is {which}, {transaction.name} {transaction.outcome.value}")
 
     def check_order(self, records: list[tuple[int, bytes]]) -> None:
         """Records of one idempotent producer lie in the order in which it sent them, each once."""
@@ -125,8 +173,11 @@ class TopicModel:
     partitions: list[PartitionModel] = field(default_factory=list)
     deleting: bool = False
     """Somebody has asked for its deletion; from now on it may be gone."""
-    gaps: bool = False
-    """It may have gaps between offsets: compaction, or control records."""
+
+    @property
+    def compacted(self) -> bool:
+        """Whether records go that later ones of their key replace."""
+        return "compact" in self.configs.get("cleanup.policy", "")
 
     @property
     def tiered(self) -> bool:
@@ -144,6 +195,7 @@ class Model:
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, TopicModel] = {}
+        self.transactions: list[Transaction] = []
 
     def add(self, name: str, topic_id: Uuid, partition_count: int, configs: dict[str, str]) -> TopicModel:
         """A topic was created."""
@@ -155,16 +207,6 @@ class Model:
     def living(self) -> list[TopicModel]:
         """Those that nobody wants deleted."""
         return [topic for topic in self.topics.values() if not topic.deleting]
-
-
-def _runs(offsets: list[int]) -> str:
-    runs: list[list[int]] = []
-    for offset in offsets:
-        if runs and runs[-1][1] == offset:
-            runs[-1][1] += 1
-        else:
-            runs.append([offset, offset + 1])
-    return ", ".join(f"[{first}, {end})" for first, end in runs) or "none"
 
 
 def _show(value: bytes | None) -> str:

@@ -15,6 +15,7 @@ class Plan:
     topics: int
     idempotent_producers: int
     plain_producers: int
+    transactional_producers: int
     rounds: int
     readers: int
     tiering: bool
@@ -33,6 +34,7 @@ class Plan:
             topics=dice.choice((1, 2, 2)),
             idempotent_producers=dice.choice((1, 1, 2)),
             plain_producers=dice.choice((0, 1, 1)),
+            transactional_producers=dice.choice((0, 0, 1, 2)),
             rounds=dice.randint(5, 14),
             readers=dice.choice((1, 2)),
             tiering=dice.random() < 0.7,
@@ -44,6 +46,10 @@ class Plan:
                 "log.flush.offset.checkpoint.interval.ms": str(dice.choice((300, 5000))),
                 "remote.log.manager.task.retry.backoff.ms": str(dice.choice((20, 200))),
                 "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
+                "transaction.state.log.num.partitions": "2",
+                "transaction.state.log.replication.factor": "1",
+                "offsets.topic.num.partitions": "2",
+                "offsets.topic.replication.factor": "1",
                 "log.segment.delete.delay.ms": str(dice.choice((100, 2000))),
                 "metadata.log.max.record.bytes.between.snapshots": str(dice.choice((1000, 20_971_520))),
             },

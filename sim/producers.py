@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.link import Caller, LinkLost
-from sim.model import PartitionModel, Sent, State, TopicModel, Violation
+from sim.model import PartitionModel, Sent, Violation
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -19,9 +19,9 @@ from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest
 if TYPE_CHECKING:
     from sim.world import World
 
-__all__ = ["IdempotentProducer", "PlainProducer"]
+__all__ = ["GONE", "RETRIABLE", "Batch", "IdempotentProducer", "PlainProducer", "Producer"]
 
-_RETRIABLE: Final = frozenset(
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -33,11 +33,11 @@ _RETRIABLE: Final = frozenset(
 )
 _BATCH_BYTES_MAX: Final = 1200
 """Values of one batch; the smallest segments take it."""
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(slots=True)
-class _Batch:
+class Batch:
     """A batch until its producer knows what became of it."""
 
     values: list[bytes]
@@ -46,10 +46,11 @@ class _Batch:
     done: bool = False
 
 
-class _Producer(Caller):
+class Producer(Caller):
     """What both kinds share. ``rounds``: how many bundles of batches it sends."""
 
     once = False
+    transactional_id: str | None = None
 
     def __init__(self, world: World, name: str, dice: random.Random, rounds: int) -> None:
         super().__init__(world.loop, name, world.port, dice)
@@ -62,7 +63,7 @@ class _Producer(Caller):
         topics = self.world.model.living()
         return self.dice.choice(self.dice.choice(topics).partitions) if topics else None
 
-    def new_batch(self, partition: PartitionModel, sequence: int = -1, **identity: Any) -> _Batch:
+    def new_batch(self, partition: PartitionModel, sequence: int = -1, **identity: Any) -> Batch:
         """A batch of records that nobody has sent before."""
         dice, now_ms = self.dice, self.world.clock.wall_ms()
         values, room = [], _BATCH_BYTES_MAX
@@ -80,14 +81,15 @@ class _Producer(Caller):
         ]
         codec = dice.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP))
         data = build_batch(records, codec=codec, base_sequence=sequence, **identity)
-        return _Batch(values, data, sequence)
+        return Batch(values, data, sequence)
 
-    async def post(self, partition: PartitionModel, batch: _Batch, acks: int = -1) -> asyncio.Future[Any]:
+    async def post(self, partition: PartitionModel, batch: Batch, acks: int = -1) -> asyncio.Future[Any]:
         """Send one batch. Raises `LinkLost`."""
         topic = partition.topic
         for value in batch.values:
             partition.sent[value].attempts += 1
         request = ProduceRequest(
+            transactional_id=self.transactional_id,
             acks=acks,
             timeout_ms=self.dice.choice((1000, 5000, 30_000)),
             topic_data=[
@@ -100,7 +102,7 @@ class _Producer(Caller):
         )
         return await self.send(request)
 
-    def took(self, partition: PartitionModel, batch: _Batch, answer: Any) -> ErrorCode:
+    def took(self, partition: PartitionModel, batch: Batch, answer: Any) -> ErrorCode:
         """What the broker says of a batch; what is acknowledged is in the model from here on."""
         one = answer.responses[0].partition_responses[0]
         code = ErrorCode(one.error_code)
@@ -113,9 +115,9 @@ class _Producer(Caller):
         elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             batch.done = True
             partition.acknowledged(-1, batch.values)
-        elif code in _GONE:
+        elif code in GONE:
             self.world.check_may_be_gone(partition.topic, self.name)
-        elif code not in _RETRIABLE and code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        elif code not in RETRIABLE and code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             raise Violation(f"{self.name}: {partition} answers {code.name}: {one.error_message}")
         return code
 
@@ -124,7 +126,7 @@ class _Producer(Caller):
         await asyncio.sleep(self.dice.uniform(0, 2 * seconds))
 
 
-class PlainProducer(_Producer):
+class PlainProducer(Producer):
     """Sends each batch once, one at a time; what it does not hear of may be there or not."""
 
     async def run(self) -> None:
@@ -149,7 +151,7 @@ class PlainProducer(_Producer):
             raise Violation(f"{self.name}: a batch without sequence is out of order")
 
 
-class IdempotentProducer(_Producer):
+class IdempotentProducer(Producer):
     """Sends up to five batches at once and retries, over reconnects and restarts, until each is acknowledged."""
 
     once = True
@@ -182,7 +184,7 @@ class IdempotentProducer(_Producer):
             except LinkLost:
                 await self.rest(0.3)
 
-    def _begin_anew(self, partition: PartitionModel, batch: _Batch) -> None:
+    def _begin_anew(self, partition: PartitionModel, batch: Batch) -> None:
         """Go on under another producer id; whether the batch is in the log is for the end to see.
 
         A snapshot remembers one batch of each producer, so after a restart the copy of an older one looks like a
@@ -210,7 +212,7 @@ class IdempotentProducer(_Producer):
                 return {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
             await self.rest(0.3)
 
-    async def _attempt(self, partition: PartitionModel, batches: list[_Batch]) -> None:
+    async def _attempt(self, partition: PartitionModel, batches: list[Batch]) -> None:
         sent = [await self.post(partition, batch) for batch in batches]
         if self.dice.random() < 0.2:
             asked = await self.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
@@ -225,8 +227,3 @@ class IdempotentProducer(_Producer):
             failed = failed or code is not ErrorCode.NONE
         if failed:
             await self.rest(0.3)
-
-
-def unresolved(topic: TopicModel) -> int:
-    """Records whose producers never heard what became of them."""
-    return sum(sent.state is State.UNKNOWN for partition in topic.partitions for sent in partition.sent.values())

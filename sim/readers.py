@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sim.link import Caller, LinkLost
 from sim.model import PartitionModel, Violation
 from stratalog.broker.client_records import Fetched, visible_records
+from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -43,6 +44,11 @@ class Reader(Caller):
         self.world = world
         self.stopped = False
         self.committed = dice.random() < 0.5
+
+    @property
+    def hidden(self) -> bool:
+        """Whether this reader may not see everything below the high watermark, for transactions may be open."""
+        return self.committed and bool(self.world.model.transactions)
 
     async def run(self) -> None:
         """Read here and there."""
@@ -120,19 +126,34 @@ class Reader(Caller):
         if answer.log_start_offset >= 0:
             partition.told_start(answer.log_start_offset)
         partition.end = max(partition.end, answer.high_watermark)
+        self._check_batches(partition, position, data)
         records: list[tuple[int, bytes]] = []
         for next_offset, found in visible_records(fetched, position, read_committed=self.committed):
             for record in found:
-                if not partition.topic.gaps and record.offset != position:
-                    raise Violation(f"{self.name}: {partition} was read at {position}, offset {record.offset} came")
                 if record.offset >= answer.high_watermark:
                     raise Violation(f"{self.name}: {partition} shows offset {record.offset} above its high watermark")
                 assert record.value is not None
                 partition.at(record.offset, record.value, "seen")
+                transaction = partition.sent[record.value].transaction
+                if transaction is not None and self.committed:
+                    transaction.see()
                 records.append((record.offset, record.value))
-                position = record.offset + 1
             position = max(position, next_offset)
         return position, records
+
+    def _check_batches(self, partition: PartitionModel, position: int, data: memoryview) -> None:
+        """The first batch holds what was asked for, each next one begins where the one before ends."""
+        if partition.topic.compacted:
+            return
+        for _, header in iter_headers(data):
+            if not header.base_offset <= position < header.next_offset:
+                raise Violation(
+                    f"{self.name}: {partition} was read at {position}, a batch of [{header.base_offset}, "
+                    f"{header.next_offset}) came"
+                )
+            if header.record_count != header.last_offset_delta + 1:
+                raise Violation(f"{self.name}: {partition} has lost records of the batch at {header.base_offset}")
+            position = header.next_offset
 
     async def _refused(self, partition: PartitionModel, position: int, known_end: int, answer: Any) -> int | None:
         code = ErrorCode(answer.error_code)
@@ -189,9 +210,9 @@ class Reader(Caller):
                 raise Violation(f"{self.name}: {partition} starts at {offset}, it had started at {known_start}")
         elif kind == LATEST:
             offset = await self.offset_of(partition, LATEST)
-            if offset is not None and offset < known_end and not (self.committed and partition.topic.gaps):
+            if offset is not None and offset < known_end and not self.hidden:
                 raise Violation(f"{self.name}: {partition} ends at {offset}, it had ended at {known_end}")
-        elif known:
+        elif known and not self.hidden and not partition.topic.compacted:
             await self._look_up_time(partition, known)
 
     async def _look_up_time(self, partition: PartitionModel, known: list[tuple[int, bytes]]) -> None:
@@ -216,13 +237,16 @@ class Reader(Caller):
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
-    async def read_all(self, partition: PartitionModel) -> tuple[int, list[tuple[int, bytes]], int]:
-        """Everything from the log start to the high watermark; begins anew if the log start moves."""
+    async def read_all(self, partition: PartitionModel, least: int) -> tuple[int, list[tuple[int, bytes]], int]:
+        """Everything from the log start to the end, which is at ``least`` this; begins anew if the log start moves.
+
+        For a reader of committed records the end is the last stable offset, which has to come.
+        """
         while True:
             try:
                 start = await self.offset_of(partition, EARLIEST)
                 end = await self.offset_of(partition, LATEST)
-                if start is not None and end is not None:
+                if start is not None and end is not None and end >= least:
                     records = await self._read_range(partition, start, end)
                     if records is not None:
                         return start, records, end

@@ -30,6 +30,7 @@ from sim.producers import IdempotentProducer, PlainProducer
 from sim.readers import Reader
 from sim.threads import VirtualLock
 from sim.trace import Trace
+from sim.transactions import TransactionalProducer
 from stratalog.broker.config import BrokerConfig, Flags, load_config
 from stratalog.broker.node import Node
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -39,7 +40,7 @@ __all__ = ["Outcome", "World", "run_seed"]
 _WALL_ORIGIN_MS: Final = 1_700_000_000_000
 _PORT: Final = 9092
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
-_STEPS_MAX: Final = 400_000
+_STEPS_MAX: Final = 40_000
 _QUIET_SECONDS: Final = 90.0
 
 
@@ -143,6 +144,10 @@ class World:
         producers += [
             PlainProducer(self, f"p{number}", self._dice(), plan.rounds) for number in range(plan.plain_producers)
         ]
+        producers += [
+            TransactionalProducer(self, f"x{number}", self._dice(), plan.rounds)
+            for number in range(plan.transactional_producers)
+        ]
         readers = [Reader(self, f"r{number}", self._dice()) for number in range(plan.readers)]
         faults = Faults(self, self._dice())
         writing = [asyncio.create_task(one.run()) for one in producers]
@@ -154,7 +159,8 @@ class World:
         for reader in readers:
             reader.stopped = True
         await self._together(reading, [supervisor])
-        final = asyncio.create_task(self.checker.final(Reader(self, "final", self._dice())))
+        readers = [Reader(self, "final", self._dice()), Reader(self, "committed", self._dice())]
+        final = asyncio.create_task(self.checker.final(*readers))
         await self._together([final], [supervisor])
         supervisor.cancel()
 

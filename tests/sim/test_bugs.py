@@ -13,6 +13,7 @@ from stratalog.broker.connection import Connection
 from stratalog.broker.partition import Partition
 from stratalog.hot import recovery
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log import Log
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.sync import SyncTicket
 from stratalog.tier import archive_commands, plan_events
@@ -94,6 +95,16 @@ def answers_overtake(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "answer", answer)
 
 
+def open_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
+    """Readers of committed records read up to the high watermark."""
+    patch.setattr(Partition, "last_stable_offset", Partition.high_watermark)
+
+
+def aborted_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
+    """Fetch answers do not name them."""
+    patch.setattr(Log, "aborted_transactions", lambda *_: [])
+
+
 SEEDS_MAX = 60
 
 BUGS: dict[Bug, str] = {
@@ -103,9 +114,11 @@ BUGS: dict[Bug, str] = {
     evicted_before_the_commit: "evicted below",
     committed_without_an_object: "which is not there",
     retries_are_appended: "there twice",
-    producers_are_forgotten: "there twice|lies at offset|out of order",
+    producers_are_forgotten: "there twice|lies at offset|out of order|somebody",
     log_starts_are_forgotten: "it had started at",
     answers_overtake: "came where",
+    open_transactions_are_shown: "somebody",
+    aborted_transactions_are_shown: "somebody",
 }
 """Each bug, and what the invariant that finds it says."""
 

@@ -8,7 +8,7 @@ import pytest
 from sim.disk import Disk, SimFilesystem
 from sim.process import Killed, Process
 
-SEEDS = 60
+SEEDS = 200
 
 
 @pytest.fixture
