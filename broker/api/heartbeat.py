@@ -20,7 +20,7 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> Pending | Mess
     check_member_request(context, request.group_id)
     groups: GroupCoordinator = context.broker.groups
     try:
-        return groups.submit(context, request.group_id, request)
+        return groups.heartbeat(context, request)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()

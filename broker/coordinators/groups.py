@@ -27,6 +27,7 @@ from stratalog.metadata.image import ClusterImage
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.messages.join_group import JoinGroupRequest
 from stratalog.wire.topic import Uuid
 
@@ -83,6 +84,17 @@ class GroupCoordinator:
         driver = self.host.of(_named(group_id))
         driver.ask(self.event(context, context, group_id or "", request))
         return PENDING
+
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
+        """A classic member's heartbeat, which is answered at once where it concerns nobody but the member.
+
+        Raises as `submit`.
+        """
+        driver = self.host.of(request.group_id)
+        shard = driver.shard
+        assert isinstance(shard, GroupShard)
+        code = shard.heartbeat(request, driver.now())
+        return self.submit(context, request.group_id, request) if code is None else HeartbeatResponse(error_code=code)
 
     def ask(self, token: Any, context: RequestContext, group_id: str | None, request: Any) -> None:
         """The same for one group of many: ``token`` hears of every error."""

@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.config import load_config
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request, group_settings
+from stratalog.broker.dispatch import PENDING
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -82,6 +83,19 @@ def test_a_request_as_the_group_hears_it(coordinator):
     first, second = (groups.event(0, context(), "g", join).fresh_id for _ in range(2))
     assert len(first) == len(second) == 36
     assert first != second
+
+
+def test_heartbeats_are_answered_at_once(coordinator):
+    """Where they concern nobody but the member; a stranger's goes to the shard."""
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    heard = []
+    one = context(respond=heard.append)
+    shard = coordinator.node.groups.host.of("g").shard
+    assert coordinator.run(coordinator.node.groups.heartbeat, one, beat) is PENDING
+    assert heard[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    shard.heartbeat = lambda *_: ErrorCode.REBALANCE_IN_PROGRESS
+    answer = coordinator.run(coordinator.node.groups.heartbeat, one, beat)
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_every_partition_has_its_shard(coordinator):

@@ -180,6 +180,25 @@ def _join(group_id):
     )
 
 
+def test_heartbeats_may_go_a_shorter_way(classic_world):
+    """As long as they concern nobody but the member; then they say the same."""
+    world = classic_world()
+    assert world.shard.heartbeat(_beat("a", 1), world.now) is None, "no group"
+    world.stable("a", "b")
+    world.advance(5_000)
+    for member_id, generation in (("client-a", 1), ("client-a", 0)):
+        assert world.shard.heartbeat(_beat(member_id, generation), world.now) == world.beat(member_id, generation)
+    assert world.shard.heartbeat(_beat("client-x", 1), world.now) is None, "a stranger"
+    world.advance(5_000)
+    assert world.ids == ["client-a"]
+    world.group.wake_ms = 1 << 40
+    assert world.shard.heartbeat(_beat("client-a", 1), world.now) is None, "a deadline comes nearer"
+
+
+def _beat(member_id, generation):
+    return HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
+
+
 def test_ten_thousand_groups():
     """Time passes over those that have nothing to do: one look at each a session, some at a time."""
     shard = GroupShard(0, GroupSettings(initial_rebalance_delay_ms=0), EMPTY_IMAGE)
