@@ -3,7 +3,7 @@
 An offset expires when its group has been empty for the retention, or, of a group that is offsets alone or speaks the
 protocol of KIP-848, when it was committed so long ago; never while a member reads the topic, nor while an open
 transaction may still change it. Where an old client has chosen the time itself, that time counts instead. All of it is
-wall-clock time: a clock that jumps back keeps offsets longer, never shorter.
+wall-clock time, of which jumps forwards are believed late (``clock_jumps``); a jump back keeps offsets longer.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from stratalog.metadata.clock_jumps import ClockJumps
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now, Producer, Reply, Write
 from stratalog.metadata.transactions.ending import check_end, repeated_end
 from stratalog.metadata.transactions.events import (
@@ -67,6 +68,7 @@ class TransactionShard:
         self._allocating: list[AllocateProducerId] = []
         self._next_abort_ms = 0
         self._next_expiry_ms = 0
+        self._jumps = ClockJumps()
         self._steps: Mapping[type[Any], Callable[[Any, Now], list[Action]]] = {
             InitProducer: self._init,
             AddPartitions: self._add,
@@ -105,6 +107,7 @@ class TransactionShard:
         """Take half-done ends up again."""
         self._next_abort_ms = now.monotonic_ms + self.settings.abort_timed_out_interval_ms
         self._next_expiry_ms = now.monotonic_ms + self.settings.remove_expired_interval_ms
+        self._jumps.believed_ms(now, self.settings.id_expiration_ms)
         actions: list[Action] = []
         for transaction in self.transactions.values():
             if transaction.status is _ONGOING:
@@ -359,7 +362,7 @@ class TransactionShard:
         return actions
 
     def _expire(self, now: Now) -> list[Action]:
-        before_ms = now.wall_ms - self.settings.id_expiration_ms
+        before_ms = self._jumps.believed_ms(now, self.settings.id_expiration_ms) - self.settings.id_expiration_ms
         expired = [
             one.transactional_id
             for one in self.transactions.values()
