@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -27,6 +28,8 @@ def _find(context: RequestContext, topic: str, partition: int) -> UnifiedLog | K
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if is_internal(topic):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
         unified: UnifiedLog = context.broker.partitions.by_name(topic, partition)
         unified.partition.check_online()
     except KafkaError as error:

@@ -15,6 +15,7 @@ from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pend
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
+from stratalog.metadata.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.produce import (
     PartitionProduceData,
@@ -156,8 +157,11 @@ def _append(
     records = data.records
     try:
         unified = table.by_id(topic.topic_id, data.index) if by_id else table.by_name(topic.name, data.index)
-        if not context.allows(unified.topic_partition.topic):
+        name = unified.topic_partition.topic
+        if not context.allows(name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if is_internal(name):  # the coordinators' own: they would not know of it, nor be able to read it when loaded
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
         transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _is_transactional(

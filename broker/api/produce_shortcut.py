@@ -25,6 +25,7 @@ from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
+from stratalog.metadata.topic_names import is_internal
 from stratalog.wire.batch import HEADER_BYTES
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.frame import HEADER_BYTES_MIN, ResponseSlot, encode_response, read_request_start
@@ -361,11 +362,11 @@ def _target(context: RequestContext) -> UnifiedLog | None:
         return None
     table: PartitionTable = context.broker.partitions
     try:
-        if context.api_version >= _TOPIC_IDS_SINCE:
-            return table.by_id(topic.topic_id, data.index)
-        return table.by_name(topic.name, data.index)
+        by_id = context.api_version >= _TOPIC_IDS_SINCE
+        unified = table.by_id(topic.topic_id, data.index) if by_id else table.by_name(topic.name, data.index)
     except KafkaError:
         return None
+    return None if is_internal(unified.topic_partition.topic) else unified
 
 
 def _find_prefix(context: RequestContext, frame: memoryview) -> tuple[_Shape, bytes] | None:

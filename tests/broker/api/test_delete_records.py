@@ -28,6 +28,13 @@ def test_records_below_the_offset_are_gone(broker, version):
     assert [record.offset for record in broker.read("t", offset=3)] == [3, 4, 5]
 
 
+def test_records_of_internal_topics_stay(broker):
+    """They are the state of coordinators, which would lose it without knowing."""
+    broker.run(lambda: broker.node.coordinators.internal_topics.ensure("__consumer_offsets"))
+    (answer,) = broker.link().call(request(-1, topic="__consumer_offsets"), 2).topics[0].partitions
+    assert (answer.error_code, answer.low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+
 def test_the_log_starts_of_a_request_are_written_down_once(start_node, watched_files, tmp_path):
     """Once in each directory that holds one of them; another directory's files are left alone."""
     node = start_node(files=watched_files, log_dirs=f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c")

@@ -76,6 +76,18 @@ def test_an_unknown_topic_is_refused_by_name_and_by_id(broker, new_batch, versio
     assert answer.responses[0].partition_responses[0].error_code == code
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_nobody_but_coordinators_writes_to_internal_topics(broker, new_batch, topic):
+    """What clients would write there no coordinator could read when it is loaded; asked often, the answer stays."""
+    broker.run(lambda: broker.node.coordinators.internal_topics.ensure(topic))
+    link = broker.link()
+    for version in (9, 12, 13) * 3:
+        topic_id = broker.node.image.topics.by_name[topic].topic_id
+        answer = link.call(request(topic_id, new_batch(b"a"), name=topic), version)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert broker.end(topic) == 0
+
+
 def test_acks_zero_is_appended_without_an_answer(broker, new_batch):
     """The next answer on the connection belongs to the next request."""
     topic_id = broker.create("t").topic_id
