@@ -23,6 +23,7 @@ from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
 from stratalog.metadata.groups.group_shard import GroupShard, SettingsChanged, TopicsChanged
+from stratalog.metadata.groups.record_texts import check_text
 from stratalog.metadata.image import ClusterImage
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -180,6 +181,10 @@ def check_member_request(context: RequestContext, group_id: str) -> None:
 def _named(group_id: str | None) -> str:
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is missing.")
+    try:
+        check_text("GroupId", group_id)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, error.message) from error
     return group_id
 
 

@@ -19,6 +19,7 @@ from stratalog.metadata.groups.classic_rebalance import (
 from stratalog.metadata.groups.classic_state import ClassicState
 from stratalog.metadata.groups.classic_subscription import CONSUMER, subscribed_topics
 from stratalog.metadata.groups.group import GroupRequest
+from stratalog.metadata.groups.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.join_group import JoinGroupRequest
 
@@ -35,6 +36,7 @@ def join(core: ClassicCore, event: GroupRequest, now: Now) -> list[Action]:
     request: JoinGroupRequest = event.request
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     try:
+        _check_texts(event)
         _check(core, request, protocols)
     except KafkaError as error:
         return [core.join_refused(event.token, request.member_id, error.code)]
@@ -55,6 +57,17 @@ def join(core: ClassicCore, event: GroupRequest, now: Now) -> list[Action]:
     else:
         _add(core, event, _fresh_member_id(event), protocols, now, actions)
     return actions
+
+
+def _check_texts(event: GroupRequest) -> None:
+    """Raises INVALID_REQUEST for what the group's record could not hold."""
+    request: JoinGroupRequest = event.request
+    spare_bytes = len(event.fresh_id) + 1
+    check_text("ClientId", event.client_id, spare_bytes)
+    check_text("GroupInstanceId", request.group_instance_id, spare_bytes)
+    check_text("ProtocolType", request.protocol_type)
+    for protocol in request.protocols:
+        check_text("A protocol", protocol.name)
 
 
 def _check(core: ClassicCore, request: JoinGroupRequest, protocols: dict[str, bytes]) -> None:

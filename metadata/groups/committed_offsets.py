@@ -15,7 +15,6 @@ from stratalog.metadata.groups.group import Group, GroupRequest, GroupSettings, 
 from stratalog.metadata.groups.offset_expiry import OffsetExpiry
 from stratalog.metadata.groups.offset_records import (
     NEVER,
-    TEXT_BYTES_MAX,
     CommittedOffset,
     check_offset,
     offset_key,
@@ -26,6 +25,7 @@ from stratalog.metadata.groups.offset_records import (
 )
 from stratalog.metadata.groups.offset_requests import Expired, FetchOffsets, TransactionEnded, WantedTopic
 from stratalog.metadata.groups.pending_offsets import PendingOffsets
+from stratalog.metadata.groups.record_texts import TEXT_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -19,6 +19,7 @@ from stratalog.metadata.groups.consumer_fence import fence
 from stratalog.metadata.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
 from stratalog.metadata.groups.consumer_reconcile import Owned
 from stratalog.metadata.groups.group import GroupRequest
+from stratalog.metadata.groups.record_texts import check_text
 from stratalog.metadata.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -86,6 +87,9 @@ def _check_join(group: ConsumerCore, request: JoinGroupRequest, member_id: str) 
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
     group.check_room(member_id)
+    check_text("GroupInstanceId", request.group_instance_id)
+    for protocol in request.protocols:
+        check_text("A protocol", protocol.name)
     common = any(facts.classic_protocols[protocol.name] == facts.classic_count for protocol in request.protocols)
     if request.protocol_type != _CONSUMER or not common:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")

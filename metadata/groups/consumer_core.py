@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any
 
 from stratalog.metadata.configs_image import ConfigResource, ResourceType
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now, Reply, Write
@@ -14,15 +14,12 @@ from stratalog.metadata.groups.consumer_update import ConsumerUpdate, TopicsSeen
 from stratalog.metadata.groups.group import Group
 from stratalog.metadata.groups.group_limits import GroupLimits, group_limits
 from stratalog.metadata.groups.member_timers import MemberTimers
+from stratalog.metadata.groups.record_texts import check_text
 from stratalog.metadata.groups.surroundings import Surroundings
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
 __all__ = ["ConsumerCore", "Timer", "outcome"]
-
-_ID_BYTES_MAX: Final = 32_767
-_ID_CHARACTERS_MAX: Final = _ID_BYTES_MAX // 4
-"""Up to so many characters nothing has to be counted."""
 
 
 class Timer(Enum):
@@ -86,8 +83,7 @@ class ConsumerCore:
 
     def check_room(self, member_id: str) -> None:
         """Raises GROUP_MAX_SIZE_REACHED for a new member of a full group, INVALID_REQUEST for an id too long to be kept."""
-        if len(member_id) > _ID_CHARACTERS_MAX and len(member_id.encode()) > _ID_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"MemberId has more than {_ID_BYTES_MAX} bytes.")
+        check_text("MemberId", member_id)
         maximum = self.surroundings.settings.consumer_max_size
         if len(self.facts.members) >= maximum and member_id not in self.facts.members:
             raise KafkaError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from stratalog.metadata.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from stratalog.metadata.groups.consumer_reconcile import Owned
+from stratalog.metadata.groups.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -36,6 +37,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         raise _invalid("GroupId can't be empty.")
     if request.instance_id == "":
         raise _invalid("InstanceId can't be empty.")
+    check_text("InstanceId", request.instance_id)  # the record of a classic group, which this one may become, is short
     if request.rack_id == "":
         raise _invalid("RackId can't be empty.")
     if request.member_epoch == JOIN_EPOCH:

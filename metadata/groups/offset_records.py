@@ -18,7 +18,6 @@ from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = [
     "NEVER",
-    "TEXT_BYTES_MAX",
     "CommittedOffset",
     "check_offset",
     "is_offset_key",
@@ -31,9 +30,6 @@ __all__ = [
 
 NEVER: Final = -1
 """The expire timestamp of an offset for which the broker's retention holds."""
-
-TEXT_BYTES_MAX: Final = 32_767
-"""What a key's texts and the value of version 1 can hold."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

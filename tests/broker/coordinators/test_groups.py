@@ -38,6 +38,13 @@ def test_the_settings_are_those_of_the_broker(coordinator):
     assert group_settings(config) == GroupSettings(max_size=7)
 
 
+def test_a_group_id_that_no_record_can_hold_is_refused(coordinator):
+    """Before any shard hears of it."""
+    with pytest.raises(KafkaError) as raised:
+        coordinator.run(coordinator.node.groups.submit, context(), "g" * 32_768, JoinGroupRequest)
+    assert raised.value.code is ErrorCode.INVALID_GROUP_ID
+
+
 def test_settings_that_change_hold_at_once(coordinator):
     """Every shard hears of a setting that was changed for the whole cluster, and so does one that is loaded later."""
 

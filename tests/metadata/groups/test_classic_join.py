@@ -76,6 +76,17 @@ def test_a_group_that_is_refused_is_not_made(classic_world):
     assert world.shard.deadline() == world.settings.offsets_retention_check_interval_ms
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"group_instance_id": "i" * 32_767}, {"protocol_type": "p" * 32_768}, {"protocols": ("range", "q" * 32_768)}],
+)
+def test_what_no_record_can_hold_is_refused(classic_world, fields):
+    """When the group is stable it would be too late: its members would wait for a record that cannot be written."""
+    world = classic_world()
+    assert world.join("a", version=9, **fields).error_code == ErrorCode.INVALID_REQUEST
+    assert world.shard.groups == {}
+
+
 def test_protocols_must_fit(classic_world):
     """One that all members support, of the same type."""
     world = classic_world()

@@ -92,6 +92,8 @@ def test_refused_joins(mixed):
     world = mixed
     assert _code(world.classic_join, "", "a", protocols=("other",)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert _code(world.classic_join, "", "a", protocol_type="connect") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    long = ("range", "q" * 32_768)
+    assert _code(world.classic_join, "", "a", protocols=long) is ErrorCode.INVALID_REQUEST
     assert _code(world.classic_join, "", "a", session_timeout_ms=1) is ErrorCode.INVALID_SESSION_TIMEOUT
 
 

@@ -229,6 +229,12 @@ def test_member_id_too_long(world):
     world.join("z" * 32_767, "a", instance_id="i")
 
 
+def test_instance_id_too_long(world):
+    """The group may become a classic one, whose record holds less: that would fail when a session ends."""
+    _refused(ErrorCode.INVALID_REQUEST, world.join, "x", "a", instance_id="i" * 32_768)
+    assert world.shard.groups == {}
+
+
 def test_pattern_that_nobody_has_any_more(world):
     """The last member that gives an expression up takes its record with it."""
     world.join("x", pattern="a")

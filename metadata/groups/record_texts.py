@@ -1,0 +1,28 @@
+"""Whether the log can hold what a client calls itself.
+
+Requests carry texts of any length since their flexible versions; the keys of a coordinator's records, and the value of a
+classic group, carry at most `TEXT_BYTES_MAX` bytes. What does not fit is refused before anything has changed: a state
+whose record cannot be written would be in memory alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["TEXT_BYTES_MAX", "check_text"]
+
+TEXT_BYTES_MAX: Final = 32_767
+"""What an int16 length can say."""
+
+_UTF8_BYTES_MAX: Final = 4
+
+
+def check_text(name: str, text: str | None, spare_bytes: int = 0) -> None:
+    """Raises INVALID_REQUEST for a text too long for a record; ``spare_bytes`` is what shall be put to it."""
+    bytes_max = TEXT_BYTES_MAX - spare_bytes
+    if text is None or _UTF8_BYTES_MAX * len(text) <= bytes_max:
+        return
+    if len(text.encode()) > bytes_max:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} has more than {bytes_max} bytes.")
