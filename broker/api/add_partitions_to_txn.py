@@ -7,7 +7,7 @@ which may also just ask whether partitions are in (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.dispatch import Api, Pending
 from stratalog.metadata.coordination import Producer
+from stratalog.metadata.topic_names import TRANSACTION_STATE_TOPIC, is_internal
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions
 from stratalog.metadata.transactions.queries import outcomes
@@ -62,12 +63,27 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 def _refused(context: RequestContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """Why partitions cannot be part of a client's transaction."""
-    topics = context.broker.image.topics.by_name
     refused = {}
     for one in partitions:
-        if not context.allows(one.topic, Operation.WRITE, ResourceType.TOPIC):
+        if is_internal(one.topic) or not context.allows(one.topic, Operation.WRITE, ResourceType.TOPIC):
             refused[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif one.topic not in topics or one.partition not in topics[one.topic].partitions:
+        elif not _exists(context, one):
+            refused[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+def _exists(context: RequestContext, one: TopicPartition) -> bool:
+    topic = context.broker.image.topics.by_name.get(one.topic)
+    return topic is not None and one.partition in topic.partitions
+
+
+def _cannot_be_in(context: RequestContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Which partitions no broker may add: those that are not, and those of the coordinators' own log."""
+    refused = {}
+    for one in partitions:
+        if one.topic == TRANSACTION_STATE_TOPIC:
+            refused[one] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif not _exists(context, one):
             refused[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return refused
 
@@ -87,6 +103,10 @@ def _handle_batch(context: RequestContext, request: AddPartitionsToTxnRequest) -
     for one in request.transactions:
         partitions = frozenset(_partitions(one.topics))
         producer = Producer(one.producer_id, one.producer_epoch)
+        refused = {} if one.verify_only else _cannot_be_in(context, partitions)
+        if refused:
+            gather.answered(_result(one, {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **refused}))
+            continue
         part = gather.part(partial(_failed, one, context.api_version))
         if one.verify_only:
             event: Any = VerifyPartitions(part, one.transactional_id, producer, partitions)
@@ -98,7 +118,11 @@ def _handle_batch(context: RequestContext, request: AddPartitionsToTxnRequest) -
 
 def _all(one: AddPartitionsToTxnTransaction, code: int) -> AddPartitionsToTxnResponse:
     """One outcome for all partitions of a transaction."""
-    results = outcomes(dict.fromkeys(_partitions(one.topics), int(code)))
+    return _result(one, dict.fromkeys(_partitions(one.topics), code))
+
+
+def _result(one: AddPartitionsToTxnTransaction, codes: Mapping[TopicPartition, int]) -> AddPartitionsToTxnResponse:
+    results = outcomes({partition: int(code) for partition, code in codes.items()})
     result = AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results)
     return AddPartitionsToTxnResponse(results_by_transaction=[result])
 

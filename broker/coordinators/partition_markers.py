@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.coordinators.groups import GroupCoordinator
-from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.hot.log import AppendInfo
 from stratalog.hot.producer_state import EndMarker
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import build_control_batch
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.control import ControlType, EndTxnMarker, encode_record
 from stratalog.wire.topic import TopicPartition
 
@@ -65,8 +65,11 @@ class PartitionMarkers:
 
     def write(self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone) -> None:
         """Append the marker; ``done`` hears UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, what the group
-        coordinator raises, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        coordinator raises, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or INVALID_TOPIC_EXCEPTION.
         """
+        if partition.topic == TRANSACTION_TOPIC:  # nothing there belongs to a transaction: it could not be loaded again
+            done(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition} is in no transaction"))
+            return
         timestamp_ms = self._clock.wall_ms()
         end = EndMarker(*marker.producer, marker.coordinator_epoch, timestamp_ms, marker.commit)
         try:

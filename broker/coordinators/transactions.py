@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
@@ -32,6 +32,9 @@ from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["TransactionCoordinator", "transaction_settings"]
+
+_ID_BYTES_MAX: Final = 32_767
+"""What the key of its record can hold; a state without a record would be in memory alone."""
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +72,12 @@ class TransactionCoordinator:
     def submit(self, transactional_id: str, event: Any) -> Pending:
         """Give an event to the shard of its transactional id; its token is answered later.
 
-        Raises INVALID_REQUEST for an empty id, and what `CoordinatorHost.of` raises.
+        Raises INVALID_REQUEST for an empty id and one that no record can hold, and what `CoordinatorHost.of` raises.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if len(transactional_id) > _ID_BYTES_MAX // 4 and len(transactional_id.encode()) > _ID_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the transactional id has more than {_ID_BYTES_MAX} bytes")
         self.host.of(transactional_id).ask(event)
         return PENDING
 

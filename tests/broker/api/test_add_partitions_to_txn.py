@@ -34,7 +34,15 @@ def test_a_client_that_is_none_is_refused_in_the_words_of_its_version(transactio
     assert transactions.add(producer, 0, transactional_id="") == [ErrorCode.INVALID_REQUEST]
 
 
-def batch(transactions, *asked, version=5):
+def test_internal_topics_are_in_no_transaction_of_a_client(transactions):
+    """Offsets go by way of AddOffsetsToTxn; a marker in the coordinator's own log could not be read again."""
+    producer = transactions.producer()
+    for topic in ("__transaction_state", "__consumer_offsets"):
+        assert transactions.add(producer, 0, topic=topic) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert transactions.state() == "Empty"
+
+
+def batch(transactions, *asked, version=5, topic="t"):
     """The form of brokers: (transactional id, producer, verify only, partitions) each."""
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -43,7 +51,7 @@ def batch(transactions, *asked, version=5):
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
                 verify_only=verify_only,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=partitions)],
+                topics=[AddPartitionsToTxnTopic(name=topic, partitions=partitions)],
             )
             for transactional_id, producer, verify_only, partitions in asked
         ]
@@ -70,3 +78,14 @@ def test_brokers_ask_for_many_transactions_at_once(transactions):
     }
     assert transactions.state("two") == "Ongoing"
     assert batch(transactions, asked[0], version=4) == {"one": [0, ErrorCode.INVALID_TXN_STATE]}
+
+
+def test_brokers_add_what_exists(transactions):
+    """Otherwise a transaction could hold topics without end, or the log in which it is kept itself."""
+    producer = transactions.producer()
+    assert batch(transactions, ("x", producer, False, [0, 7])) == {
+        "x": [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    }
+    asked = ("x", producer, False, [0])
+    assert batch(transactions, asked, topic="__transaction_state") == {"x": [ErrorCode.INVALID_TOPIC_EXCEPTION]}
+    assert transactions.state() == "Empty"

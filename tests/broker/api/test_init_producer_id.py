@@ -108,3 +108,10 @@ def test_a_timeout_beyond_the_limit_is_refused(transactions):
     """``transaction.max.timeout.ms`` is 15 minutes."""
     assert transactions.init(timeout_ms=900_001).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert transactions.init(timeout_ms=900_000).error_code == 0
+
+
+def test_a_transactional_id_that_no_record_can_hold_is_refused(transactions):
+    """Before the coordinator knows of it: its state would be in memory alone."""
+    assert transactions.init("x" * 32_767).error_code == 0
+    assert transactions.init("x" * 32_768).error_code == ErrorCode.INVALID_REQUEST
+    assert transactions.init("é" * 16_384).error_code == ErrorCode.INVALID_REQUEST

@@ -9,13 +9,22 @@ from stratalog.wire.messages.write_txn_markers import (
 )
 
 
-def write(transactions, producer, *partitions, commit=False, version=2, transaction_version=0, coordinator_epoch=-1):
+def write(
+    transactions,
+    producer,
+    *partitions,
+    commit=False,
+    version=2,
+    transaction_version=0,
+    coordinator_epoch=-1,
+    topic="t",
+):
     """The codes of each partition."""
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         transaction_result=commit,
-        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=list(partitions))],
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
     )
@@ -58,3 +67,9 @@ def test_a_marker_may_be_repeated(transactions):
     assert write(transactions, producer, 0, coordinator_epoch=5) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     fenced = write(transactions, after, 0, version=1, coordinator_epoch=4)
     assert fenced == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+
+
+def test_no_marker_stands_in_the_log_of_transactions(transactions):
+    """Nothing there belongs to one: the coordinator could not be loaded again."""
+    producer = transactions.producer()
+    assert write(transactions, producer, 0, topic="__transaction_state") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
