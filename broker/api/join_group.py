@@ -1,9 +1,12 @@
 """JoinGroup (key 11): enter a classic group, or enter its next generation.
 
 Behaviour: the answer leaves when the generation begins, which is when all members have joined or the time for it is up.
+The reason that a member gives is logged (KIP-800).
 """
 
 from __future__ import annotations
+
+import logging
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
@@ -14,10 +17,15 @@ from stratalog.wire.schema import Message
 
 __all__ = ["API"]
 
+log = logging.getLogger(__name__)
+
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> Pending:
     """Give it to the group."""
     check_member_request(context, request.group_id)
+    if request.reason:
+        who = request.member_id or request.group_instance_id or context.client_id
+        log.info("group %r: %r joins: %.300r", request.group_id, who, request.reason)
     groups: GroupCoordinator = context.broker.groups
     return groups.submit(context, request.group_id, request)
 

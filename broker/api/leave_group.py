@@ -1,10 +1,12 @@
 """LeaveGroup (key 13): members leave a classic group at once, instead of by their session time-out.
 
 Behaviour: an administrator may name static members by their instance id alone. When the last member leaves, the answer
-waits until that is committed.
+waits until that is committed. The reason that is given is logged (KIP-800).
 """
 
 from __future__ import annotations
+
+import logging
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
@@ -13,10 +15,17 @@ from stratalog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 
 __all__ = ["API"]
 
+log = logging.getLogger(__name__)
+
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> Pending:
     """Give it to the group."""
     check_member_request(context, request.group_id)
+    for one in request.members:
+        if one.reason:
+            log.info(
+                "group %r: %r leaves: %.300r", request.group_id, one.member_id or one.group_instance_id, one.reason
+            )
     groups: GroupCoordinator = context.broker.groups
     return groups.submit(context, request.group_id, request)
 

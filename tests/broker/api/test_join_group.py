@@ -1,5 +1,7 @@
 """The requests of classic members over the wire, in every version, to a broker that coordinates."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stratalog.broker.api import heartbeat, join_group, leave_group, sync_group
@@ -112,6 +114,32 @@ def test_a_failure_has_its_answer_in_every_version(module, request_of, version):
             else failure(request_of("g"), one, error)
         )
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_reasons_are_logged(node, caplog):
+    """Who joins and leaves, and why (KIP-800); a long text is cut, and cannot break the line."""
+    caplog.set_level("INFO")
+    link = node.link(client_id="me")
+    link.call(join("reasons", reason="new\ntopic " + "x" * 1_000), 9)
+    link.call(
+        LeaveGroupRequest(group_id="reasons", members=[MemberIdentity(member_id="m", reason="closed")]),
+        5,
+    )
+    told = [record.getMessage() for record in caplog.records if "reasons" in record.getMessage()]
+    assert told[0].startswith("group 'reasons': 'me' joins: 'new\\ntopic xxx")
+    assert len(told[0]) < 400
+    assert told[1] == "group 'reasons': 'm' leaves: 'closed'"
+
+
+def test_heartbeats_while_groups_are_loaded():
+    """Are fine: the member shall not leave because the broker is slow."""
+
+    def loading(*_):
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    context = SimpleNamespace(broker=SimpleNamespace(groups=SimpleNamespace(heartbeat=loading)), allows=lambda _: True)
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    assert heartbeat.API.handle(context, beat).error_code == 0
 
 
 def test_a_broker_without_the_topic_is_not_the_coordinator(start_node):
