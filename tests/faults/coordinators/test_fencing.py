@@ -60,6 +60,13 @@ def protocol(request, start_node, wire_to):
 
 def check_fenced(it, first):
     """Nothing that the first one can send does anything any more; each request has Kafka's code."""
+    check_refused(it, first)
+    expected = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
+    assert it.wire.init(**expected).error_code == ErrorCode.PRODUCER_FENCED
+
+
+def check_refused(it, first):
+    """It can neither produce nor commit nor add anything nor end."""
     fenced = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert it.produce(first, sequence=7, value=b"zombie") in fenced
     assert it.wire.add(first, 1) == "PRODUCER_FENCED"
@@ -67,8 +74,6 @@ def check_fenced(it, first):
     assert it.send_offsets(first, 99) in fenced
     for commit in (True, False):
         assert it.wire.end(first, commit=commit, version=4).error_code == ErrorCode.PRODUCER_FENCED
-    expected = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
-    assert it.wire.init(**expected).error_code == ErrorCode.PRODUCER_FENCED
 
 
 def check_second(it, second, committed):
@@ -147,8 +152,10 @@ def test_the_second_is_fenced_by_the_third_in_the_same_moment(protocol):
     check_second(it, two, [])
 
 
-def test_the_coordinator_fences_a_first_that_takes_too_long(protocol, wire_to):
-    """After its time-out its transaction is aborted in a raised epoch; what it sends then is refused."""
+def test_a_first_that_takes_too_long_may_begin_anew(protocol, wire_to):
+    """After its time-out its transaction is aborted in a raised epoch and what it sends is refused; as nobody else has
+    come, it may go on under that epoch if it says who it was (KIP-360).
+    """
     it = protocol
     it.node.settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "20"
     it.wire = wire_to(it.node.restart().port).ready()
@@ -156,6 +163,9 @@ def test_the_coordinator_fences_a_first_that_takes_too_long(protocol, wire_to):
     it.add(first)
     assert it.produce(first) in ("NONE", "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "TRANSACTION_ABORTABLE")
     assert it.wire.settled() == "CompleteAbort"
-    check_fenced(it, first)
+    check_refused(it, first)
     assert it.committed() == []
-    check_second(it, it.wire.producer(), [])
+    second = it.wire.producer(producer_id=first.producer_id, producer_epoch=first.producer_epoch)
+    assert second == (first.producer_id, first.producer_epoch + 1)
+    check_second(it, second, [])
+    check_refused(it, first)
