@@ -1,7 +1,8 @@
 """From a classic group to a consumer group, when the first member of the consumer protocol joins it.
 
 The classic members keep their assignments, which become their targets, and the generation becomes the epoch; they go on
-speaking their protocol inside the new group. Sources: KIP-848 (online migration); Kafka's ``convertToConsumerGroup``.
+speaking their protocol inside the new group. Sources: KIP-848 (online migration); Kafka's ``convertToConsumerGroup``,
+which refuses every assignment with data beside it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ __all__ = ["Upgrade", "upgrade"]
 
 _POLICIES: Final = frozenset({"upgrade", "bidirectional"})
 _CONSUMER: Final = "consumer"
+_CLIENTS_OWN: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""Strategies that come with clients, to which data beside the assignments means nothing; librdkafka sends some back."""
 
 
 class Upgrade(NamedTuple):
@@ -111,7 +114,7 @@ def _assigned(
     if not member.assignment:
         return NO_PARTITIONS
     assignment = decode_assignment(member.assignment)
-    if assignment.user_data:
+    if assignment.user_data and classic.protocol_name not in _CLIENTS_OWN:
         raise _impossible(classic, "an unsupported custom assignor is in use")
     assigned: dict[Uuid, dict[int, int]] = {}
     for part in assignment.assigned_partitions:

@@ -13,6 +13,8 @@ from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 WAIT_SECONDS = 40
+SHARES = {1: [4], 2: [2, 2], 3: [1, 1, 2]}
+"""How many of four partitions each of so many members has."""
 PROTOCOLS = {
     "consumer": {"group.protocol": "consumer"},
     "classic": {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200},
@@ -110,7 +112,7 @@ def settle(wanted, *members, sizes=None):
     """Wait until the members have divided the partitions, into shares of these sizes."""
     eventually(
         lambda: divided(wanted, *members) and (sizes is None or sorted(len(one.owned) for one in members) == sizes),
-        lambda: [sorted(one.owned) for one in members],
+        lambda: [(sorted(one.owned), one.errors) for one in members],
     )
 
 
@@ -333,7 +335,7 @@ def test_migration(node, member, strategy):
 
     def settle_all(*members):
         write()
-        settle(partitions(topic, 4), *members)
+        settle(partitions(topic, 4), *members, sizes=SHARES[len(members)])
         eventually(lambda: committed(node, topic, topic, 4) == [written] * 4)
 
     def kind():

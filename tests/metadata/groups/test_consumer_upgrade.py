@@ -17,6 +17,7 @@ def _assignment(user_data=None, **partitions):
 
 def _classic(world, *, assign=True, user_data=None, **fields):
     """A classic group of two stable members that share ``a``, or one whose leader has not assigned yet."""
+    strategy = fields.get("protocols", ("range",))[0]
     tokens = [world.classic_join("", "a", version=3, **fields) for _ in range(2)]
     for _ in range(2):  # once more for the one who came second
         world.advance(3_000)
@@ -28,7 +29,7 @@ def _classic(world, *, assign=True, user_data=None, **fields):
         SyncGroupRequestAssignment(member_id=members[0], assignment=_assignment(user_data, a=[0, 1])),
         SyncGroupRequestAssignment(member_id=members[1], assignment=_assignment(user_data, a=[2, 3], gone=[0])),
     ]
-    world.classic_sync(members[0], 1, assignments=given)
+    world.classic_sync(members[0], 1, assignments=given, protocol_name=strategy)
     return members
 
 
@@ -98,7 +99,7 @@ def test_offsets_stay(group_world):
         ({"consumer_migration_policy": "downgrade"}, {}, "online upgrade is disabled"),
         ({"consumer_max_size": 1}, {}, "exceeds the consumer group maximum size"),
         ({}, {"protocol_type": "connect"}, "does not use the consumer embedded protocol"),
-        ({}, {"user_data": b"custom"}, "an unsupported custom assignor is in use"),
+        ({}, {"user_data": b"x", "protocols": ("own",)}, "an unsupported custom assignor is in use"),
     ],
 )
 def test_refused(group_world, settings, fields, reason):
@@ -109,6 +110,15 @@ def test_refused(group_world, settings, fields, reason):
         world.join("x", "a")
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(world.group, ClassicGroup)
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_data_beside_the_assignments_of_a_known_strategy(group_world, strategy):
+    """librdkafka gives members of sticky groups their own data back with their assignments: nothing is lost without it."""
+    world = group_world({"a": 4})
+    _, second = _classic(world, user_data=b"sticky", protocols=(strategy,))
+    world.join("x", "a")
+    assert world.member(second).assigned == {world.id("a"): {2: 1, 3: 1}}
 
 
 def test_refused_pattern(group_world):
