@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 
-.PHONY: help demo test test-slow test-java test-conformance check crash bench bench-kafka clean
+.PHONY: help demo test test-slow test-java test-node test-conformance check crash bench bench-kafka clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
+	@echo "make test-node          kafkajs from npm judges the broker (Node 18)"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
 
 $(VENV)/.ready: pyproject.toml
@@ -34,6 +35,9 @@ test-slow: $(VENV)/.ready
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java
+
+test-node: $(VENV)/.ready
+	$(PY) -m pytest -m node tests/clients/test_kafkajs.py
 
 test-conformance: $(VENV)/.ready
 	$(PY) -m pytest -m conformance tests/conformance
