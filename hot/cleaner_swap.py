@@ -27,11 +27,19 @@ __all__ = ["SegmentSwap"]
 class SegmentSwap:
     """One swap. `stage`, `withdraw` and `retire` yield wherever `sync` must have run before they go on."""
 
-    __slots__ = ("_directory", "_files", "_suffixes", "cleaned", "old", "segment")
+    __slots__ = ("_directory", "_files", "_number", "_suffixes", "cleaned", "old", "segment")
 
     def __init__(
-        self, files: Filesystem, directory: str, cleaned: CleanedSegment, old: Sequence[Segment], segment: Segment
+        self,
+        files: Filesystem,
+        directory: str,
+        cleaned: CleanedSegment,
+        old: Sequence[Segment],
+        segment: Segment,
+        number: int,
     ) -> None:
+        """``number`` is another one for each swap of a log."""
+        self._number = number
         self._files = files
         self._directory = directory
         self._suffixes = [suffix for suffix in cleaned.suffixes if suffix != ".log"]
@@ -73,9 +81,9 @@ class SegmentSwap:
     def retire(self) -> Iterator[None]:
         """Take the old segments' names away. Raises `OSError`."""
         for old in self.old:
-            for path in self.old_paths(old):
+            for suffix, doomed in zip(SUFFIXES, self.doomed_paths(old), strict=True):
                 with suppress(FileNotFoundError):  # not every segment has all files
-                    self._files.rename(path, path + DELETED)
+                    self._files.rename(segment_path(self._directory, old.base_offset, suffix), doomed)
             yield
 
     def settle(self) -> None:
@@ -84,6 +92,12 @@ class SegmentSwap:
             self._files.rename(self._path(suffix) + SWAP, self._path(suffix))
         self.segment.name_suffix = ""
 
-    def old_paths(self, old: Segment) -> list[str]:
-        """The names that the files of an old segment had."""
-        return [segment_path(self._directory, old.base_offset, suffix) for suffix in SUFFIXES]
+    def doomed_paths(self, old: Segment) -> list[str]:
+        """The names that the files of an old segment get.
+
+        With a number: a file that another swap has left under the same name would be freed by the renaming, which
+        takes long.
+        """
+        return [
+            f"{segment_path(self._directory, old.base_offset, suffix)}.{self._number}{DELETED}" for suffix in SUFFIXES
+        ]

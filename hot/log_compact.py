@@ -14,7 +14,7 @@ from stratalog.hot.cleaner_swap import SegmentSwap
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log_trim import LogTrim
 from stratalog.hot.scan import scan_headers
-from stratalog.hot.segment import DELETED, SWAP, Segment
+from stratalog.hot.segment import SWAP, Segment
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP
 
 __all__ = ["LogCompact"]
@@ -112,7 +112,8 @@ class LogCompact(LogTrim):
             first_append_ms=old[-1].first_append_ms,
         )
         segment.name_suffix = SWAP
-        return SegmentSwap(self._files, self.directory, cleaned, old, segment)
+        self._replacement_count += 1
+        return SegmentSwap(self._files, self.directory, cleaned, old, segment, self._replacement_count)
 
     def _number_of(self, cleaned: CleanedSegment) -> int | None:
         """Where the first of the old segments stands, if they all stand there as they were."""
@@ -141,7 +142,7 @@ class LogCompact(LogTrim):
 
         Producer snapshots stay where a segment begins.
         """
-        self._doomed += [([path + DELETED for path in swap.old_paths(old)], None) for old in swap.old]
+        self._doomed += [(swap.doomed_paths(old), None) for old in swap.old]
         if swap.segment not in list(self._segments):
             return  # it was removed meanwhile, as `.swap`
         swap.settle()
