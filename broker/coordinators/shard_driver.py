@@ -22,6 +22,7 @@ from stratalog.broker.tick import Tick
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
 from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Reply, Write
+from stratalog.wire.batch import read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
@@ -187,8 +188,28 @@ class ShardDriver:
         """
         if self.state is not DriverState.ACTIVE:
             self.check_active()
-        self._perform(self.shard.step(event, self.now()))
+        self._step(event)
         self._arm()
+
+    def _step(self, event: Any) -> None:
+        try:
+            actions = self.shard.step(event, self.now())
+        except Exception as error:  # noqa: BLE001 - whatever it is: see `_failed`
+            self._failed(error, getattr(event, "token", None))
+        else:
+            self._perform(actions)
+
+    def _failed(self, error: Exception, token: Any = None) -> None:
+        """The shard has failed in the middle of an event: it may have changed without saying what to write.
+
+        So it is read again from the log, and nobody is told of a state that is nowhere but in memory.
+        """
+        name = self.unified.topic_partition
+        log.error("%s failed in an event; its state is loaded anew", name, exc_info=error)
+        known = any(token is one for one in self.shard.parked())
+        self._drop(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is loaded anew"))
+        if token is not None and not known:
+            token.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: {error!r}"))
 
     def end_transaction(self, batch: bytearray, event: Any, done: Callable[[AppendInfo | KafkaError], None]) -> None:
         """Append a transaction marker behind everything that is queued; once committed, ``event`` is stepped.
@@ -197,6 +218,11 @@ class ShardDriver:
         """
         self.check_active()
         self._queue(Marker(batch, event, done))
+
+    def ends(self, producer_id: int) -> bool:
+        """Whether the end of this producer's transaction waits for its place in the log, which does not know it yet."""
+        markers = (one for one in self._queued if isinstance(one, Marker))
+        return any(read_header(one.batch).producer_id == producer_id for one in markers)
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -258,7 +284,8 @@ class ShardDriver:
 
     def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
-            self._drop(outcome)
+            log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, outcome)
+            self._drop(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(outcome)))
             return
         assert self._under_way[0] is appended, "batches of one partition are committed in order"
         self._under_way.popleft()
@@ -269,18 +296,16 @@ class ShardDriver:
                 _answer(reply)
         for reply in appended.late:
             _answer(reply)
-        if self.state is DriverState.ACTIVE:
-            for write in appended.writes:
-                for event in write.on_committed:
-                    self._perform(self.shard.step(event, self.now()))
-            self._arm()
+        for event in [event for write in appended.writes for event in write.on_committed]:
+            if self.state is DriverState.ACTIVE:
+                self._step(event)
+        self._arm()
 
     # -- losing what is not committed ---------------------------------------------------------------------------------
 
     def _drop(self, error: KafkaError) -> None:
-        """An append failed: nobody knows what of it holds. Forget the state and read the log again."""
-        log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, error)
-        self._let_go(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+        """Nobody knows what of the state holds: an append failed, say. Forget it and read the log again."""
+        self._let_go(error)
         self.shard = self._new_shard(self.unified)
         self.state = DriverState.LOADING
         self._reload_later()
@@ -348,7 +373,12 @@ class ShardDriver:
         deadline_ms = self.shard.deadline()
         now = self.now()
         if deadline_ms is not None and deadline_ms <= now.monotonic_ms:
-            self._perform(self.shard.due(now))
+            try:
+                actions = self.shard.due(now)
+            except Exception as error:  # noqa: BLE001 - whatever it is: see `_failed`
+                self._failed(error)
+            else:
+                self._perform(actions)
         self._arm()
 
 

@@ -136,6 +136,45 @@ async def test_a_failed_append_fails_everybody_and_the_state_is_what_the_log_say
     assert driver.shard.values == {b"k": b"old"}
 
 
+async def test_a_shard_that_fails_in_an_event_is_loaded_anew(rig, events, caplog):
+    """It may have changed without a record: what it had changed is forgotten, and everybody is answered once."""
+    driver = await rig.loaded()
+    kept, parked, queued, failing = (events.Token() for _ in range(4))
+    driver.ask(events.Put(kept, {b"k": b"old"}))
+    await rig.until(lambda: kept.answers)
+    driver.ask(events.Park(parked))
+    driver.ask(events.Put(queued, {b"k": b"queued"}))
+    step = driver.shard.step
+    driver.shard.step = lambda event, now: len(step(event, now)) // 0
+    driver.ask(events.Put(failing, {b"k": b"new"}))
+    refused = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert (queued.answers, parked.answers, failing.answers) == (refused, refused, [ErrorCode.UNKNOWN_SERVER_ERROR])
+    assert "ZeroDivisionError" in caplog.text
+    await rig.until(lambda: driver.active)
+    assert driver.shard.values == {b"k": b"old"}
+
+
+async def test_a_shard_whose_deadline_fails_is_loaded_anew(rig, events):
+    """Its other deadlines would never come otherwise."""
+    driver = await rig.loaded()
+    token = events.Token()
+    driver.shard.due = lambda now: 1 // 0
+    driver.ask(events.Park(token, 1))
+    await rig.until(lambda: token.answers)
+    assert token.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    await rig.until(lambda: driver.active)
+
+
+async def test_the_end_of_a_transaction_is_known_before_it_is_written(rig):
+    """Until the turn of the loop is over the log still calls the transaction open."""
+    driver = await rig.loaded()
+    done = []
+    driver.end_transaction(marker(Producer(7, 0), commit=True), ("ended", Producer(7, 0), True), done.append)
+    assert (driver.ends(7), driver.ends(8)) == (True, False)
+    await rig.until(lambda: done)
+    assert not driver.ends(7)
+
+
 async def test_deadlines_of_the_shard_are_kept(rig, events):
     """Not before, and the later of two after the sooner."""
     driver = await rig.loaded()
