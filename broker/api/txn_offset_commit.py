@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_produce
@@ -24,7 +25,6 @@ from stratalog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import TopicPartition
 
 __all__ = ["API"]
 
@@ -38,10 +38,11 @@ _Refused = Mapping[tuple[str, int], ErrorCode]
 class _Commit:
     """One request: waits for its transaction (`Enlisted`), then for its group."""
 
-    __slots__ = ("_asked", "_context", "_refused", "_request", "partition")
+    __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "partition")
 
-    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition) -> None:
-        self.partition = partition
+    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest, driver: ShardDriver) -> None:
+        self.partition = driver.unified.topic_partition
+        self._driver = driver
         self._context = context
         self._request = request
         self._refused = _refused(context, request)
@@ -68,7 +69,19 @@ class _Commit:
         return any(topic.partitions for topic in self._asked.topics)
 
     def go_on(self) -> None:
-        """The offsets' partition is in the transaction."""
+        """The offsets' partition is in the transaction.
+
+        Unless it has been ended meanwhile: behind its marker the offsets would begin a transaction that nobody ends,
+        and what the log refuses costs the whole shard its state.
+        """
+        request, driver = self._request, self._driver
+        try:
+            if driver.ends(request.producer_id):
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its offsets")
+            driver.unified.log.producer_state.check_producer_epoch(request.producer_id, request.producer_epoch)
+        except KafkaError as error:
+            self.fail(error)
+            return
         self._context.broker.groups.ask(self, self._context, self._request.group_id, self._asked)
 
     def refuse(self, error: KafkaError) -> None:
@@ -102,7 +115,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Message 
     if number is None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "no group has a coordinator yet; find it first")
     driver = broker.groups.host.driver(number)
-    commit = _Commit(context, request, driver.unified.topic_partition)
+    commit = _Commit(context, request, driver)
     if not commit.asks_anything:
         commit.respond(TxnOffsetCommitResponse(topics=[]))
         return PENDING

@@ -1,10 +1,19 @@
 """TxnOffsetCommit against a running broker."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from stratalog.broker.api.txn_offset_commit import API
+from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from stratalog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -25,9 +34,9 @@ def groups(transactions):
     return transactions
 
 
-def commit(groups, producer, offset, *partitions, version=5, topic="t"):
-    """The codes of each partition."""
-    request = TxnOffsetCommitRequest(
+def offsets_of(producer, offset, *partitions, topic="t"):
+    """The request."""
+    return TxnOffsetCommitRequest(
         transactional_id="x",
         group_id="g",
         producer_id=producer.producer_id,
@@ -44,7 +53,11 @@ def commit(groups, producer, offset, *partitions, version=5, topic="t"):
             )
         ],
     )
-    answer = groups.call(request, version)
+
+
+def commit(groups, producer, offset, *partitions, version=5, topic="t"):
+    """The codes of each partition."""
+    answer = groups.call(offsets_of(producer, offset, *partitions, topic=topic), version)
     return [one.error_code for topic in answer.topics for one in topic.partitions]
 
 
@@ -128,3 +141,48 @@ def test_a_fenced_producer_commits_nothing(groups):
     groups.producer()
     assert commit(groups, producer, 9, 0) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert fetched(groups, stable=True) == -1
+
+
+@pytest.mark.parametrize("raised", [0, 1])
+def test_offsets_behind_the_end_of_their_transaction_are_refused(groups, raised):
+    """Its marker waits for its place in the log, which still calls the transaction open: they would begin another."""
+    producer = groups.producer()
+    assert commit(groups, producer, 7, 0) == [0]
+    node, done, answers = groups.broker.node, [], []
+    driver = node.groups.host.of("g")
+    log = driver.unified.log
+    end = producer._replace(producer_epoch=producer.producer_epoch + raised)
+    context = SimpleNamespace(
+        broker=node, allows=lambda *_: True, api_version=4, client_id="me", respond=answers.append
+    )
+
+    def in_one_turn():
+        marker = TransactionMarker(end, True, 0, 2 * raised)
+        node.transactions.markers.write(driver.unified.topic_partition, marker, done.append)
+        assert log.producer_state.has_open_transaction(*producer)
+        API.handle(context, offsets_of(producer, 8, 0))
+
+    groups.broker.run(in_one_turn)
+    groups.wait_for(lambda: done)
+    assert done == [None]
+    assert [one.error_code for one in answers[0].topics[0].partitions] == [ErrorCode.INVALID_TXN_STATE]
+    assert not log.producer_state.has_open_transaction(*end)
+    assert fetched(groups, stable=True) == 7
+
+
+def test_what_the_log_would_refuse_does_not_reach_the_group(groups):
+    """Without verification nobody asks the coordinator; a refused append would cost the whole shard its state."""
+    name = "transaction.partition.verification.enable"
+    config = AlterableConfig(name=name, config_operation=0, value="false")
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+    groups.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    host = groups.broker.node.groups.host
+    groups.wait_for(lambda: not groups.broker.node.config.values[name])
+    producer = groups.producer()
+    assert commit(groups, producer, 7, 0) == [0]
+    groups.end(producer)
+    groups.settled()
+    shard = host.of("g").shard
+    assert commit(groups, producer, 8, 0, version=4) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert fetched(groups, stable=True) == 7
+    assert host.of("g").shard is shard
