@@ -112,11 +112,12 @@ class Cleaning:
     def _fill_map(self) -> None:
         """Void batches are left out: they supersede nothing."""
         start = self._job.first_dirty_offset
-        transactions = CleanedTransactions(self._job.aborted)
+        segments = [segment for segment in self._job.segments if segment.end_offset > start]
+        begin = segments[0].base_offset if segments else start
+        # One that ended before the walk begins would never end in it, and void all that its producer has written since.
+        transactions = CleanedTransactions(one for one in self._job.aborted if one.last_offset >= begin)
         offset_map = self._map
-        for segment in self._job.segments:
-            if segment.end_offset <= start:
-                continue
+        for segment in segments:
             for header, data in self._batches(segment):
                 if header.is_control:
                     transactions.is_needless(header, data)

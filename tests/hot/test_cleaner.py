@@ -266,6 +266,25 @@ def test_a_full_map_cleans_up_to_where_it_is_full(work):
     assert stored(work) == [4, 5, 6, 7]
 
 
+def test_an_aborted_transaction_of_the_clean_part_makes_no_later_one_void(work):
+    """Its marker lies before the part that the map is made of; the tombstone that its producer commits counts."""
+    put(work, 29)
+    put(work, 4, producer=2)
+    work.end(2, commit=False)
+    work.log.roll()
+    work.clean()
+    assert work.log.aborted_transactions(0, work.log.log_end_offset)
+    put(work, 28, producer=2)  # the tombstone of 29
+    work.end(2, commit=True)
+    work.log.roll()
+    for _ in range(3):
+        work.clean()
+        work.now_ms += RETENTION_MS
+        work.compactor.cleaned_offset -= 1
+    assert stored(work) == []
+    work.check()
+
+
 def test_small_segments_become_one(work):
     """As large together as ``segment.bytes``; the files of the others go."""
     for key in (2, 4, 8, 10):
