@@ -233,7 +233,7 @@ def _run(settings: Settings, disk: Path, written: Written, load: Load, threads: 
 def _measure_producers(settings: Settings) -> list[Outcome]:
     load = replace(LOAD, seconds=settings.paced_seconds)
     with settings.folder(settings.disk) as disk:
-        written = write_log(disk, 2 * SEGMENT_BYTES, 1024)
+        written = write_log(disk, SEGMENT_BYTES, 1024)
 
         def run(kind: str, _: int) -> LoadResult:
             result = _run(settings, disk, written, load, "1" if kind == "cleaning" else "0")
