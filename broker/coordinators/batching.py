@@ -12,10 +12,14 @@ from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import KafkaError
 
-__all__ = ["BATCH_RECORDS_MAX", "Marker", "batch_of", "grouped", "parts_of"]
+__all__ = ["BATCH_BYTES_MAX", "BATCH_RECORDS_MAX", "Marker", "batch_of", "grouped", "parts_of"]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one append, some hundred KiB: beyond, the loop would be kept from others for too long."""
+
+BATCH_BYTES_MAX: Final = 1 << 20
+"""Bytes of keys and values of one append, unless one write has more: members' metadata may be large, and what many of
+them write in one turn must neither be refused together nor keep the loop from others."""
 
 
 @dataclass(slots=True)
@@ -42,20 +46,26 @@ def grouped(queued: Sequence[Write | Marker]) -> list[Marker | list[Write]]:
     """Writes that may share a batch: neighbours outside of transactions, up to a size."""
     groups: list[Marker | list[Write]] = []
     open_group: list[Write] | None = None
-    count = 0
+    count = size_bytes = 0
     for one in queued:
         if isinstance(one, Marker):
             groups.append(one)
             open_group = None
             continue
-        if open_group is None or one.producer is not None or count + len(one.records) > BATCH_RECORDS_MAX:
-            open_group, count = [], 0
+        count += len(one.records)
+        size_bytes += _size_bytes(one)
+        full = count > BATCH_RECORDS_MAX or size_bytes > BATCH_BYTES_MAX
+        if open_group is None or one.producer is not None or full:
+            open_group, count, size_bytes = [], len(one.records), _size_bytes(one)
             groups.append(open_group)
         open_group.append(one)
-        count += len(one.records)
         if one.producer is not None:
             open_group = None
     return groups
+
+
+def _size_bytes(write: Write) -> int:
+    return sum([len(key) + (0 if value is None else len(value)) for key, value in write.records])
 
 
 def batch_of(writes: Sequence[Write], codec: Codec, wall_ms: int) -> bytearray:

@@ -3,15 +3,25 @@
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from stratalog.broker.coordinators.batching import BATCH_RECORDS_MAX, Marker, batch_of, grouped, parts_of
+from stratalog.broker.coordinators.batching import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    Marker,
+    batch_of,
+    grouped,
+    parts_of,
+)
 from stratalog.metadata.coordination import CoordinatorRecord, Producer, Reply, Write
 from stratalog.wire.batch import iter_records, read_header
 from stratalog.wire.compression import Codec
 
 PRODUCERS = st.sampled_from([None, None, Producer(1, 0), Producer(2, 5)])
 WRITES = st.builds(
-    lambda count, producer: Write([CoordinatorRecord(b"k%d" % at, b"v") for at in range(count)], producer=producer),
+    lambda count, value, producer: Write(
+        [CoordinatorRecord(b"k%d" % at, value) for at in range(count)], producer=producer
+    ),
     st.integers(1, 2_000),
+    st.sampled_from([None, b"v", b"v" * 400, b"v" * 2_000]),
     PRODUCERS,
 )
 MARKERS = st.builds(lambda: Marker(bytearray(b"m"), "event", print))
@@ -29,7 +39,9 @@ def test_groups_keep_the_order_and_mix_nothing(queued):
         if isinstance(group, Marker):
             continue
         assert len(group) == 1 or all(write.producer is None for write in group)
-        assert len(group) == 1 or sum(len(write.records) for write in group) <= BATCH_RECORDS_MAX
+        records = [record for write in group for record in write.records]
+        assert len(group) == 1 or len(records) <= BATCH_RECORDS_MAX
+        assert len(group) == 1 or sum(len(key) + len(value or b"") for key, value in records) <= BATCH_BYTES_MAX
 
 
 def test_a_write_of_too_many_records_is_cut_and_answered_with_its_last_part():
