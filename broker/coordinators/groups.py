@@ -23,8 +23,8 @@ from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
 from stratalog.metadata.groups.group_shard import GroupShard, SettingsChanged, TopicsChanged
-from stratalog.metadata.groups.record_texts import check_text
 from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
@@ -22,6 +22,7 @@ from stratalog.broker.tick import Tick
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.coordination import Action
 from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.record_texts import check_text
 from stratalog.metadata.transactions.events import (
     AllocateProducerId,
     ProducerIdAllocated,
@@ -32,9 +33,6 @@ from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["TransactionCoordinator", "transaction_settings"]
-
-_ID_BYTES_MAX: Final = 32_767
-"""What the key of its record can hold; a state without a record would be in memory alone."""
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +74,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        if len(transactional_id) > _ID_BYTES_MAX // 4 and len(transactional_id.encode()) > _ID_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the transactional id has more than {_ID_BYTES_MAX} bytes")
+        check_text("TransactionalId", transactional_id)
         self.host.of(transactional_id).ask(event)
         return PENDING
 

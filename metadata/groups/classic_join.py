@@ -19,7 +19,7 @@ from stratalog.metadata.groups.classic_rebalance import (
 from stratalog.metadata.groups.classic_state import ClassicState
 from stratalog.metadata.groups.classic_subscription import CONSUMER, subscribed_topics
 from stratalog.metadata.groups.group import GroupRequest
-from stratalog.metadata.groups.record_texts import check_text
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.join_group import JoinGroupRequest
 

@@ -25,7 +25,7 @@ from stratalog.metadata.groups.offset_records import (
 )
 from stratalog.metadata.groups.offset_requests import Expired, FetchOffsets, TransactionEnded, WantedTopic
 from stratalog.metadata.groups.pending_offsets import PendingOffsets
-from stratalog.metadata.groups.record_texts import TEXT_BYTES_MAX
+from stratalog.metadata.record_texts import TEXT_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -19,7 +19,7 @@ from stratalog.metadata.groups.consumer_fence import fence
 from stratalog.metadata.groups.consumer_member import ClassicMember, ConsumerMember, MemberState
 from stratalog.metadata.groups.consumer_reconcile import Owned
 from stratalog.metadata.groups.group import GroupRequest
-from stratalog.metadata.groups.record_texts import check_text
+from stratalog.metadata.record_texts import check_text
 from stratalog.metadata.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

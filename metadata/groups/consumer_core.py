@@ -14,8 +14,8 @@ from stratalog.metadata.groups.consumer_update import ConsumerUpdate, TopicsSeen
 from stratalog.metadata.groups.group import Group
 from stratalog.metadata.groups.group_limits import GroupLimits, group_limits
 from stratalog.metadata.groups.member_timers import MemberTimers
-from stratalog.metadata.groups.record_texts import check_text
 from stratalog.metadata.groups.surroundings import Surroundings
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stratalog.metadata.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from stratalog.metadata.groups.consumer_reconcile import Owned
-from stratalog.metadata.groups.record_texts import check_text
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.groups.record_texts import TEXT_BYTES_MAX, check_text
+from stratalog.metadata.record_texts import TEXT_BYTES_MAX, check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.group import GroupMetadataKey, encode_key
 
