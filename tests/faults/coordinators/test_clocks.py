@@ -155,6 +155,14 @@ def test_a_restart_under_another_clock(start, clock, wire_to):
     assert wire.beat(member) == "NONE"
     assert wire.consume("new", "m", epoch).member_epoch == epoch
     assert wire.settled() == "CompleteAbort"
+    later = wire.producer(timeout_ms=60_000)
+    assert wire.produce(later, version=12) == "NONE"
+    clock.ahead_ms -= YEAR_MS
+    wire = wire_to(node.restart().port).ready()
+    clock.passed_ms += 59_000 - 20_000
+    assert wire.state() == "Ongoing"
+    clock.passed_ms += 22_000
+    assert wire.settled() == "CompleteAbort"
 
 
 def test_records_keep_their_times(start, clock):
