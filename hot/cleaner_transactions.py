@@ -34,7 +34,8 @@ class CleanedTransactions:
         self._advance(header.last_offset)
         if not header.is_transactional:
             return False
-        aborted = header.producer_id in self._aborted
+        transaction = self._aborted.get(header.producer_id)
+        aborted = transaction is not None and header.base_offset <= transaction.last_offset
         (self._seen if aborted else self._committed).add(header.producer_id)
         return aborted
 

@@ -73,3 +73,10 @@ def test_an_emptied_control_batch_is_needless(walk):
 def test_other_control_records_are_left_alone(walk):
     """A change of leaders, for example."""
     assert not walk.is_needless(*marker(3, 2))
+
+
+def test_nothing_behind_the_end_of_an_aborted_transaction_is_void(walk):
+    """Also where its marker is not met: the walk may begin behind it."""
+    assert walk.is_void(data(13))
+    assert not walk.is_void(data(15))
+    assert not walk.is_needless(*marker(16, 1))
