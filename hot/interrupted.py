@@ -21,7 +21,7 @@ _VOID: Final = (DELETED, ".tmp", CLEANED)
 def finish_interrupted(files: Filesystem, directory: str, entries: Sequence[Entry]) -> bool:
     """Remove what was given up and complete what was decided; returns whether names changed.
 
-    ``.deleted``, ``.tmp`` and ``.cleaned`` files are void. A segment whose ``.log`` is ``.swap`` is complete: it
+    ``.deleted``, ``.tmp`` and ``.cleaned`` files are void, and indexes without a ``.log``. A segment whose ``.log`` is ``.swap`` is complete: it
     replaces those whose offsets it covers (Kafka's rule). Where the ``.log`` is still ``.cleaned``, the ``.swap``
     files beside it are void, too; where it has its name already, they get theirs. Running it again after a crash in
     the middle ends the same. Raises `OSError`.
@@ -29,13 +29,22 @@ def finish_interrupted(files: Filesystem, directory: str, entries: Sequence[Entr
     names = {entry.name for entry in entries}
     swaps = sorted(name for name in names if name.endswith(SWAP))
     undecided = drop_undecided_swaps(files, directory, names)
-    void = [name for name in sorted(names) if name.endswith(_VOID)]
+    void = [name for name in sorted(names) if name.endswith(_VOID) or _is_orphan(name, names)]
     for name in void:
         files.unlink(f"{directory}/{name}")
     decided = [name for name in swaps if name not in undecided]
     if decided:
         _complete_swap(files, directory, names - undecided, decided)
     return bool(void or swaps)
+
+
+def _is_orphan(name: str, names: Collection[str]) -> bool:
+    """Whether this is an index of a segment whose ``.log`` was removed before it."""
+    match = NAMED.fullmatch(name)
+    if match is None or match[2] not in SUFFIXES or match[2] == ".log":
+        return False
+    path = match[1] + ".log"
+    return path not in names and path + SWAP not in names
 
 
 def drop_undecided_swaps(files: Filesystem, directory: str, names: Collection[str]) -> set[str]:

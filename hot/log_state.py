@@ -29,6 +29,7 @@ class LogState:
         "_doomed",
         "_failed",
         "_files",
+        "_half_doomed",
         "_leaving",
         "_next_expiry_ms",
         "_releases",
@@ -93,6 +94,7 @@ class LogState:
         """The cleaner has been here: offsets may be missing, whatever the topic's settings say now."""
         self._leaving: list[Segment] = []
         self._doomed: list[tuple[list[str], int | None]] = []
+        self._half_doomed: list[str] = []
         self._failed: OSError | None = None
         self._next_expiry_ms = 0
         self._truncated_to: int | None = loaded.truncated_to

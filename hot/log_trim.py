@@ -55,7 +55,8 @@ class LogTrim(LogWrite):
         """Take the segments that have left the log from the disk, oldest first."""
         while self._leaving:
             self._sync_names()
-            self._doom(self._leaving[0])
+            self._doom_indexes()
+            self._doom_log(self._leaving[0])
             del self._leaving[0]
             self._directory_dirty = True  # the last name may wait for the next cycle, or for the next one to go
 
@@ -78,7 +79,7 @@ class LogTrim(LogWrite):
 
     def _sync_names(self) -> None:
         """Segments may go only when the names of those that stay are durable."""
-        if self._directory_dirty or any(ticket.names_pending for ticket in self._tickets):
+        if not self._names_durable:
             self._files.sync_directory(self.directory)
 
     def _doom(self, segment: Segment) -> None:
@@ -92,6 +93,32 @@ class LogTrim(LogWrite):
             with suppress(FileNotFoundError):  # not every segment has all of them
                 self._files.rename(path, path + DELETED)
         self._doomed.append(([path + DELETED for path in paths], None))
+
+    def _doom_log(self, segment: Segment) -> None:
+        """Rename a segment's ``.log`` for deletion, not yet durably; its indexes follow when that is durable.
+
+        If the new name is lost in a crash, the segment is there again, and must not lack what cannot be derived from
+        it alone: which of its transactions were aborted.
+        """
+        self._cache.drop(segment)
+        path, *indexes = [segment.path(suffix) for suffix in SUFFIXES]
+        with suppress(FileNotFoundError):  # it is tried again
+            self._files.rename(path, path + DELETED)
+        self._doomed.append(([path + DELETED], None))
+        self._half_doomed += indexes
+
+    def _doom_indexes(self) -> None:
+        """Rename the indexes of segments whose ``.log`` has durably left."""
+        while self._half_doomed:
+            path = self._half_doomed[0]
+            with suppress(FileNotFoundError):  # not every segment has all of them
+                self._files.rename(path, path + DELETED)
+            del self._half_doomed[0]
+            self._doomed.append(([path + DELETED], None))
+
+    @property
+    def _names_durable(self) -> bool:
+        return not self._directory_dirty and not any(ticket.names_pending for ticket in self._tickets)
 
     def _doom_durably(self, segment: Segment) -> None:
         self._doom(segment)
@@ -112,6 +139,8 @@ class LogTrim(LogWrite):
 
         ``file.delete.delay.ms`` counts from the first call that sees a file. None if nothing is due.
         """
+        if self._half_doomed and self._names_durable:
+            self._doom_indexes()
         if not self._doomed:
             return None
         waiting: list[tuple[list[str], int | None]] = []

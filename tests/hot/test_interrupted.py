@@ -22,6 +22,14 @@ def test_what_was_given_up_is_removed(run, tmp_path):
     assert run() == (False, [f"{0:020d}.log", "other"])
 
 
+def test_indexes_without_their_log_are_removed(run, tmp_path):
+    """The crash came between the log and its indexes, which another segment of that offset must not find."""
+    for name in (f"{0:020d}.log.deleted", f"{0:020d}.txnindex", f"{0:020d}.index", f"{5:020d}.index", f"{5:020d}.log"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f"{9:020d}.snapshot").write_bytes(b"")
+    assert run() == (True, [f"{5:020d}.index", f"{5:020d}.log", f"{9:020d}.snapshot"])
+
+
 def test_a_swap_replaces_the_segments_it_covers(run, tmp_path, make_batch):
     """By the offsets of its batches; segments beside them stay."""
     for base in (0, 10, 20, 30):

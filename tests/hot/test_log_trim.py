@@ -39,7 +39,7 @@ def test_the_local_log_start_moves_before_the_files_go(bench, log, monkeypatch):
     assert [segment.base_offset for segment in log.segments()] == [20, 30]
 
 
-@pytest.mark.parametrize(("call", "left"), [("rename", 6), ("sync_directory", 0), ("sync_directory", 1)])
+@pytest.mark.parametrize(("call", "left"), [("rename", 2), ("rename", 6), ("sync_directory", 0), ("sync_directory", 1)])
 @pytest.mark.parametrize("restart", [False, True])
 def test_an_interrupted_deletion_is_completed_before_the_next(bench, log, monkeypatch, call, left, restart):
     """For want of a descriptor it may stop anywhere: what is left on the disk never has a hole."""
@@ -69,6 +69,23 @@ def test_an_interrupted_deletion_is_completed_before_the_next(bench, log, monkey
     assert removal is not None
     removal.run()
     assert not [name for name in names(log) if name.endswith(".deleted")]
+
+
+def test_a_segment_that_comes_back_after_a_crash_has_its_indexes(bench, log):
+    """They are renamed when it is durable that its log has gone: which transactions were aborted stands nowhere else."""
+    index, path = f"{0:020d}.index", f"{0:020d}.log"
+    log.delete_local_before(10)
+    assert {index, path + ".deleted"} <= set(names(log))
+    assert log.take_removal(bench.now_ms) is None
+    assert index in names(log)
+    log.sync()
+    assert log.take_removal(bench.now_ms) is None
+    assert {index + ".deleted", path + ".deleted"} <= set(names(log))
+    removals = [log.take_removal(bench.now_ms + delay_ms) for delay_ms in (60_000, 120_000)]
+    for removal in removals:
+        if removal is not None:
+            removal.run()
+    assert not [name for name in names(log) if name.startswith(f"{0:020d}") and "snapshot" not in name]
 
 
 def test_files_are_renamed_first_and_unlinked_after_the_delay(bench, log):
