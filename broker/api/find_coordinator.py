@@ -13,6 +13,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from stratalog.wire.schema import Message
@@ -59,6 +60,10 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str
 def _find(context: RequestContext, key_type: int, key: str, topic: str) -> Coordinator:
     if not context.allows(key, Operation.DESCRIBE, _RESOURCES[key_type]):
         return _nobody(key, KafkaError(_DENIED[key_type]))
+    try:
+        check_text("The key", key)
+    except KafkaError as error:
+        return _nobody(key, error)
     image = context.broker.image
     partitions = image.topics.by_name[topic].partitions
     leader = partitions[coordinator_partition(key, len(partitions))].leader

@@ -12,6 +12,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.coordination import CoordinatorShard
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["CoordinatorHost"]
@@ -21,6 +22,9 @@ _READ_AT_ONCE: Final = 1
 
 _KEYS_KEPT: Final = 10_000
 """Keys whose partition is remembered: Java's hash takes microseconds in Python."""
+
+_KEPT_CHARACTERS_MAX: Final = 256
+"""Longer keys are not remembered: somebody would fill the memory with them."""
 
 
 class CoordinatorHost:
@@ -60,14 +64,22 @@ class CoordinatorHost:
             driver.close()
 
     def partition_of(self, key: str) -> int | None:
-        """Which partition coordinates ``key``; None while the topic does not exist."""
+        """Which partition coordinates ``key``; None while the topic does not exist.
+
+        Raises INVALID_REQUEST for a key that no record can hold: its hash alone would keep the loop for long.
+        """
         topic = self._image().topics.by_name.get(self.topic)
-        return None if topic is None else self._partition_of(key, len(topic.partitions))
+        if topic is None:
+            return None
+        if len(key) <= _KEPT_CHARACTERS_MAX:
+            return self._partition_of(key, len(topic.partitions))
+        check_text("The coordinator's key", key)
+        return coordinator_partition(key, len(topic.partitions))
 
     def of(self, key: str) -> ShardDriver:
         """The driver that coordinates ``key``, taking events.
 
-        Raises NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+        Raises NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST.
         """
         number = self.partition_of(key)
         if number is None:

@@ -22,7 +22,6 @@ from stratalog.broker.tick import Tick
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.coordination import Action
 from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.record_texts import check_text
 from stratalog.metadata.transactions.events import (
     AllocateProducerId,
     ProducerIdAllocated,
@@ -70,11 +69,10 @@ class TransactionCoordinator:
     def submit(self, transactional_id: str, event: Any) -> Pending:
         """Give an event to the shard of its transactional id; its token is answered later.
 
-        Raises INVALID_REQUEST for an empty id and one that no record can hold, and what `CoordinatorHost.of` raises.
+        Raises INVALID_REQUEST for an empty id, and what `CoordinatorHost.of` raises.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        check_text("TransactionalId", transactional_id)
         self.host.of(transactional_id).ask(event)
         return PENDING
 

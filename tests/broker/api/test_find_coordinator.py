@@ -67,3 +67,10 @@ def test_a_request_that_failed_is_answered_for_every_key(version):
     answers = [answer] if version < 4 else answer.coordinators
     assert [(one.error_code, one.error_message) for one in answers] == [(-1, "why")] * len(answers)
     assert encode_bytes(answer, version)
+
+
+def test_a_key_that_no_record_can_hold_has_no_coordinator(broker):
+    """The others of the request have theirs."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "g" * 32_768])
+    answer = broker.link().call(request, 6)
+    assert [one.error_code for one in answer.coordinators] == [0, ErrorCode.INVALID_REQUEST]

@@ -48,6 +48,15 @@ async def test_a_key_is_coordinated_where_its_hash_is_led(rig, host):
     assert code_of(host.of, elsewhere) is ErrorCode.NOT_COORDINATOR
 
 
+async def test_long_keys_are_not_remembered_and_too_long_ones_refused(host):
+    """Neither the memory nor the loop is at the mercy of who makes keys up."""
+    host.image.topics.by_name["keys"] = SimpleNamespace(partitions=dict.fromkeys(range(4)))
+    for key in ("k" * 256, "k" * 257, "k" * 32_767):
+        assert host.partition_of(key) == coordinator_partition(key, 4)
+    assert host._partition_of.cache_info().currsize == 1
+    assert code_of(host.partition_of, "k" * 32_768) is ErrorCode.INVALID_REQUEST
+
+
 async def test_partitions_of_other_topics_and_those_led_before_are_left_alone(rig, host):
     """Changed settings of a topic load nothing anew."""
     host.led(SimpleNamespace(topic_partition=("other", 0)))
