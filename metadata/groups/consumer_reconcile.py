@@ -83,7 +83,10 @@ class Reconciliation:
         if revoking and self._still_owns(revoking):
             return member.at(member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
         for topic, partitions in given.items():
-            kept[topic] = {**kept.get(topic, _NONE_HELD), **dict.fromkeys(partitions, self.target_epoch)}
+            # What it was giving up it has had all the time: commits from before stay right.
+            held = member.revoking.get(topic, _NONE_HELD)
+            new = {partition: held.get(partition, self.target_epoch) for partition in partitions}
+            kept[topic] = {**kept.get(topic, _NONE_HELD), **new}
         state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
         if self._unchanged(member, state, kept):
             return member

@@ -242,6 +242,19 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 assert owners.setdefault(partition, consumer) is consumer, (partition, vars(consumer))
 
     @invariant()
+    def owners_may_commit(self):
+        """Whoever has a partition may commit for it, in the epoch that it was told last."""
+        group = self.world.shard.groups.get("g")
+        for consumer in self._living():
+            if group is None or not consumer.epoch or group.facts.members[consumer.member_id].epoch < 0:
+                continue
+            check = group.check_offset_commit(
+                consumer.member_id, consumer.instance_id, consumer.epoch, transactional=False, api_version=9
+            )
+            for topic, partition in consumer.owned if check is not None else ():
+                check("", topic, partition)
+
+    @invariant()
     def epochs_grow(self):
         """Neither the group nor its targets go back."""
         group = self.world.shard.groups.get("g")
