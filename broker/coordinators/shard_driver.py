@@ -135,6 +135,7 @@ class ShardDriver:
         except (OSError, KafkaError) as error:
             self.failure = f"{name} in {self.unified.log.directory} could not be read: {error}; it is tried again"
             log.error("%s", self.failure)
+            self.shard = self._new_shard(self.unified)  # what was read of the log would be applied to itself
             self._reload_later()
             return
         except Exception as error:  # whatever it is: requests must not be told for ever that the log is being loaded
