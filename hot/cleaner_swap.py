@@ -79,12 +79,17 @@ class SegmentSwap:
         self._files.unlink(self._path(".log") + CLEANED)
 
     def retire(self) -> Iterator[None]:
-        """Take the old segments' names away. Raises `OSError`."""
+        """Take the old segments' names away. Raises `OSError`.
+
+        A segment that a crash brings back must not lack its index of aborted transactions: the ``.log`` goes first.
+        """
         for old in self.old:
             for suffix, doomed in zip(SUFFIXES, self.doomed_paths(old), strict=True):
                 with suppress(FileNotFoundError):  # not every segment has all files
                     self._files.rename(segment_path(self._directory, old.base_offset, suffix), doomed)
-            yield
+                if suffix == ".log":
+                    yield
+        yield
 
     def settle(self) -> None:
         """Give the new files their own names. Raises `OSError`."""
