@@ -57,6 +57,8 @@ __all__ = ["CommittedOffsets", "FetchOffsets", "TransactionEnded"]
 
 _GROUP_NOT_FOUND_SINCE: Final = 9
 _BROKERS_RETENTION: Final = -1
+_TIME_MAX: Final = (1 << 63) - 1
+"""What a record can hold."""
 _CONSUMER: Final = "consumer"
 _MEMBERS_ABOUT: Final = ("Stable", "PreparingRebalance", "CompletingRebalance")
 _DEAD: Final = "Dead"
@@ -175,7 +177,7 @@ class CommittedOffsets:
         except KafkaError as error:
             return [Reply(event.token, error)]
         retention_ms = request.retention_time_ms
-        expires = NEVER if retention_ms == _BROKERS_RETENTION else now.wall_ms + retention_ms
+        expires = NEVER if retention_ms == _BROKERS_RETENTION else min(now.wall_ms + retention_ms, _TIME_MAX)
         records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:

@@ -173,6 +173,12 @@ def test_commit_text_size(offsets, text, code):
     assert codes_of(pend(offsets, 1, text)) == [code]
 
 
+def test_commit_retention_for_ever(offsets):
+    """The longest retention that a client can ask for ends when time does, as far as a record can say it."""
+    (write,) = offsets.commit(None, asked(commit_request(retention=2**63 - 1), 4), NOW)
+    assert read_offset(write.records[0].value).expire_timestamp == 2**63 - 1
+
+
 def test_commit_text_of_any_size():
     """However high the limit is set, a record holds no more than its format can."""
     offsets = CommittedOffsets(GroupSettings(offset_metadata_max_bytes=1 << 30))
