@@ -12,8 +12,8 @@ from stratalog.hot.cleaner_map import SLOT_BYTES
 from stratalog.hot.cleaner_plan import cleanable_section
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.log import Log
-from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
+from stratalog.hot.log import AppendOrigin, Log
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.topic import TopicPartition
 
 PARTITION = TopicPartition("flights", 0)
@@ -39,6 +39,16 @@ class Appended:
     offset: int
     key: bytes
     value: bytes | None
+    producer: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The open transaction of a producer was ended by a marker at this offset."""
+
+    offset: int
+    producer: int
+    commit: bool
 
 
 def config() -> LogConfig:
@@ -60,6 +70,7 @@ class Workload:
         self.now_ms = 1_000
         self.epoch = 0
         self.careless = careless
+        self.sequences: dict[int, int] = {}
         self.directory = LogDirectory.load(ROOT, files)
         self.log = self.open()
 
@@ -75,12 +86,34 @@ class Workload:
             Record(number, self.now_ms, b"%d" % self.rng.randrange(8), self.rng.choice([None, b"x" * 40, b"y" * 200]))
             for number in range(self.rng.randrange(1, 4))
         ]
-        info = self.log.append_as_leader(memoryview(build_batch(records)), leader_epoch=self.epoch, now_ms=self.now_ms)
+        producer = self.rng.choice([0, 0, 7, 8])
+        options = {}
+        if producer:
+            sequence = self.sequences.get(producer, 0)
+            options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+            self.sequences[producer] = sequence + len(records)
+        batch = build_batch(records, **options)
+        info = self.log.append_as_leader(memoryview(batch), leader_epoch=self.epoch, now_ms=self.now_ms)
         for record in records:
-            self.files.mark(Appended(info.base_offset + record.offset, record.key, record.value))
+            self.files.mark(Appended(info.base_offset + record.offset, record.key, record.value, producer))
+
+    def end(self) -> None:
+        producer, commit = self.rng.choice([7, 8]), self.rng.random() < 0.5
+        entry = self.log.producer_state.entries.get(producer)
+        if entry is None or entry.transaction_first_offset < 0:
+            return
+        marker = build_control_batch(
+            int(commit), bytes(6), offset=0, timestamp_ms=self.now_ms, leader_epoch=0, producer_id=producer,
+            producer_epoch=0, transactional=True,
+        )  # fmt: skip
+        info = self.log.append_as_leader(
+            memoryview(marker), leader_epoch=self.epoch, now_ms=self.now_ms, origin=AppendOrigin.COORDINATOR
+        )
+        self.files.mark(Ended(info.base_offset, producer, commit))
 
     def sync(self) -> None:
         self.log.sync()
+        self.log.producer_state.on_high_watermark(self.log.flushed_offset)
         self.files.mark(Ack(self.log.flushed_offset))
 
     def checkpoint(self) -> None:
@@ -105,7 +138,9 @@ class Workload:
         self.log = self.open()
 
     def run(self, steps: int) -> None:
-        choices = [self.append] * 20 + [self.sync] * 4 + [self.clean] * 4 + [self.checkpoint, self.restart]
+        choices = (
+            [self.append] * 20 + [self.end] * 6 + [self.sync] * 4 + [self.clean] * 4 + [self.checkpoint, self.restart]
+        )
         for _ in range(steps):
             self.rng.choice(choices)()
         self.clean()
@@ -121,7 +156,7 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
     """What the broker does, on one thread; ``careless`` gives the old segments up before the new one counts."""
     section = cleanable_section(
         log.cleanable_segments(), log.cleaning_policy, cleaned_offset=directory.cleaner_offsets.get(PARTITION),
-        log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, limit_offset=log.flushed_offset,
+        log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, limit_offset=stable_offset(log),
         now_ms=now_ms,
     )  # fmt: skip
     if section is None:
@@ -144,16 +179,29 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
     directory.write_cleaner_offset(PARTITION, built.end_offset)
 
 
+def stable_offset(log: Log) -> int:
+    """Everything below is decided."""
+    unstable = log.first_unstable_offset
+    return log.flushed_offset if unstable is None else unstable
+
+
 def read(log: Log) -> dict[int, Record]:
-    """Every record by offset, as a reader from the start gets them."""
+    """Every committed record by offset, as a reader from the start gets them."""
     found, offset = {}, log.local_log_start_offset
+    coming = sorted(log.aborted_transactions(offset, log.log_end_offset), key=lambda one: one.first_offset)
+    aborted: set[int] = set()
     while offset < log.log_end_offset:
         read = log.read(offset, max_bytes=700, max_offset=log.log_end_offset)
         data = b"".join(part.file.pread(part.length, part.position) for part in read.parts)
         assert data, f"nothing to read at offset {offset} below {log.log_end_offset}"
         for position, header in iter_headers(data):
             assert header.last_offset >= offset
-            found |= {record.offset: record for record in iter_records(data, position)}
+            while coming and coming[0].first_offset <= header.last_offset:
+                aborted.add(coming.pop(0).producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                found |= {record.offset: record for record in iter_records(data, position)}
         offset = read.next_offset
     return found
 
@@ -164,10 +212,15 @@ def check(log: Log, journal) -> None:
     appended = {event.mark.offset: event.mark for event in journal if isinstance(event.mark, Appended)}
     assert log.recovery.damaged_offset is None, log.recovery.reason
     assert log.log_end_offset >= acknowledged
-    records = read(log)
+    stable = stable_offset(log)
+    records = {offset: record for offset, record in read(log).items() if offset < stable}
+    void = voided(journal, stable)
     for offset, record in records.items():
         assert (record.key, record.value) == (appended[offset].key, appended[offset].value)
-    expected = {one.key: one.value for offset, one in sorted(appended.items()) if offset < log.log_end_offset}
+        assert offset not in void, "an aborted record is served"
+    expected = {
+        one.key: one.value for offset, one in sorted(appended.items()) if offset < stable and offset not in void
+    }
     seen = {record.key: record.value for _, record in sorted(records.items())}
     assert {k: v for k, v in seen.items() if v} == {k: v for k, v in expected.items() if v}
     for offset in range(0, log.log_end_offset, 5):
@@ -175,10 +228,25 @@ def check(log: Log, journal) -> None:
         assert read_.next_offset > offset
 
 
+def voided(journal, stable: int) -> set[int]:
+    """The offsets below the last stable one whose transactions were aborted."""
+    opened: dict[int, list[int]] = {}
+    void: set[int] = set()
+    for event in journal:
+        match event.mark:
+            case Appended(offset, _, _, producer) if producer:
+                opened.setdefault(producer, []).append(offset)
+            case Ended(_, producer, commit):
+                ended = opened.pop(producer, [])
+                void.update(() if commit else (offset for offset in ended if offset < stable))
+    return void
+
+
 def recover(files) -> tuple[LogDirectory, Log]:
     directory = LogDirectory.load(ROOT, files)
     log = directory.open_log(PARTITION, TOPIC_ID, config(), now_ms=1)
     log.sync()
+    log.producer_state.on_high_watermark(log.flushed_offset)
     left = [entry.name for entry in files.scan(HOME) if entry.name.endswith((".swap", ".cleaned", ".deleted"))]
     assert left == []
     return directory, log
