@@ -125,14 +125,9 @@ class TransactionShard:
 
     def _init(self, event: InitProducer, now: Now, fresh_id: int | None = None) -> list[Action]:
         """A producer starts or goes on: give it an epoch of its own, and end what the one before has left open."""
-        if not 0 < event.timeout_ms <= self.settings.max_timeout_ms:
-            return [
-                _refused(
-                    event,
-                    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                    f"it must be within 1 and {self.settings.max_timeout_ms} ms",
-                )
-            ]
+        longest_ms = self.settings.max_timeout_ms
+        if not 0 < event.timeout_ms <= longest_ms:
+            return [_refused(event, ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"it must be within 1 and {longest_ms} ms")]
         transaction = self.transactions.get(event.transactional_id)
         if transaction is None:
             if fresh_id is None:
@@ -168,7 +163,7 @@ class TransactionShard:
 
     def _add(self, event: AddPartitions, now: Now) -> list[Action]:
         transaction = self.transactions.get(event.transactional_id)
-        if transaction is not None and transaction.status.ending and event.producer == transaction.promised:
+        if transaction is not None and transaction.ends_for(event.producer):
             return self._wait(event, now)
         refusal = _stranger(transaction, event)
         if refusal is not None:

@@ -70,6 +70,10 @@ class Transaction:
         """Who may work on the next transaction: what the answer to the end of this one says."""
         return self.producer if self.next_producer_id == NO_ID else Producer(self.next_producer_id, 0)
 
+    def ends_for(self, producer: Producer) -> bool:
+        """Whether it is being ended, and this is who goes on after the end; or its epoch for the end, if that is the last."""
+        return self.status.ending and producer in {self.promised, self.producer}
+
     @property
     def committing(self) -> bool:
         """Whether it is committed, for one that is decided."""
