@@ -47,6 +47,7 @@ class Archive:
         cluster_id: str,
         submit: Submit,
         now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
         dice: random.Random,
         settings: PlanSettings,
     ) -> None:
@@ -61,6 +62,7 @@ class Archive:
         self._cluster_id = cluster_id
         self._submit = submit
         self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
         self._dice = dice
         config = unified.log.config
         self._plan = ArchivePlan(
@@ -103,7 +105,7 @@ class Archive:
             self._progress = progress
             self._step(plan_events.Progress(*progress))
         deadline = self._plan.deadline()
-        if deadline is not None and deadline <= self._now_ms():
+        if deadline is not None and deadline <= self._elapsed_ms():
             self._step(plan_events.Tick())
         self._move_log_start()
 
@@ -118,7 +120,7 @@ class Archive:
         self._closed = True
 
     def _step(self, event: plan_events.Event) -> None:
-        for action in self._plan.step(event, self._now_ms()):
+        for action in self._plan.step(event, self._elapsed_ms()):
             self._ACTIONS[type(action)](self, action)
 
     def _send(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:

@@ -137,11 +137,15 @@ class FetchSessions:
         if not session.partitions:
             self.close(session.id)
             return None
-        self.cache.touch(session, self._clock.wall_ms())
+        self.cache.touch(session, self._elapsed_ms())
         session.epoch = next_epoch(session.epoch)
         if session.reader is not None:
             session.reader.wake()  # to learn that its session has gone on without it
         return session
+
+    def _elapsed_ms(self) -> int:
+        """Time by which sessions grow old: the wall clock may jump."""
+        return int(self._clock.monotonic() * 1000)
 
     def close(self, session_id: int) -> None:
         """Forget a session, if there is one with this id; a request that waits in it is answered."""
@@ -152,7 +156,7 @@ class FetchSessions:
     def begin(self, context: RequestContext, request: FetchRequest, topics: list[FetchableTopicResponse]) -> int:
         """The id of a new session for a full fetch that was answered with ``topics``; 0 where there is no room."""
         count = sum(len(topic.partitions) for topic in request.topics)
-        now_ms = self._clock.wall_ms()
+        now_ms = self._elapsed_ms()
         room, victim = self.cache.make_room(now_ms, privileged=False, partition_count=count)
         if victim is not None:
             _end(victim)

@@ -88,11 +88,11 @@ class Housekeeping:
                 partition.directory.sync(partition)
             node.tiering.look(unified)
         for partition in self._all_partitions():
-            self._remove_files(partition, now_ms)
+            self._remove_files(partition, int(now * 1000))
 
-    def _remove_files(self, partition: Partition, now_ms: int) -> None:
+    def _remove_files(self, partition: Partition, elapsed_ms: int) -> None:
         """Remove what has left the log; what a failure leaves is removed when the log is opened next."""
-        removal = partition.log.take_removal(now_ms)
+        removal = partition.log.take_removal(elapsed_ms)
         if removal is not None and partition.directory.offline is None:
             self._node.removals.submit(removal, partition.directory)
 

@@ -87,7 +87,7 @@ class Tiering:
         self._uploads = UploadGate(self.submit)
         self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
         self.chunks = ChunkFiles(
-            config.cache_dir, config.cache_bytes_max, self.submit, clock.wall_ms, aside=self._removing.submit
+            config.cache_dir, config.cache_bytes_max, self.submit, self._elapsed_ms, aside=self._removing.submit
         )
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
@@ -98,6 +98,10 @@ class Tiering:
         self._border_reads = 0
         self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
         self._add_metrics()
+
+    def _elapsed_ms(self) -> int:
+        """Time for whatever waits or is remembered for a while: the wall clock may jump."""
+        return int(self._clock.monotonic() * 1000)
 
     def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
         url, options = self.config.bucket_url, dict(self.config.bucket_options)
@@ -185,7 +189,7 @@ class Tiering:
             chunks=self.chunks,
             metrics=unified.metrics,
             wake=lambda: _wake(unified),
-            now_ms=self._clock.wall_ms,
+            now_ms=self._elapsed_ms,
             checkpoint=state,
         )
         self._remotes[unified] = unified.remote = remote
@@ -217,6 +221,7 @@ class Tiering:
             cluster_id=self._directories.cluster_id,
             submit=self._uploads,
             now_ms=self._clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
             dice=self._dice,
             settings=PlanSettings(
                 backoff=BackoffSettings(

@@ -144,7 +144,7 @@ class Log(LogCompact):
 
     def tick(self, now_ms: int) -> bool:
         """Freeze an idle active segment, forget idle producers; True if it rolled. Raises `OSError`."""
-        if now_ms >= self._next_expiry_ms:
+        if not 0 < self._next_expiry_ms - now_ms <= _EXPIRY_CHECK_MS:  # a clock that was set back delays nothing
             # As in Kafka, not at once: a retry of old events after a restart must still find its first attempt.
             if self._next_expiry_ms:
                 self.producer_state.remove_expired(now_ms, self.config.producer_id_expiration_ms)

@@ -137,7 +137,8 @@ class LogTrim(LogWrite):
     def take_removal(self, now_ms: int) -> FileRemoval | None:
         """Hand over the files that were renamed long enough ago, to be removed by the caller, in any thread.
 
-        ``file.delete.delay.ms`` counts from the first call that sees a file. None if nothing is due.
+        ``file.delete.delay.ms`` counts from the first call that sees a file, by any clock that does not go back. None if
+        nothing is due.
         """
         if self._half_doomed and self._names_durable:
             self._doom_indexes()

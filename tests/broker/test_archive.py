@@ -77,6 +77,7 @@ class Rig:
             cluster_id="c",
             submit=self.submit,
             now_ms=lambda: self.now_ms,
+            elapsed_ms=lambda: self.now_ms,
             dice=random.Random(0),
             settings=PlanSettings(),
         )
