@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stratalog.broker.api.metadata import INTERNAL_TOPICS
 from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.topic_names import check_topic_name
+from stratalog.metadata.topic_names import check_topic_name, is_internal
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_topic_partitions import (
@@ -79,7 +78,7 @@ class _Page:
             DescribeTopicPartitionsResponseTopic(
                 name=name,
                 topic_id=topic.topic_id,
-                is_internal=name in INTERNAL_TOPICS,
+                is_internal=is_internal(name),
                 partitions=[self._partition(topic, number, topic.partitions[number]) for number in shown],
                 topic_authorized_operations=self._context.authorized_operations(ResourceType.TOPIC, name),
             )

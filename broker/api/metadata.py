@@ -18,6 +18,7 @@ from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.quotas import mutation_permit
 from stratalog.metadata.controller import Failure, NewTopic, create_topics
 from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.topic_names import is_internal
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import (
@@ -32,7 +33,7 @@ from stratalog.wire.metadata_answer import EncodedTopics, metadata_encoder, topi
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import ZERO_UUID
 
-__all__ = ["API", "INTERNAL_TOPICS"]
+__all__ = ["API"]
 
 _ERROR_SINCE: Final = 13
 _IDS_SINCE: Final = 12
@@ -40,7 +41,6 @@ _NEVER_STRICT: Final = 1 << 15
 """Topics that are created by being asked for are counted; no version refuses them."""
 _CREATED_MAX: Final = 100
 """Topics created for one request; the others are unknown in its answer, and created when the client asks again."""
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def _unknown(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
@@ -166,7 +166,7 @@ class _Answer:
         answer = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
-            is_internal=topic.name in INTERNAL_TOPICS,
+            is_internal=is_internal(topic.name),
             partitions=[self._partition(topic.name, number, state) for number, state in topic.partitions.items()],
         )
         if self._operations:

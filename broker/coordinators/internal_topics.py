@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.metadata.controller import NewTopic, create_topics
 from stratalog.metadata.decision import Failure
+from stratalog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP_TOPIC", "TRANSACTION_TOPIC", "InternalTopics"]
 
-GROUP_TOPIC: Final = "__consumer_offsets"
-TRANSACTION_TOPIC: Final = "__transaction_state"
+GROUP_TOPIC: Final = CONSUMER_OFFSETS_TOPIC
+TRANSACTION_TOPIC: Final = TRANSACTION_STATE_TOPIC
 
 _PREFIX: Final = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
 
