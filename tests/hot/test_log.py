@@ -180,6 +180,15 @@ def test_idle_producers_are_forgotten_by_the_tick(bench):
     assert log.producer_state.entries == {}
 
 
+def test_a_clock_that_is_set_back_delays_no_expiry(bench):
+    """The next look is ten minutes away at most, whatever the date."""
+    log = bench.open(LogConfig(producer_id_expiration_ms=1000))
+    log.tick(bench.now_ms + 86_400_000)
+    bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.tick(bench.now_ms + 5_000)
+    assert log.producer_state.entries == {}
+
+
 def test_a_retry_of_old_events_finds_its_first_attempt_after_a_roll_and_a_restart(bench):
     """Expiry goes by record time; loads of old events would otherwise lose their idempotence at once."""
     log = bench.open(LogConfig(producer_id_expiration_ms=1000))

@@ -322,3 +322,31 @@ def test_a_log_that_lost_acknowledged_records_is_quarantined_first(place, restar
     assert last > batches[-1][1].last_offset
     node.restart()
     assert node.run(node.node.not_ready) == []
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["after a stop", "after a kill"])
+@pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
+def test_a_log_that_is_cut_in_the_middle(place, restarted, caplog, topic, clean):
+    """Acknowledged records are gone: it is said with the offset where they should be, what was before them is served,
+    and new records stand above all that were ever told.
+    """
+    path = segment(place, topic)
+    sound = path.read_bytes()
+    batches = list(iter_headers(sound))
+    position, header = batches[len(batches) // 2]
+    if not clean:
+        (place / "data" / CLEAN).unlink()
+    path.write_bytes(sound[: position + 20])
+    node, wire = restarted()
+    assert node.run(node.node.not_ready) == []
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+    assert told
+    assert all(f"{topic}-0" in one and f"offset {header.base_offset}" in one for one in told), told
+    if topic == GROUPS:
+        assert answers(wire, 0)["commit"] == "NONE"
+    else:
+        assert wire.producer(KEYS[0]).producer_id >= 0
+    assert node.run(lambda: node.partition(topic, 0).log.log_end_offset) > batches[-1][1].last_offset + 1
+    wire.offsets(KEYS[1])
+    node.restart()
+    assert node.run(node.node.not_ready) == []
