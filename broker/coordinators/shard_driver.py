@@ -29,6 +29,7 @@ from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 __all__ = ["DriverServices", "DriverState", "ShardDriver"]
 
 _RELOAD_AFTER_SECONDS: Final = 0.5
+_RELOAD_AFTER_LOADS: Final = 3  # as long as so many of them took: a full disk may fail every write for hours
 _TIMER_SECONDS_MIN: Final = 0.001
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class ShardDriver:
         self._late: list[Reply] = []
         self._under_way: deque[_Appended] = deque()
         self._flush_deferred = False
-        self._generation = 0
+        self._generation, self._load_seconds = 0, 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._loading: asyncio.Task[None] | None = None
@@ -124,8 +125,7 @@ class ShardDriver:
         self._loading = self._loop.create_task(self._load(self._generation))
 
     async def _load(self, generation: int) -> None:
-        name = self.unified.topic_partition
-        began = self._services.clock.monotonic()
+        name, began = self.unified.topic_partition, self._services.clock.monotonic()
         try:
             async with self._reading:
                 count = await load_log(self.unified.log, self.shard, self._services.clock.monotonic)
@@ -144,10 +144,10 @@ class ShardDriver:
             return
         if generation != self._generation:
             return
-        self.state = DriverState.ACTIVE
-        self.failure = None
+        self.state, self.failure = DriverState.ACTIVE, None
+        self._load_seconds = self._services.clock.monotonic() - began
         if count:
-            log.info("%s: %d records loaded in %.3f s", name, count, self._services.clock.monotonic() - began)
+            log.info("%s: %d records loaded in %.3f s", name, count, self._load_seconds)
         self._perform(self.shard.loaded(self.now()))
         self._services.on_active(self)
         self._arm()
@@ -168,7 +168,7 @@ class ShardDriver:
             if self._generation == generation:
                 self.load()
 
-        self._loop.call_later(_RELOAD_AFTER_SECONDS, reload)
+        self._loop.call_later(max(_RELOAD_AFTER_SECONDS, _RELOAD_AFTER_LOADS * self._load_seconds), reload)
 
     # -- events -------------------------------------------------------------------------------------------------------
 

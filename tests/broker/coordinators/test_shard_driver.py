@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -231,6 +232,17 @@ async def test_a_log_that_cannot_be_read_for_now_is_said_and_tried_again(rig, ev
     assert rig.driver.failure is None
     assert caplog.text.count("could not be read") == 3
     assert rig.driver.shard.values == {}
+
+
+async def test_a_long_load_is_not_repeated_at_once(rig, monkeypatch):
+    """While every write fails, most of the time is left for others."""
+    driver = await rig.loaded()
+    waits = []
+    monkeypatch.setattr(driver, "_loop", SimpleNamespace(call_later=lambda seconds, _: waits.append(seconds)))
+    for seconds in (0.001, 4.0):
+        driver._load_seconds = seconds
+        driver._reload_later()
+    assert waits == [0.5, 12.0]
 
 
 async def test_a_load_that_fails_of_itself_is_said_too(rig, events, caplog):
