@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transaction.
 
 The coordinator of a key leads the partition of the coordinators' topic that the key's hash names. The topic is made
-when somebody first asks. Version 4 batches the keys. Key types: 0 groups, 1 transactions; 2, share groups, is not
+when somebody first asks who may. Version 4 batches the keys. Key types: 0 groups, 1 transactions; 2, share groups, is not
 served.
 """
 
@@ -32,7 +32,9 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message 
     topic = _TOPICS.get(request.key_type)
     if topic is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinators of key type {request.key_type} are not served")
-    if topic in context.broker.image.topics.by_name:
+    keys = request.coordinator_keys if context.api_version >= _BATCHED_SINCE else [request.key]
+    permitted = any(context.allows(key, Operation.DESCRIBE, _RESOURCES[request.key_type]) for key in keys)
+    if not permitted or topic in context.broker.image.topics.by_name:
         return _answer(context, request, topic)
     return context.run(_create(context, request, topic))
 

@@ -74,3 +74,14 @@ def test_a_key_that_no_record_can_hold_has_no_coordinator(broker):
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "g" * 32_768])
     answer = broker.link().call(request, 6)
     assert [one.error_code for one in answer.coordinators] == [0, ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize("version", [3, 6])
+def test_who_may_not_ask_makes_no_topic(start_node, version):
+    """Nor learns where the coordinator would be."""
+    broker = start_node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=0, coordinator_keys=["g"])
+    answer = broker.link().call(request, version)
+    one = answer if version < 4 else answer.coordinators[0]
+    assert one.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert TOPICS[0] not in broker.node.image.topics.by_name
