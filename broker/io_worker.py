@@ -22,6 +22,8 @@ Submit = Callable[[Command, Callable[[Report], None]], None]
 """Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
 
 _WRITES: Final = (Claim, Upload, Commit, SetLogStart, WriteProjection)
+_PAUSE_DOUBLINGS_MAX: Final = 10
+"""So often the number of writes that are refused before the next probe doubles."""
 _UNLIMITED: Final = (1 << 63) - 1
 
 
@@ -56,7 +58,8 @@ class IoWorker:
     """Executes commands for one bucket.
 
     Before the first write it tries the store out: several look-alikes of S3 ignore conditions silently, and on them
-    two leaders would both believe to have committed.
+    two leaders would both believe to have committed. A store that is refused is tried out again, less and less often:
+    what was read wrong once may have been damaged on its way.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
@@ -68,6 +71,8 @@ class IoWorker:
         self._rating = threading.Lock()
         self._refusal: str | None = None
         self._probed = False
+        self._failed_probes = 0
+        self._refused_before_probe = 0
 
     def execute(self, command: Command | RatedUpload) -> Executed:
         """Carry the command out and say what it cost."""
@@ -94,14 +99,25 @@ class IoWorker:
             return None
         with self._probing:
             if not self._probed:
-                try:
-                    probe(self._store).require(multi_writer=True)
-                except UnsafeStore as error:
-                    self._refusal = str(error)
-                except StratalogError as error:
-                    return FailedReport(str(error), retriable=isinstance(error, Retriable))
-                self._probed = True
-        return None if self._refusal is None else FailedReport(self._refusal, retriable=False)
+                if self._refused_before_probe:
+                    self._refused_before_probe -= 1
+                    return FailedReport(self._refusal or "", retriable=False)
+                return self._probe()
+        return None
+
+    def _probe(self) -> FailedReport | None:
+        """Try the store out; why nothing may be written to it, if so."""
+        try:
+            probe(self._store).require(multi_writer=True)
+        except UnsafeStore as error:
+            self._refusal = str(error)
+            self._refused_before_probe = 1 << min(self._failed_probes, _PAUSE_DOUBLINGS_MAX)
+            self._failed_probes += 1
+            return FailedReport(self._refusal, retriable=False)
+        except StratalogError as error:
+            return FailedReport(str(error), retriable=isinstance(error, Retriable))
+        self._probed = True
+        return None
 
     def _count(self, request: CountedRequest) -> None:
         costs = self._costs

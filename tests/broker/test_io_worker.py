@@ -1,6 +1,7 @@
 """Commands for a bucket: tried out before the first write, counted, and held to a byte rate."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_the_store_is_tried_out_before_the_first_write_only(worker):
 
 
 def test_a_store_that_ignores_conditions_is_not_written_to(bucket, worker):
-    """For good, with the reason; it may still be read."""
+    """With the reason; it may still be read."""
     bucket.inner.put_if_absent = Careless(bucket.url).put_if_absent
     for _ in range(2):
         report = worker.execute(CLAIM).report
@@ -59,6 +60,21 @@ def test_a_store_that_ignores_conditions_is_not_written_to(bucket, worker):
         assert "If-None-Match" in report.message
     assert isinstance(worker.execute(READ).report, commands.ManifestRead)
     assert list(bucket.inner.list("topics/")) == []
+
+
+def test_a_store_that_was_refused_is_tried_again_less_and_less_often(bucket, worker):
+    """What was read wrong once may have been damaged on its way; one that is unsafe costs little."""
+    bucket.set_rules([FaultRule(Fault.TRUNCATE, "get_range", count=1)])
+    refused = worker.execute(CLAIM)
+    assert isinstance(refused.report, commands.FailedReport)
+    assert worker.execute(CLAIM) == replace(refused, requests={}, received_bytes=0, sent_bytes=0)
+    assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
+
+
+def test_an_unsafe_store_is_tried_a_dozen_times_in_a_thousand_writes(bucket, worker):
+    """Each time after twice as many refusals."""
+    bucket.inner.put_if_absent = Careless(bucket.url).put_if_absent
+    assert sum(bool(worker.execute(CLAIM).requests) for _ in range(1000)) == 10
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.DROP_AFTER_COMMIT])
