@@ -11,6 +11,7 @@ import pytest
 from stratalog.broker.broker_link import BrokerLink
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -269,25 +270,26 @@ class Wire:
         )
         return name_of(self.call(request, 3).error_code)
 
-    def produce(
-        self, producer: Producer, partition: int = 0, *, version=11, sequence=0, value=b"v", transactional_id="x"
-    ) -> str:
-        """One batch of the transaction: up to version 11 its partition was added before, from 12 on it is now."""
+    def produce_request(
+        self, producer: Producer, partition: int = 0, *, sequence=0, value=b"v", transactional_id="x", codec=Codec.NONE
+    ) -> ProduceRequest:
+        """One batch of the transaction."""
         batch = build_batch(
             [Record(0, time.time_ns() // 1_000_000, None, value)],
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             base_sequence=sequence,
             transactional=True,
+            codec=codec,
         )
         data = PartitionProduceData(index=partition, records=bytes(batch))
-        request = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=20_000,
-            topic_data=[TopicProduceData(name="t", partition_data=[data])],
-        )
-        return name_of(self.call(request, version).responses[0].partition_responses[0].error_code)
+        topic = TopicProduceData(name="t", partition_data=[data])
+        return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=20_000, topic_data=[topic])
+
+    def produce(self, producer: Producer, partition: int = 0, *, version: int = 11, **options: Any) -> str:
+        """Up to version 11 the partition was added before, from 12 on it is now."""
+        answer = self.call(self.produce_request(producer, partition, **options), version)
+        return name_of(answer.responses[0].partition_responses[0].error_code)
 
     def commit_in_transaction(
         self, producer: Producer, group: str, offset: int, *, version=4, partition=0, transactional_id="x"

@@ -4,7 +4,9 @@ import pytest
 
 from stratalog.broker.client_records import fetch, visible_records
 from stratalog.metadata.coordination import Producer
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from stratalog.wire.topic import TopicPartition
 
 SETTINGS = {
@@ -169,3 +171,30 @@ def test_a_first_that_takes_too_long_may_begin_anew(protocol, wire_to):
     assert second == (first.producer_id, first.producer_epoch + 1)
     check_second(it, second, [])
     check_refused(it, first)
+
+
+def test_a_late_batch_behind_a_marker_that_waits_for_a_worker(start_node, wire_to):
+    """Version 1: a batch that a worker compresses anew holds back the marker behind it, and the log still calls the
+    transaction open. A batch that comes then is refused; behind the marker it would begin a transaction that nobody ends.
+    """
+    node = start_node(**SETTINGS)
+    node.create("t", 1, compression_type="zstd")
+    wire, late = (wire_to(node.port).ready() for _ in range(2))
+    producer = wire.producer()
+    assert wire.add(producer, 0) == "NONE"
+    assert wire.produce(producer, codec=Codec.ZSTD) == "NONE"
+    partition = node.partition("t").partition
+    rework, waiting = partition._rework, []
+    partition._rework = lambda *command: waiting.append(command)
+    late.send(late.produce_request(producer, sequence=1), 11)
+    node.wait_until(lambda: waiting)
+    assert wire.end(producer, commit=False, version=4).error_code == 0
+    node.wait_until(lambda: len(partition._held) == 2)
+    assert wire.produce(producer, sequence=2, codec=Codec.ZSTD) == "INVALID_TXN_STATE"
+    node.run(lambda: rework(*waiting[0]))
+    assert late.answer().responses[0].partition_responses[0].error_code == 0
+    assert wire.settled() == "CompleteAbort"
+    assert wire.ends("t", 1, committed=True) == wire.ends("t", 1, committed=False) == [3]
+    asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    (found,) = wire.call(asked, 0).topics[0].partitions[0].active_producers
+    assert found.current_txn_start_offset == -1
