@@ -54,6 +54,18 @@ SERVED = {
     "ListGroups": "0 to 5",
     "DeleteGroups": "0 to 2",
     "DescribeTopicPartitions": "0",
+    "AddPartitionsToTxn": "0 to 5",
+    "AddOffsetsToTxn": "0 to 4",
+    "EndTxn": "0 to 5",
+    "WriteTxnMarkers": "1 to 2",
+    "TxnOffsetCommit": "0 to 5",
+    "DescribeProducers": "0",
+    "DescribeTransactions": "0",
+    "ListTransactions": "0 to 2",
+    "AlterReplicaLogDirs": "1 to 2",
+    "AlterPartitionReassignments": "0 to 1",
+    "ConsumerGroupHeartbeat": "0 to 1",
+    "ConsumerGroupDescribe": "0 to 1",
 }
 
 
