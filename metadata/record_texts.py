@@ -1,4 +1,4 @@
-"""Whether the log can hold what a client calls itself.
+"""Whether a coordinator's log can hold what a client says.
 
 Requests carry texts of any length since their flexible versions; the keys of a coordinator's records, and the value of a
 classic group, carry at most `TEXT_BYTES_MAX` bytes. What does not fit is refused before anything has changed: a state
@@ -11,10 +11,14 @@ from typing import Final
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["TEXT_BYTES_MAX", "check_text"]
+__all__ = ["TEXT_BYTES_MAX", "WRITE_BYTES_MAX", "check_text"]
 
 TEXT_BYTES_MAX: Final = 32_767
 """What an int16 length can say."""
+
+WRITE_BYTES_MAX: Final = 1 << 26
+"""What one request may have written, less than a segment of a coordinator's log: an append that is refused costs the
+whole shard its state. A key repeats the group's id, so that a small request may ask for very much."""
 
 _UTF8_BYTES_MAX: Final = 4
 

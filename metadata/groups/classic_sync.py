@@ -9,6 +9,7 @@ from stratalog.metadata.groups.classic_core import ClassicCore
 from stratalog.metadata.groups.classic_members import ClassicMember
 from stratalog.metadata.groups.classic_state import ClassicState
 from stratalog.metadata.groups.group import GroupRequest
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -22,6 +23,7 @@ def sync(core: ClassicCore, event: GroupRequest, now: Now) -> list[Action]:
     request: SyncGroupRequest = event.request
     try:
         member = _check(core, request, event.api_version)
+        _check_size(core, request)
     except KafkaError as error:
         return [Reply(event.token, SyncGroupResponse(error_code=error.code))]
     core.heard_sync(member.member_id)
@@ -49,6 +51,17 @@ def _check(core: ClassicCore, request: SyncGroupRequest, api_version: int) -> Cl
     if core.phase is ClassicState.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return member
+
+
+def _check_size(core: ClassicCore, request: SyncGroupRequest) -> None:
+    """Raises UNKNOWN_SERVER_ERROR, as Kafka answers, if the record of the group would be too large."""
+    if not request.assignments or core.phase is not ClassicState.COMPLETING_REBALANCE:
+        return
+    name = core.protocol_name or ""
+    size_bytes = sum(len(one.assignment) for one in request.assignments)
+    size_bytes += sum(len(member.protocols[name]) for member in core.members.by_id.values())
+    if size_bytes > WRITE_BYTES_MAX:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{size_bytes} bytes of assignments and subscriptions")
 
 
 def _assign(core: ClassicCore, request: SyncGroupRequest, now: Now) -> Write:

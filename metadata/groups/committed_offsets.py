@@ -25,10 +25,11 @@ from stratalog.metadata.groups.offset_records import (
 )
 from stratalog.metadata.groups.offset_requests import Expired, FetchOffsets, TransactionEnded, WantedTopic
 from stratalog.metadata.groups.pending_offsets import PendingOffsets
-from stratalog.metadata.record_texts import TEXT_BYTES_MAX
+from stratalog.metadata.record_texts import TEXT_BYTES_MAX, WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -47,6 +48,7 @@ from stratalog.wire.messages.offset_fetch import (
 )
 from stratalog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -55,6 +57,8 @@ from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["CommittedOffsets", "FetchOffsets", "TransactionEnded"]
 
+_RECORD_BYTES: Final = 64
+"""About what a record has besides its texts."""
 _GROUP_NOT_FOUND_SINCE: Final = 9
 _BROKERS_RETENTION: Final = -1
 _TIME_MAX: Final = (1 << 63) - 1
@@ -174,6 +178,7 @@ class CommittedOffsets:
                             check(one.name, one.topic_id, partition.partition_index)
             elif epoch >= 0:
                 _no_such_group(event.api_version)
+            _check_size(event.group_id, request.topics)
         except KafkaError as error:
             return [Reply(event.token, error)]
         retention_ms = request.retention_time_ms
@@ -213,6 +218,7 @@ class CommittedOffsets:
         assert isinstance(request, TxnOffsetCommitRequest)
         try:
             _check_in_transaction(group, request, event.api_version)
+            _check_size(event.group_id, request.topics)
         except KafkaError as error:
             return [Reply(event.token, error)]
         producer = Producer(request.producer_id, request.producer_epoch)
@@ -343,6 +349,16 @@ class CommittedOffsets:
 def _same_topic(stored: Uuid, wanted: Uuid) -> bool:
     """Whether two ids may be of one topic: zero is not known."""
     return stored == wanted or ZERO_UUID in {stored, wanted}
+
+
+def _check_size(group_id: str, topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic]) -> None:
+    """Raises INVALID_COMMIT_OFFSET_SIZE if the records would be too much for one append."""
+    size_bytes = 0
+    for topic in topics:
+        size_bytes += len(topic.partitions) * (len(group_id) + len(topic.name) + _RECORD_BYTES)
+        size_bytes += sum([len(one.committed_metadata or "") for one in topic.partitions])
+    if size_bytes > WRITE_BYTES_MAX:
+        raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
 
 def _no_such_group(api_version: int) -> None:

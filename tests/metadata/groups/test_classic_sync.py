@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.metadata.groups import classic_sync
 from stratalog.wire.errors import ErrorCode
 
 
@@ -33,6 +34,16 @@ def test_nobody_is_answered_before_the_commit(classic_world):
     world.commit()
     assert world.answers["sync-a"].error_code == 0
     assert world.answers["sync-b"].assignment == b"1"
+
+
+def test_assignments_that_no_append_can_take(classic_world, monkeypatch):
+    """They are refused before anything has changed; the leader may come with less."""
+    monkeypatch.setattr(classic_sync, "WRITE_BYTES_MAX", 100)
+    world = joined(classic_world())
+    assert world.sync("a", "client-a", 1, given={"client-a": b"x" * 100}).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (world.state, world.log) == ("CompletingRebalance", [])
+    world.answers.clear()
+    assert world.sync("a", "client-a", 1, given={"client-a": b"x"}).assignment == b"x"
 
 
 def test_an_answer_that_was_lost(classic_world):

@@ -275,6 +275,20 @@ def test_transactions_crossing(offsets):
     assert fetched(offsets)["t", 0][0] == 2
 
 
+def test_commit_too_large(offsets):
+    """A key repeats the group's id: what fits a small request may be more than an append can take."""
+    for request, commit in (
+        (commit_request(), offsets.commit),
+        (transaction_request(), offsets.commit_in_transaction),
+    ):
+        request.topics[0].partitions *= 3_000
+        event = GroupRequest(token="token", group_id="g" * 30_000, api_version=9, request=request)
+        (action,) = commit(None, event, NOW)
+        assert code_of(action) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert not offsets.has_offsets("g" * 30_000)
+    assert not offsets.has_pending("g" * 30_000)
+
+
 def test_transaction_refused(offsets):
     """Producers know ILLEGAL_GENERATION, not the epochs of KIP-848."""
     (action,) = offsets.commit_in_transaction(None, asked(transaction_request(epoch=0)), NOW)
