@@ -163,7 +163,10 @@ class Admin(Caller):
                     f"{self.name}: {partition} was cut at {offset}, its low watermark is {answer.low_watermark}"
                 )
             partition.told_start(answer.low_watermark)
+            partition.promised_start = max(partition.promised_start, answer.low_watermark)
+        elif code is ErrorCode.KAFKA_STORAGE_ERROR:
+            partition.start_written_down = False
         elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self.world.check_may_be_gone(partition.topic, self.name)
-        elif code not in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}:
+        elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise Violation(f"{self.name}: {partition} cannot be cut at {offset}: {code.name}")

@@ -5,9 +5,15 @@ To add one, write a method that raises `Violation` and call it from `after_event
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sim.group_model import GroupModel
+from sim.groups import Member
+from sim.link import LinkLost
 from sim.model import PartitionModel, TopicModel, Violation
 from sim.process import Process
 from sim.readers import Reader
@@ -151,11 +157,7 @@ class Checker:
                 end = unified.partition.high_watermark
                 if end < partition.end and unified.partition.held_back is None:
                     raise Violation(f"{partition} ends at {end} after a restart, {partition.end} was acknowledged")
-                if unified.log_start_offset < partition.start:
-                    raise Violation(
-                        f"{partition} starts at {unified.log_start_offset} after a restart, it had started at "
-                        f"{partition.start}"
-                    )
+                partition.restarted(unified.log_start_offset)
 
     def new_producer_id(self, producer_id: int, name: str) -> None:
         """A producer id was given out: nobody else ever had it."""
@@ -176,7 +178,19 @@ class Checker:
                 partition.check_committed(start, records)
                 if topic.tiered:
                     self._check_archive(topic, partition)
+        for group in self._world.groups:
+            await self._check_offsets_of(group)
         self._check_resources()
+
+    async def _check_offsets_of(self, group: GroupModel) -> None:
+        """Committed offsets are what members were told last."""
+        asking = Member(self._world, "asking", random.Random(0), group)
+        for partition in group.partitions:
+            while not partition.topic.deleting:
+                with suppress(LinkLost):
+                    if await asking.fetch_committed(partition) is not None:
+                        break
+                await asyncio.sleep(0.2)
 
     def _check_archive(self, topic: TopicModel, partition: PartitionModel) -> None:
         found = PartitionId(topic.name, topic.topic_id, partition.number)

@@ -175,7 +175,7 @@ class Disk:
 
     def cut_power(self) -> str:
         """Leave what a power cut may leave; in a word, how much that was."""
-        mood = self.dice.choice((_Mood.DROP, _Mood.KEEP, _Mood.MIXED, _Mood.MIXED))
+        mood = self.dice.choice((_Mood.DROP, _Mood.DROP, _Mood.KEEP, _Mood.MIXED, _Mood.MIXED))
         names = {id(one): dict(one.durable) for one in _directories(self._top, set())}
         for renaming in self._renamings:
             for one in (renaming.removed, renaming.added):

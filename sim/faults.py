@@ -32,12 +32,12 @@ class Faults:
             (self._lose_answer, 4),
             (self._die_writing, 3),
             (self._stall, 1),
-            (self._fail_sync, 1),
+            (self._fail_sync, 0 if world.plan.unsynced else 1),
             (self._fill_disk, 1),
             (self._jump_clock, 1),
         ]
         if world.plan.power_cuts:
-            kinds += [(self._cut_power, 2), (self._lose_power_writing, 5)]
+            kinds += [(self._cut_power, 2), (self._lose_power_writing, 8)]
         self._kinds = kinds
         world.disk.crashed = self._crashed
 

@@ -84,6 +84,10 @@ class PartitionModel:
     """The largest log start that a client was told."""
     end: int = 0
     """The largest high watermark that a client was told, or what follows from acknowledgements."""
+    promised_start: int = 0
+    """The largest log start that was answered to DeleteRecords: it is on disk."""
+    start_written_down: bool = True
+    """False after a log start could not be made durable: it may be lost with the next stop."""
     deleted_to: int = 0
     """Where DeleteRecords was asked to move the log start at most."""
 
@@ -114,6 +118,18 @@ class PartitionModel:
             )
         self.known[offset] = value
         self.places.setdefault(value, offset)
+
+    def restarted(self, log_start: int) -> None:
+        """The broker was started again, and the log begins here. Raises `Violation` if it had begun later.
+
+        Without an archive retention alone promises nothing: what it removed last may come back.
+        """
+        kept = self.topic.tiered and self.start_written_down
+        floor = self.start if kept else self.promised_start
+        if log_start < floor:
+            raise Violation(f"{self} starts at {log_start} after a restart, it had started at {floor}")
+        self.start = min(self.start, log_start) if not kept else self.start
+        self.start_written_down = True
 
     def told_start(self, log_start: int) -> None:
         """A client was told a log start."""

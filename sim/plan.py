@@ -16,6 +16,8 @@ class Plan:
     idempotent_producers: int
     plain_producers: int
     transactional_producers: int
+    classic_members: int
+    consumer_members: int
     rounds: int
     readers: int
     tiering: bool
@@ -35,17 +37,24 @@ class Plan:
             idempotent_producers=dice.choice((1, 1, 2)),
             plain_producers=dice.choice((0, 1, 1)),
             transactional_producers=dice.choice((0, 0, 1, 2)),
-            rounds=dice.randint(5, 14),
+            classic_members=dice.choice((0, 0, 0, 0, 2, 3)),
+            consumer_members=dice.choice((0, 0, 0, 0, 2, 3)),
+            rounds=dice.randint(4, 10),
             readers=dice.choice((1, 2)),
             tiering=dice.random() < 0.7,
             unsynced=unsynced,
             power_cuts=not unsynced,
-            faults=dice.randint(0, 9),
+            faults=dice.randint(0, 8),
             settings={
                 "log.retention.check.interval.ms": str(check_ms),
                 "log.flush.offset.checkpoint.interval.ms": str(dice.choice((300, 5000))),
                 "remote.log.manager.task.retry.backoff.ms": str(dice.choice((20, 200))),
                 "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
+                "group.initial.rebalance.delay.ms": str(dice.choice((0, 500))),
+                "group.consumer.min.session.timeout.ms": "6000",
+                "group.consumer.session.timeout.ms": "6000",
+                "group.consumer.min.heartbeat.interval.ms": "500",
+                "group.consumer.heartbeat.interval.ms": "500",
                 "transaction.state.log.num.partitions": "2",
                 "transaction.state.log.replication.factor": "1",
                 "offsets.topic.num.partitions": "2",

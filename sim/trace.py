@@ -18,12 +18,16 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=count)
         self.count = 0
         self.keep_errors = True
+        self.hidden = ""
+        """A text that differs from run to run: the directory that stands for the disk."""
         self.errors: list[str] = []
         self._out = out
         self._hash = hashlib.blake2b(digest_size=16)
 
     def note(self, who: str, what: str) -> None:
         """Something happened now."""
+        if self.hidden and self.hidden in what:
+            what = what.replace(self.hidden, "")
         line = f"{self.now():10.4f} {who:<12} {what}"
         self.count += 1
         self.lines.append(line)

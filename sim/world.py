@@ -21,6 +21,8 @@ from sim.bucket import Bucket
 from sim.checker import Checker
 from sim.disk import Disk, SimFilesystem
 from sim.faults import Faults
+from sim.group_model import GroupModel
+from sim.groups import ClassicMember, ConsumerMember, Member
 from sim.loop import VirtualLoop
 from sim.machine import SimMachine
 from sim.model import Model, TopicModel, Violation
@@ -83,6 +85,7 @@ class World:
         self.plan = Plan.draw(random.Random(self.dice.getrandbits(64)))
         self.loop = VirtualLoop(random.Random(self.dice.getrandbits(64)), trace)
         trace.now = self.loop.time
+        trace.hidden = directory
         self.machine = self.loop.machine = SimMachine(self.loop)
         self.clock = SimClock(self.loop)
         self.port = _PORT
@@ -91,6 +94,7 @@ class World:
         self.disk = Disk(f"{directory}/data", self._dice(), self.clock.wall_ms)
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
+        self.groups: list[GroupModel] = []
         self.checker = Checker(self)
         self.process = Process("world")
         self.broker: Process | None = None
@@ -148,7 +152,8 @@ class World:
             TransactionalProducer(self, f"x{number}", self._dice(), plan.rounds)
             for number in range(plan.transactional_producers)
         ]
-        readers = [Reader(self, f"r{number}", self._dice()) for number in range(plan.readers)]
+        readers: list[Any] = [Reader(self, f"r{number}", self._dice()) for number in range(plan.readers)]
+        readers += self._members()
         faults = Faults(self, self._dice())
         writing = [asyncio.create_task(one.run()) for one in producers]
         reading = [asyncio.create_task(one.run()) for one in readers]
@@ -163,6 +168,19 @@ class World:
         final = asyncio.create_task(self.checker.final(*readers))
         await self._together([final], [supervisor])
         supervisor.cancel()
+
+    def _members(self) -> list[Member]:
+        """The members of both groups."""
+        members: list[Member] = []
+        kinds: tuple[tuple[type[Member], int], ...] = (
+            (ClassicMember, self.plan.classic_members),
+            (ConsumerMember, self.plan.consumer_members),
+        )
+        for kind, count in kinds:
+            group = GroupModel(kind.__name__, self.model)
+            self.groups.append(group)
+            members += [kind(self, f"{group.name[:2].lower()}{number}", self._dice(), group) for number in range(count)]
+        return members
 
     async def _together(self, wanted: list[asyncio.Task[Any]], others: list[asyncio.Task[Any]]) -> None:
         """Wait for all of ``wanted``; the first error of anybody is raised."""
@@ -288,7 +306,7 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        text = _ADDRESS.sub("", record.getMessage()).replace(self._world._directory, "")
+        text = _ADDRESS.sub("", record.getMessage())
         self._world.trace.note("log", f"{record.levelname} {text}")
         if record.exc_info and record.exc_info[1] is not None:
             self._world.trace.keep_error(record.exc_info[1])

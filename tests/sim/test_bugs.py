@@ -16,6 +16,7 @@ from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log import Log
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.sync import SyncTicket
+from stratalog.metadata.groups.committed_offsets import CommittedOffsets
 from stratalog.tier import archive_commands, plan_events
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -105,12 +106,17 @@ def aborted_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "aborted_transactions", lambda *_: [])
 
 
-SEEDS_MAX = 60
+def committed_offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that loads its log takes no offsets from it."""
+    patch.setattr(CommittedOffsets, "replay", lambda *_, **__: None)
+
+
+SEEDS_MAX = 100
 
 BUGS: dict[Bug, str] = {
-    acknowledged_before_the_sync: "was acknowledged|out of order",
-    no_sync_of_data: "was acknowledged|out of order",
-    no_sync_of_names: "was acknowledged|out of order|not there after a restart",
+    acknowledged_before_the_sync: "was acknowledged|out of order|held",
+    no_sync_of_data: "was acknowledged|out of order|held|it had been at",
+    no_sync_of_names: "was acknowledged|out of order|not there after a restart|held|lost|it had been at",
     evicted_before_the_commit: "evicted below",
     committed_without_an_object: "which is not there",
     retries_are_appended: "there twice",
@@ -119,6 +125,7 @@ BUGS: dict[Bug, str] = {
     answers_overtake: "came where",
     open_transactions_are_shown: "somebody",
     aborted_transactions_are_shown: "somebody",
+    committed_offsets_are_forgotten: "it had been at",
 }
 """Each bug, and what the invariant that finds it says."""
 

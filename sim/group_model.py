@@ -1,0 +1,84 @@
+"""What a consumer group was told: who works on what, and how far it has got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from sim.model import Model, PartitionModel, Violation
+
+if TYPE_CHECKING:
+    from sim.groups import Member
+
+__all__ = ["GroupModel"]
+
+_SURE_SECONDS: Final = 1.0
+"""Who was told that all is well so lately cannot have been put out of the group by its session's end."""
+
+
+class GroupModel:
+    """One group."""
+
+    def __init__(self, name: str, model: Model) -> None:
+        self.name = name
+        self._model = model
+        self._floors: dict[PartitionModel, int] = {}
+        self._attempted: dict[PartitionModel, set[int]] = {}
+        self._owners: dict[PartitionModel, Member] = {}
+        self._heard: dict[Member, float] = {}
+
+    def find(self, named: Iterable[tuple[str | bytes, int]]) -> list[PartitionModel]:
+        """The partitions of (topic name or id, number) that the model knows."""
+        topics = {key: topic for topic in self._model.topics.values() for key in (topic.name, topic.topic_id)}
+        found = [topics[key].partitions[number] for key, number in named if key in topics]
+        return sorted(found, key=str)
+
+    @property
+    def partitions(self) -> list[PartitionModel]:
+        """Those whose offsets somebody committed or tried to."""
+        return list(self._attempted)
+
+    # -- ownership -----------------------------------------------------------------------------------------------------
+
+    def take(self, member: Member, partitions: list[PartitionModel], now: float) -> None:
+        """A member works on these, and on nothing else. Raises `Violation` if another one surely does, too."""
+        self.release(member)
+        self._heard[member] = now
+        for partition in partitions:
+            other = self._owners.get(partition)
+            if other is not None and now - self._heard[other] < _SURE_SECONDS:
+                raise Violation(f"group {self.name}: {partition} is {member.name}'s, and {other.name}'s, too")
+            self._owners[partition] = member
+
+    def release(self, member: Member) -> None:
+        """A member works on nothing any more."""
+        for partition in [one for one, owner in self._owners.items() if owner is member]:
+            del self._owners[partition]
+
+    def heard(self, member: Member, now: float) -> None:
+        """A member was told that all is well."""
+        self._heard[member] = now
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def attempt(self, partition: PartitionModel, offset: int) -> None:
+        """Somebody asks to commit."""
+        self._attempted.setdefault(partition, set()).add(offset)
+
+    def committed(self, partition: PartitionModel, offset: int, who: str) -> None:
+        """And was told that it is done. Raises `Violation` if that went back."""
+        self._check(partition, offset, who)
+
+    def fetched(self, partition: PartitionModel, offset: int, who: str) -> None:
+        """Somebody was told what is committed; -1 is nothing. Raises `Violation` if that cannot be."""
+        if partition.topic.deleting:
+            return
+        self._check(partition, offset, who)
+        if offset >= 0 and offset not in self._attempted.get(partition, ()):
+            raise Violation(f"group {self.name}: {who} finds {partition} at {offset}, which nobody committed")
+
+    def _check(self, partition: PartitionModel, offset: int, who: str) -> None:
+        floor = self._floors.get(partition, -1)
+        if offset < floor and not partition.topic.deleting:
+            raise Violation(f"group {self.name}: {who} has {partition} at {offset}, it had been at {floor}")
+        self._floors[partition] = max(floor, offset)
