@@ -369,7 +369,7 @@ class Partition:
         self._wake()
 
     def tick(self, now: float) -> None:
-        """Time-outs of ``acks=-1``, ``flush.ms``, news of the log start; called a few times a second."""
+        """Time-outs of ``acks=-1``, ``flush.ms``, news of log start and markers; called a few times a second."""
         if any(waiting.deadline <= now for waiting in self._committed):
             late = [waiting for waiting in self._committed if waiting.deadline <= now]
             self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)
@@ -384,7 +384,9 @@ class Partition:
         unflushed = self.log.written_offset > self.log.flushed_offset
         if unflushed and (now - self._flushed_at) * 1000 >= self.log.config.flush_ms:
             self.directory.sync(self)
-        if self.log.log_start_offset != self._log_start_offset:
+        unstable = self.log.first_unstable_offset
+        self.log.producer_state.on_high_watermark(self.replica.high_watermark)  # after a full disk it was read anew
+        if self.log.log_start_offset != self._log_start_offset or self.log.first_unstable_offset != unstable:
             self._log_start_offset = self.log.log_start_offset
             self._wake()
 

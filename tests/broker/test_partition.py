@@ -296,6 +296,25 @@ def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch)
     assert it.partition.last_stable_offset == 2
 
 
+def test_markers_stay_final_when_a_full_disk_has_the_state_read_anew(bench, batch):
+    """Readers of committed records go on with the next tick, though nobody writes any more."""
+    it = bench()
+    woken = []
+    it.append("data", batch(**TRANSACTIONAL))
+    it.partition.append_marker(transaction_end(0), 0, lambda _: None)
+    it.disk.write()
+    it.disk.flush()
+    assert it.partition.last_stable_offset == 2
+    it.append("queued", batch())
+    it.partition.log.discard_unwritten()
+    it.partition.on_write_refused(OSError(28, "full"))
+    it.partition.watchers.add(lambda: woken.append(it.partition.last_stable_offset))
+    it.partition.tick(0)
+    it.partition.tick(0)
+    assert it.partition.last_stable_offset == 2
+    assert woken == [2]
+
+
 def test_a_batch_behind_the_waiting_end_of_its_transaction_is_refused(bench, batch):
     """INVALID_TXN_STATE: the log would begin a transaction with it that nobody ends."""
     it = bench(compression_type="zstd")
