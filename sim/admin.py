@@ -51,8 +51,8 @@ class Admin(Caller):
                     await self.create_topic()
                 elif len(topics) > 1 and self.dice.random() < 0.2:
                     await self._delete_topic(self.dice.choice(topics))
-                else:
-                    await self._delete_records(self.dice.choice(self.dice.choice(topics).partitions))
+                elif not (topic := self.dice.choice(topics)).compacted:
+                    await self._delete_records(self.dice.choice(topic.partitions))
             except LinkLost:
                 continue
 
@@ -89,7 +89,13 @@ class Admin(Caller):
             configs["flush.messages"] = "9223372036854775807"
         if world.plan.tiering and dice.random() < 0.7:
             configs |= {"remote.storage.enable": "true", "local.retention.bytes": str(dice.choice((0, 0, 3000)))}
-        if dice.random() < 0.2:
+        if world.plan.compaction and dice.random() < 0.5:
+            configs |= {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": str(dice.choice((0.01, 0.3))),
+                "max.compaction.lag.ms": str(dice.choice((1000, 9_223_372_036_854_775_807))),
+            }
+        if dice.random() < 0.2 and "cleanup.policy" not in configs:
             configs["retention.ms"] = str(dice.choice((3000, 10_000)))
         else:
             configs["retention.ms"] = "-1"

@@ -84,10 +84,12 @@ class Faults:
         self._note(f"{'power goes' if self._with_power else 'the broker dies'} in {count} changes of the disk")
 
     def _crashed(self, process: Process) -> None:
-        """In the middle of the broker's step."""
+        """In the middle of a step of the broker, or of a worker that writes to the disk."""
         self._note(f"{process.name} dies at a change of the disk")
-        self._world.node = None
-        process.kill()
+        if self._with_power or process is self._world.broker:
+            self._world.kill_broker()
+        else:
+            process.kill()
         if self._with_power:
             self._note(f"cuts the power: {self._world.disk.cut_power()}")
 

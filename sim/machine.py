@@ -14,6 +14,7 @@ from sim.threads import Fiber, VirtualPool
 from stratalog.broker.worker_channel import Kind, WorkerMessage, WorkerMessages, encode_error, encode_message
 from stratalog.broker.worker_main import Executes, Start, load_target
 from stratalog.broker.workers import ProcessWorkers, Workers
+from stratalog.hot.filesystem import Filesystem
 
 if TYPE_CHECKING:
     from sim.loop import VirtualLoop
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SimMachine", "SimWorker"]
 
 _KILLED = -9
+_CPU_WORKER = "stratalog.broker.cpu_worker:cpu_worker"
 
 
 class SimMachine:
@@ -31,6 +33,8 @@ class SimMachine:
         self._dice = random.Random(loop.dice.getrandbits(64))
         self._pids = 1000
         self.workers_alive: dict[SimWorker, None] = {}
+        self.files_of: Callable[[Process], Filesystem] | None = None
+        """The disk as a process sees it, for workers that write to it."""
 
     def threads(self, count: int, name: str) -> Executor:
         """A pool of virtual threads."""
@@ -121,8 +125,11 @@ class SimWorker:
 
     def _start(self, start: Start) -> None:
         self._threads = start.threads
+        options = dict(start.options)
+        if start.target == _CPU_WORKER and self._machine.files_of is not None:
+            options["files"] = self._machine.files_of(self.process)
         try:
-            self._target = load_target(start.target, start.options)
+            self._target = load_target(start.target, options)
         except Exception as error:  # noqa: BLE001 - every command is told
             self._refusal = error
 

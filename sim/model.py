@@ -64,6 +64,7 @@ class Sent:
     timestamp_ms: int
     once: bool
     """Its producer is idempotent: it may be in the log once, and behind its predecessors."""
+    key: bytes | None = None
     transaction: Transaction | None = None
     attempts: int = 0
     state: State = State.UNKNOWN
@@ -154,6 +155,8 @@ class PartitionModel:
     def check_committed(self, first: int, records: list[tuple[int, bytes]]) -> None:
         """The whole log was read as committed: transactions are there with all of their records, or with none."""
         shown = {value for _, value in records}
+        if self.topic.compacted:
+            self._check_latest(first, shown)
         for value, sent in self.sent.items():
             transaction, place = sent.transaction, self.places.get(value)
             if transaction is None or sent.state is not State.ACKNOWLEDGED or self.topic.compacted:
@@ -163,6 +166,18 @@ class PartitionModel:
             if (value in shown) != (transaction.outcome is Outcome.COMMITTED):
                 which = "shown" if value in shown else "hidden"
                 raise Violation(f"{self}: {_show(value)} is {which}, {transaction.name} {transaction.outcome.value}")
+
+    def _check_latest(self, first: int, shown: set[bytes]) -> None:
+        """Compaction leaves the last record of each key that counts."""
+        latest: dict[bytes, tuple[int, bytes]] = {}
+        for offset, value in self.known.items():
+            sent = self.sent[value]
+            counts = sent.transaction is None or sent.transaction.outcome is Outcome.COMMITTED
+            if counts and sent.key is not None and offset >= latest.get(sent.key, (first, b""))[0]:
+                latest[sent.key] = (offset, value)
+        for key, (offset, value) in latest.items():
+            if value not in shown:
+                raise Violation(f"{self}: {_show(value)} at {offset} is the last of key {key!r}, and is gone")
 
     def check_order(self, records: list[tuple[int, bytes]]) -> None:
         """Records of one idempotent producer lie in the order in which it sent them, each once."""

@@ -20,6 +20,7 @@ class Plan:
     consumer_members: int
     rounds: int
     readers: int
+    compaction: bool
     tiering: bool
     unsynced: bool
     """Some topics acknowledge before the sync; then power is never cut."""
@@ -41,6 +42,7 @@ class Plan:
             consumer_members=dice.choice((0, 0, 0, 0, 2, 3)),
             rounds=dice.randint(4, 10),
             readers=dice.choice((1, 2)),
+            compaction=dice.random() < 0.4,
             tiering=dice.random() < 0.7,
             unsynced=unsynced,
             power_cuts=not unsynced,
@@ -50,6 +52,7 @@ class Plan:
                 "log.flush.offset.checkpoint.interval.ms": str(dice.choice((300, 5000))),
                 "remote.log.manager.task.retry.backoff.ms": str(dice.choice((20, 200))),
                 "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
+                "log.cleaner.backoff.ms": str(dice.choice((200, 1000))),
                 "group.initial.rebalance.delay.ms": str(dice.choice((0, 500))),
                 "group.consumer.min.session.timeout.ms": "6000",
                 "group.consumer.session.timeout.ms": "6000",

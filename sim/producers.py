@@ -66,22 +66,20 @@ class Producer(Caller):
     def new_batch(self, partition: PartitionModel, sequence: int = -1, **identity: Any) -> Batch:
         """A batch of records that nobody has sent before."""
         dice, now_ms = self.dice, self.world.clock.wall_ms()
-        values, room = [], _BATCH_BYTES_MAX
-        for _ in range(dice.choice((1, 1, 2, 3, 5, 8))):
+        keyed = partition.topic.compacted
+        records: list[Record] = []
+        room = _BATCH_BYTES_MAX
+        for at in range(dice.choice((1, 1, 2, 3, 5, 8))):
             number = self._numbers[partition] = self._numbers.get(partition, -1) + 1
             value = b"%s:%d:" % (self.name.encode(), number)
             value += b"." * max(0, min(dice.choice((0, 10, 100, 700)), room))
             room -= len(value)
-            partition.sent[value] = Sent(self.name, number, now_ms, self.once)
-            values.append(value)
-        keys_wanted = "compact" in partition.topic.configs.get("cleanup.policy", "")
-        records = [
-            Record(at, now_ms, b"k%d" % dice.randrange(9) if keys_wanted or dice.random() < 0.3 else None, value)
-            for at, value in enumerate(values)
-        ]
+            key = b"k%d" % dice.randrange(9) if keyed or dice.random() < 0.3 else None
+            partition.sent[value] = Sent(self.name, number, now_ms, self.once, key)
+            records.append(Record(at, now_ms, key, value))
         codec = dice.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP))
         data = build_batch(records, codec=codec, base_sequence=sequence, **identity)
-        return Batch(values, data, sequence)
+        return Batch([record.value or b"" for record in records], data, sequence)
 
     async def post(self, partition: PartitionModel, batch: Batch, acks: int = -1) -> asyncio.Future[Any]:
         """Send one batch. Raises `LinkLost`."""

@@ -133,7 +133,7 @@ class Fiber:
 
     def _die(self) -> None:
         """Its process was killed: unwind what is suspended; nothing that it does on the way has an effect."""
-        if self._carrier is not None:
+        if self._carrier is not None and getattr(_local, "fiber", None) is not self:  # who is running hears by itself
             self._carrier.resume()
 
     def body(self) -> None:

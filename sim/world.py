@@ -92,6 +92,7 @@ class World:
         self._directory = directory
         Path(f"{directory}/data").mkdir()
         self.disk = Disk(f"{directory}/data", self._dice(), self.clock.wall_ms)
+        self.machine.files_of = partial(SimFilesystem, self.disk)
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
         self.groups: list[GroupModel] = []
