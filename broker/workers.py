@@ -209,9 +209,7 @@ class ProcessWorkers(_Submitting):
         role: str,
         start: Start,
         *,
-        child: Callable[
-            [asyncio.AbstractEventLoop, str, Callable[[WorkerMessage], None], Callable[[int], None]], Child
-        ]
+        child: Callable[[asyncio.AbstractEventLoop, str, Callable[[WorkerMessage], None], Callable[[int], None]], Child]
         | None = None,
     ) -> None:
         super().__init__(loop)

@@ -31,7 +31,9 @@ def test_aborted_transactions_of_a_client_are_hidden_in_both_places(tiered):
     tiered.topic("t", local_retention_bytes=6000, internal_segment_bytes=4000)
     producers = []
     for number in (0, 1):
-        producer = Producer({"bootstrap.servers": tiered.node.address, "transactional.id": f"x{number}", "linger.ms": 0})
+        producer = Producer(
+            {"bootstrap.servers": tiered.node.address, "transactional.id": f"x{number}", "linger.ms": 0}
+        )
         producer.init_transactions(20)
         producers.append(producer)
     committed = set()
