@@ -60,13 +60,14 @@ class Write:
     """Append records, all in one batch, and send the answers when they are committed.
 
     With ``producer`` the batch is part of that producer's transaction. ``on_committed`` are events that the shard wants
-    to hear then.
+    to hear then. ``divisible``: each record may hold without the others (tombstones), so very many are several batches.
     """
 
     records: Sequence[CoordinatorRecord]
     replies: Sequence[Reply] = ()
     producer: Producer | None = None
     on_committed: Sequence[Any] = ()
+    divisible: bool = False
 
 
 Action = Any

@@ -32,9 +32,9 @@ class Marker:
 
 
 def parts_of(write: Write) -> list[Write]:
-    """A write that fits one append; one of too many records (a large group is deleted) in several, answered last."""
+    """A write in one append; one of very many records that may be told apart in several, answered with the last."""
     records = write.records
-    if len(records) <= BATCH_RECORDS_MAX or write.producer is not None:
+    if len(records) <= BATCH_RECORDS_MAX or not write.divisible:
         return [write]
     starts = range(0, len(records), BATCH_RECORDS_MAX)
     parts = [Write(records[start : start + BATCH_RECORDS_MAX]) for start in starts]

@@ -94,8 +94,6 @@ class _Delivery:
         elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             log.warning("%s: %s is ended in %s already", error.message, self._transactional_id, self._partition)
             self._report()
-        elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            log.error("%s: %s is coordinated elsewhere now", error.message, self._transactional_id)
         else:
             if self._tries % _RETRIES_TOLD == 1:
                 log.warning(

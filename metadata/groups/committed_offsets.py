@@ -305,7 +305,8 @@ class CommittedOffsets:
                 places += [
                     (event.group_id, topic.name, i) for i in indexes if self._holds(event.group_id, topic.name, i)
                 ]
-        return [Write(self._delete(places), [Reply(event.token, OffsetDeleteResponse(topics=topics))])]
+        replies = [Reply(event.token, OffsetDeleteResponse(topics=topics))]
+        return [Write(self._delete(places), replies, divisible=True)]
 
     def _holds(self, group_id: str, topic: str, partition: int) -> bool:
         committed = partition in self._groups.get(group_id, {}).get(topic, ())

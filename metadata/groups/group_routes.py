@@ -122,7 +122,7 @@ def _delete(shard: GroupShard, event: GroupRequest, _now: Now) -> list[Action]:
     records = [*shard.offsets.delete_group(event.group_id), *group.tombstones()]
     shard.drop(event.group_id)
     done = DeleteGroupsResponse(results=[DeletableGroupResult(group_id=event.group_id)])
-    return [Write(records, [Reply(event.token, done)])]
+    return [Write(records, [Reply(event.token, done)], divisible=True)]
 
 
 ROUTES: Final[dict[type[Any], Callable[[GroupShard, GroupRequest, Now], list[Action]]]] = {

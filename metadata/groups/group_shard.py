@@ -192,7 +192,7 @@ class GroupShard:
     def _topics_changed(self, event: TopicsChanged, _now: Now) -> list[Action]:
         self.image = event.image
         records = self.offsets.topics_deleted({name: topic_id for topic_id, name in event.removed.items()})
-        return [Write(records)] if records else []
+        return [Write(records, divisible=True)] if records else []
 
     def _settings_changed(self, event: SettingsChanged, _now: Now) -> list[Action]:
         self.settings = event.settings
@@ -230,7 +230,7 @@ class GroupShard:
         if self._next_expiry_ms is not None and self._next_expiry_ms <= now.monotonic_ms:
             records = self._expire(now)
             if records:
-                actions.append(Write(records))
+                actions.append(Write(records, divisible=True))
         return actions
 
     def _expire(self, now: Now) -> list[CoordinatorRecord]:

@@ -365,7 +365,8 @@ class TransactionShard:
         ]
         for transactional_id in expired:
             del self.transactions[transactional_id]
-        return [Write([CoordinatorRecord(encode_key(one), None) for one in expired])] if expired else []
+        records = [CoordinatorRecord(encode_key(one), None) for one in expired]
+        return [Write(records, divisible=True)] if records else []
 
 
 def _may_go_on(transaction: Transaction, expected: Producer) -> bool:

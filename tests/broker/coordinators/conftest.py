@@ -42,6 +42,7 @@ class Put:
     values: dict[bytes, bytes]
     producer: Any = None
     then: tuple = ()
+    divisible: bool = False
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Keys:
             for key, value in event.values.items():
                 self.replay(key, value, offset=-1, producer=event.producer)
             records = [CoordinatorRecord(key, value) for key, value in event.values.items()]
-            return [Write(records, [Reply(event.token, "done")], event.producer, event.then)]
+            return [Write(records, [Reply(event.token, "done")], event.producer, event.then, divisible=event.divisible)]
         if isinstance(event, Get):
             return [Reply(event.token, dict(self.values), event.durable)]
         if isinstance(event, Park):

@@ -45,15 +45,15 @@ def test_groups_keep_the_order_and_mix_nothing(queued):
 
 
 def test_a_write_of_too_many_records_is_cut_and_answered_with_its_last_part():
-    """A transaction's is not: its batch is the unit that is committed."""
+    """If its records may be told apart; any other is one batch, which holds as a whole or not at all."""
     records = [CoordinatorRecord(b"%d" % at, None) for at in range(BATCH_RECORDS_MAX + 1)]
     reply = Reply("token", response=None)
-    parts = parts_of(Write(records, [reply], on_committed=["then"]))
+    parts = parts_of(Write(records, [reply], on_committed=["then"], divisible=True))
     assert [len(part.records) for part in parts] == [BATCH_RECORDS_MAX, 1]
     assert [record for part in parts for record in part.records] == records
     assert [(list(part.replies), list(part.on_committed)) for part in parts] == [([], []), ([reply], ["then"])]
-    whole = Write(records, producer=Producer(1, 1))
-    assert parts_of(whole) == [whole]
+    for whole in (Write(records), Write(records, producer=Producer(1, 1))):
+        assert parts_of(whole) == [whole]
 
 
 def test_a_batch_holds_the_records_of_all_its_writes():

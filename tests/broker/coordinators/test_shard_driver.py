@@ -49,7 +49,7 @@ async def test_a_write_of_very_many_records_is_several_appends_and_one_answer(ri
     """No append keeps the loop for long; the answer leaves with the last of them."""
     driver = await rig.loaded()
     token = events.Token()
-    driver.ask(events.Put(token, {b"k%d" % number: b"" for number in range(12_000)}))
+    driver.ask(events.Put(token, {b"k%d" % number: b"" for number in range(12_000)}, divisible=True))
     await rig.until(lambda: token.answers)
     assert [header.record_count for header in batches(rig)] == [5_000, 5_000, 2_000]
     assert token.answers == ["done"]
