@@ -214,9 +214,9 @@ def test_a_batch_is_frozen_for_the_archive_only_when_rolled_and_synced(start_tie
     submit = workers.submit
 
     def watched(command, done):
-        if type(command).__name__ == "Upload":
+        if type(command).__name__ == "RatedUpload":
             log = tiered.node.partition("t").log
-            uploads.append((command.request.end, log.flushed_offset, log.active_base_offset))
+            uploads.append((command.upload.request.end, log.flushed_offset, log.active_base_offset))
         submit(command, done)
 
     workers.submit = watched
