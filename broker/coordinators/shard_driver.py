@@ -148,9 +148,13 @@ class ShardDriver:
         self._load_seconds = self._services.clock.monotonic() - began
         if count:
             log.info("%s: %d records loaded in %.3f s", name, count, self._load_seconds)
-        self._perform(self.shard.loaded(self.now()))
-        self._services.on_active(self)
-        self._arm()
+        try:
+            self._perform(self.shard.loaded(self.now()))
+            self._services.on_active(self)
+        except Exception as error:  # noqa: BLE001 - whatever it is: see `_failed`
+            self._failed(error)
+        else:
+            self._arm()
 
     def _cannot_load(self, reason: str) -> None:
         self.state = DriverState.FAILED

@@ -86,7 +86,7 @@ class ConsumerGroup(ConsumerCore):
 
     def due(self, now: Now) -> list[Action]:
         """Members whose deadline has passed are fenced."""
-        late = {member_id for _, member_id in self.timers.passed(now.monotonic_ms)}
+        late = dict.fromkeys(member_id for _, member_id in self.timers.passed(now.monotonic_ms))
         members = [self.facts.members[member_id] for member_id in late if member_id in self.facts.members]
         return fence(self, members, now) if members else []
 

@@ -7,8 +7,12 @@ moment has come, and put back. Only a deadline that comes nearer is entered anew
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 __all__ = ["Deadlines"]
+
+_STALE_MAX: Final = 1_000
+"""Entries of groups that are gone, above the number of those that wait: then the heap is made anew."""
 
 
 class Deadlines:
@@ -24,6 +28,11 @@ class Deadlines:
         """How many groups wait for something."""
         return len(self._moments)
 
+    @property
+    def entries(self) -> int:
+        """How many entries are kept, those of groups that are gone among them."""
+        return len(self._heap)
+
     def set(self, name: str, moment_ms: int) -> None:
         """Look at ``name`` at this moment, unless it is looked at earlier."""
         known = self._moments.get(name)
@@ -34,6 +43,9 @@ class Deadlines:
     def forget(self, name: str) -> None:
         """Do not look at ``name``."""
         self._moments.pop(name, None)
+        if len(self._heap) > 2 * len(self._moments) + _STALE_MAX:
+            self._heap = [(moment_ms, each) for each, moment_ms in self._moments.items()]
+            heapq.heapify(self._heap)
 
     def next_ms(self) -> int | None:
         """The earliest moment; None if nothing is waited for."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 __all__ = ["MemberTimers"]
 
 K = TypeVar("K", bound=Hashable)
+
+_STALE_MAX: Final = 1_000
+"""Entries of keys that are gone, above the number of those that wait: then the heap is made anew."""
 
 
 class MemberTimers(Generic[K]):
@@ -26,6 +29,11 @@ class MemberTimers(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._deadlines
 
+    @property
+    def entries(self) -> int:
+        """How many entries are kept, those of keys that are gone among them."""
+        return len(self._heap)
+
     def set(self, key: K, deadline_ms: int) -> None:
         """Set or move a deadline."""
         self._deadlines[key] = deadline_ms
@@ -36,6 +44,10 @@ class MemberTimers(Generic[K]):
     def cancel(self, key: K) -> None:
         """No deadline any more."""
         self._deadlines.pop(key, None)
+        if len(self._heap) > 2 * len(self._deadlines) + _STALE_MAX:
+            self._queued = dict(self._deadlines)
+            self._heap = [(deadline_ms, next(self._numbers), each) for each, deadline_ms in self._queued.items()]
+            heapify(self._heap)
 
     def next_ms(self) -> int | None:
         """A moment not after the earliest deadline; None if there is none."""

@@ -295,3 +295,22 @@ async def test_other_actions_are_their_drivers(rig, events):
     driver.shard.step = lambda event, now: ["something"]
     driver.ask("event")
     assert rig.performed == ["something"]
+
+
+async def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew(rig, events, monkeypatch):
+    """Neither does it take events without its deadlines, nor is it given up."""
+    failures = [ValueError("a test")]
+
+    def loaded(_shard, _now):
+        if failures:
+            raise failures.pop()
+        return []
+
+    monkeypatch.setattr(events.Keys, "loaded", loaded)
+    rig.driver.load()
+    await rig.until(lambda: not failures)
+    assert not rig.driver.active
+    await rig.until(lambda: rig.driver.active)
+    token = events.Token()
+    rig.driver.ask(events.Get(token))
+    assert token.answers == [{}]

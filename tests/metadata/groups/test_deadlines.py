@@ -51,3 +51,15 @@ def test_against_a_plain_table(steps):
     taken = deadlines.take(10, at_most=99)
     assert sorted(taken) == sorted(name for name, moment in table.items() if moment <= 10)
     assert [table[name] for name in taken] == sorted(table[name] for name in taken)
+
+
+def test_groups_that_come_and_go_leave_no_heap_behind():
+    """Their entries would stay until their old moment, half an hour away, thousands a second."""
+    deadlines = Deadlines()
+    deadlines.set("stays", 2_000_000)
+    for number in range(20_000):
+        deadlines.set(f"g{number}", 1_800_000 + number)
+        deadlines.forget(f"g{number}")
+    assert deadlines.entries <= 1_010
+    assert deadlines.next_ms() == 2_000_000
+    assert deadlines.take(2_000_000, at_most=5) == ["stays"]

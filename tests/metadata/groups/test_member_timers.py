@@ -38,3 +38,17 @@ def test_heartbeats_do_not_grow_it():
     assert timers.next_ms() == 45_000
     assert timers.passed(45_000) == []
     assert timers.next_ms() == 45_999
+
+
+def test_members_that_come_and_go_leave_no_heap_behind():
+    """Their entries would stay until their old moment; those that stay keep theirs."""
+    timers: MemberTimers[str] = MemberTimers()
+    timers.set("early", 5)
+    timers.set("early", 900)
+    timers.set("stays", 1_000)
+    for number in range(20_000):
+        timers.set(f"m{number}", 500 + number)
+        timers.cancel(f"m{number}")
+    assert timers.entries <= 1_010
+    assert timers.passed(899) == []
+    assert timers.passed(1_000) == ["early", "stays"]
