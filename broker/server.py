@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS_MAX: Final = 5.0
 _REFUSED_LOG_SECONDS: Final = 10.0
+_ACCEPT_TURNS: Final = 4
+"""Turns of the loop in which a connection that the kernel has given us becomes one that can be closed."""
+
 _HELD_LONGER_SECONDS: Final = 60.0
 """A connection that is held is not heard before it is closed, however late the timers come."""
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
@@ -106,6 +109,7 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._refusal_logged_at: float | None = None
         self._emptied: asyncio.Event | None = None
+        self._closing = False
         self._connection_wait: Callable[[str], float] = lambda _: 0.0
         self.connections: dict[Connection, None] = {}
         self._held: set[Connection] = set()
@@ -137,10 +141,7 @@ class Server:
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Stop listening, let requests that are being handled be answered for a while, then close everything."""
-        for server in self._servers:
-            server.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        await self._stop_accepting()
         for connection in [*self.connections, *self._held]:
             if connection.idle:
                 connection.abort()
@@ -160,6 +161,16 @@ class Server:
                 waiting.cancel()
         self.page_cache.close()
         self.buffers.trim()
+
+    async def _stop_accepting(self) -> None:
+        """Let nobody in any more; who is on the way in comes as far as being closed."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
 
     async def _bind(self, listener: Listener) -> None:
         loop = self._services.loop
@@ -191,6 +202,8 @@ class Server:
 
     def _opened(self, connection: Connection) -> bool:
         """Whether an accepted connection is within the limits."""
+        if self._closing:
+            return False
         network = self._metrics.network
         held_seconds = self._connection_wait(connection.host)
         if held_seconds:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -230,3 +231,22 @@ async def test_connections_and_memory_are_gauges(serve, wire):
     text = edge.metrics.render().decode()
     assert 'kafka_server_socket_server_metrics_connection_count{listener="TEST"} 1.0' in text
     assert "stratalog_network_receive_buffer_bytes 0.0" in text
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_client_that_comes_while_the_server_closes_is_not_forgotten(turns):
+    """Whatever stage its connection has reached, it is closed: no socket outlives the loop."""
+    server = Server([listener()], lambda *_: None, clock=SystemClock(), metrics=Metrics())
+    await server.start()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, server.addresses["PLAIN"])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        before = asyncio.all_tasks()
+        await server.close(grace_seconds=0)
+        assert asyncio.all_tasks() <= before, "a connection is still being accepted"
+        assert not server.connections
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(loop.sock_recv(client, 1), 5) == b""
