@@ -92,7 +92,9 @@ REQUESTS = [
     (heartbeat, lambda group: HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 4),
     (leave_group, lambda group: LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="m")]), 5),
 ]
-each_request = pytest.mark.parametrize(("module", "request_of", "version"), REQUESTS, ids=lambda one: getattr(one, "__name__", str(one)).rpartition(".")[2])
+each_request = pytest.mark.parametrize(
+    ("module", "request_of", "version"), REQUESTS, ids=lambda one: getattr(one, "__name__", str(one)).rpartition(".")[2]
+)
 
 
 @each_request
