@@ -163,14 +163,21 @@ class Server:
         self.buffers.trim()
 
     async def _stop_accepting(self) -> None:
-        """Let nobody in any more; who is on the way in comes as far as being closed."""
+        """Let nobody in any more; who is on the way in comes as far as being closed.
+
+        asyncio forgets a socket that it has accepted when its server is closed before its transport is made (the
+        assertion in ``Server._attach``). So first nobody is accepted any more, then the servers are closed.
+        """
         self._closing = True
-        for server in self._servers:
-            server.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        for server in self._servers:
+            for listening in server.sockets:
+                self._services.loop.remove_reader(listening)
         for _ in range(_ACCEPT_TURNS):
             await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
 
     async def _bind(self, listener: Listener) -> None:
         loop = self._services.loop

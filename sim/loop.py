@@ -105,6 +105,11 @@ class VirtualLoop(base_events.BaseEventLoop):
             executor = self._pool
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
+    def remove_reader(self, fd: Any) -> bool:
+        """Nothing is watched: simulated servers are handed their connections."""
+        del fd
+        return False
+
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """Listen in the simulated network, which has one host."""
         del host
