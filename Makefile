@@ -28,7 +28,7 @@ demo: $(VENV)/.ready
 	$(PY) -m bench.demo --bucket $(BUCKET)
 
 test: $(VENV)/.ready
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist worksteal
 
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
