@@ -16,14 +16,7 @@ MIRRORED_FROM_LINES = 40
 
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
-UNMIRRORED: dict[str, str] = {
-    "broker/connection_services.py": "declarations only; tests/broker/test_connection.py holds connections to them",
-    "metadata/groups/group_events.py": "declarations only; tests/metadata/groups/test_group_shard.py steps through them",
-    "metadata/groups/offset_requests.py": "declarations only; tests/metadata/groups/test_committed_offsets.py asks each of them",
-    "metadata/transactions/events.py": "declarations only; tests/metadata/transactions/test_shard.py steps through every one of them",
-    "tier/commands.py": "declarations only; tests/tier/test_work.py carries every one of them out",
-    "tier/plan_events.py": "declarations only; tests/tier/test_plan.py steps through every one of them",
-}
+UNMIRRORED: dict[str, str] = {}
 
 BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|common|misc|stuff)(_|$)")
 BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

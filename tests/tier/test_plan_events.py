@@ -1,0 +1,49 @@
+"""What happens to the archiving of one partition, and what its plan asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+
+from stratalog.tier import plan_events
+from stratalog.tier.plan import ArchivePlan, PlanSettings
+from stratalog.tier.plan_events import Action, ClaimFailed, Event, FencedOut, RangeRef, StandDown
+
+EVENTS = typing.get_args(Event)
+ACTIONS = typing.get_args(Action)
+SAMPLES = {"int": 0, "bool": False, "float": 0.5, "str": "", "RangeRef": RangeRef(0, 1, 1), "tuple[RangeRef, ...]": ()}
+
+
+def sample(kind):
+    """An event of this kind about nothing."""
+    return kind(*(SAMPLES[each.type] for each in dataclasses.fields(kind)))
+
+
+def test_every_class_is_an_event_or_an_action():
+    """The unions, by which mypy checks that nobody forgets one, are complete."""
+    classes = {getattr(plan_events, name) for name in plan_events.__all__} - {Event, Action, RangeRef}
+    assert classes == {*EVENTS, *ACTIONS}
+    assert not set(EVENTS) & set(ACTIONS)
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_a_plan_without_segments_takes_each_and_asks_for_nothing_of_the_store(kind):
+    """Whatever it is told, late or twice."""
+    plan = ArchivePlan(PlanSettings(), local_start=0)
+    actions = plan.step(sample(kind), 0) + plan.step(sample(kind), 1)
+    assert actions == ([StandDown("")] if kind is FencedOut else [])
+
+
+def test_attempts_at_one_range_are_told_apart():
+    """What is known of the first says nothing about the second."""
+    assert RangeRef(0, 10, 1) != RangeRef(0, 10, 2)
+    assert len({RangeRef(0, 10, 1), RangeRef(0, 10, 1)}) == 1
+
+
+def test_chance_comes_with_the_event():
+    """A plan has no random numbers of its own: the same events make the same plan."""
+    plans = [ArchivePlan(PlanSettings(), local_start=0) for _ in range(2)]
+    assert plans[0].step(ClaimFailed(0.25), 5) == plans[1].step(ClaimFailed(0.25), 5)
+    assert plans[0].deadline() == plans[1].deadline()
