@@ -58,6 +58,9 @@ def _checked(parse: Callable[[BatchHeader, bytes], list[Span]], header: BatchHea
     return spans
 
 
+# The two parsers are written out: a call for each record, or a question whether keys are wanted, costs as much again.
+
+
 def _spans(header: BatchHeader, payload: bytes) -> list[Span]:
     spans: list[Span] = []
     end = 0

@@ -6,17 +6,13 @@ when the change is on disk in the metadata log and in force on this broker.
 
 from __future__ import annotations
 
-from stratalog.broker.api.incremental_alter_configs import alteration_refusal
+from stratalog.broker.api.incremental_alter_configs import alteration_refusal, outcome
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.configs_image import ConfigResource
 from stratalog.metadata.controller import legacy_alter_configs
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
@@ -29,22 +25,14 @@ async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Messa
     for resource in request.resources:
         refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
         if refusal is not None:
-            answers.append(
-                AlterConfigsResourceResponse(
-                    error_code=refusal, resource_type=resource.resource_type, resource_name=resource.resource_name
-                )
-            )
+            answers.append(outcome(resource.resource_type, resource.resource_name, KafkaError(refusal)))
             continue
         settings = {each.name: each.value for each in resource.configs}
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), settings))
     results = await broker.control.execute(
         lambda image: legacy_alter_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
     )
-    for resource, failure in results:
-        answer = AlterConfigsResourceResponse(resource_type=resource.type, resource_name=resource.name)
-        if failure is not None:
-            answer.error_code, answer.error_message = failure.code, failure.message
-        answers.append(answer)
+    answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return AlterConfigsResponse(responses=answers)
 
 
@@ -55,15 +43,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Pending:
 
 def _failure(request: AlterConfigsRequest, _version: int, error: KafkaError) -> Message:
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+        responses=[outcome(each.resource_type, each.resource_name, error) for each in request.resources]
     )
 
 

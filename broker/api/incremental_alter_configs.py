@@ -13,17 +13,17 @@ from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.log_levels import alter_levels
 from stratalog.metadata import configs_image
 from stratalog.metadata.configs_image import ConfigResource
-from stratalog.metadata.controller import ConfigChange, incremental_alter_configs
+from stratalog.metadata.controller import ConfigChange, Failure, incremental_alter_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API", "alteration_refusal"]
+__all__ = ["API", "alteration_refusal", "outcome"]
 
 
 def alteration_refusal(context: RequestContext, resource_type: int, name: str) -> ErrorCode | None:
@@ -38,17 +38,25 @@ def alteration_refusal(context: RequestContext, resource_type: int, name: str) -
     return None if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+def outcome(resource_type: int, name: str, failure: Failure | KafkaError | None) -> AlterConfigsResourceResponse:
+    """What became of one resource; AlterConfigs says it in the same words."""
+    answer = AlterConfigsResourceResponse(resource_type=resource_type, resource_name=name)
+    if failure is not None:
+        answer.error_code, answer.error_message = failure.code, failure.message
+    return answer
+
+
 def _alter_loggers(
     resource: AlterConfigsResource, changes: list[ConfigChange], node_id: int, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     """Levels of loggers are this process's own: nothing of them is written down."""
-    answer = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    failure = None
     try:
         check_broker_name(resource.resource_name, node_id, or_empty=False)
         alter_levels(changes, validate_only=validate_only)
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message
-    return answer
+        failure = error
+    return outcome(resource.resource_type, resource.resource_name, failure)
 
 
 async def _alter(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Message:
@@ -58,11 +66,7 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
     for resource in request.resources:
         refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
         if refusal is not None:
-            answers.append(
-                AlterConfigsResourceResponse(
-                    error_code=refusal, resource_type=resource.resource_type, resource_name=resource.resource_name
-                )
-            )
+            answers.append(outcome(resource.resource_type, resource.resource_name, KafkaError(refusal)))
             continue
         changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
         if resource.resource_type == configs_image.ResourceType.BROKER_LOGGER:
@@ -74,11 +78,7 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
             image, wanted, broker.config_rules(), validate_only=request.validate_only
         )
     )
-    for resource, failure in results:
-        answer = AlterConfigsResourceResponse(resource_type=resource.type, resource_name=resource.name)
-        if failure is not None:
-            answer.error_code, answer.error_message = failure.code, failure.message
-        answers.append(answer)
+    answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
@@ -89,15 +89,7 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
 
 def _failure(request: IncrementalAlterConfigsRequest, _version: int, error: KafkaError) -> Message:
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+        responses=[outcome(each.resource_type, each.resource_name, error) for each in request.resources]
     )
 
 

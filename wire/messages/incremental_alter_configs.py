@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from stratalog.wire.schema import Bool, Int8, Int16, Int32, Message, Struct, field
+from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
+from stratalog.wire.schema import Bool, Int8, Int32, Message, Struct, field
 
 __all__ = [
     "AlterConfigsResource",
-    "AlterConfigsResourceResponse",
     "AlterableConfig",
     "IncrementalAlterConfigsRequest",
     "IncrementalAlterConfigsResponse",
@@ -39,15 +39,6 @@ class IncrementalAlterConfigsRequest(Message, api_key=44, versions=(0, 1), flexi
 
     resources: list[AlterConfigsResource]
     validate_only: Bool
-
-
-class AlterConfigsResourceResponse(Struct):
-    """The outcome for one resource."""
-
-    error_code: Int16 = field()
-    error_message: str | None = field()
-    resource_type: Int8
-    resource_name: str
 
 
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions=(0, 1), flexible=1):

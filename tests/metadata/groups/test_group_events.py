@@ -4,7 +4,13 @@ import pytest
 
 from stratalog.metadata.groups import group_events
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_events import DeleteGroup, DescribeGroup, ListGroups, SettingsChanged, TopicsChanged
+from stratalog.metadata.groups.group_events import (
+    DeleteGroup,
+    DescribeGroup,
+    ListGroups,
+    SettingsChanged,
+    TopicsChanged,
+)
 from stratalog.metadata.groups.group_routes import ROUTES
 from stratalog.metadata.groups.group_shard import GroupShard
 from stratalog.metadata.image import EMPTY_IMAGE
