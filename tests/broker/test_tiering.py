@@ -81,7 +81,11 @@ def test_the_bucket_describes_itself(broker):
         keys = [one.key for one in store.list("topics/") if one.key.endswith("topic.json")]
         return json.loads(store.get(keys[0])[0]) if keys else None
 
-    broker.wait_until(topic)
+    def written():
+        keys = {one.key for one in store.list("")}
+        return topic() and {"format.json", f"clusters/{broker.node.cluster_id}/cluster.json"} <= keys
+
+    broker.wait_until(written)  # three workers may write them, in any order
     assert json.loads(store.get("format.json")[0])
     assert store.get(f"clusters/{broker.node.cluster_id}/cluster.json")[0]
     alter_topic_configs(broker.client(), "t", set_to={"retention.bytes": "123456789"})
