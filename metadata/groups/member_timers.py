@@ -15,6 +15,10 @@ _STALE_MAX: Final = 1_000
 """Entries of keys that are gone, above the number of those that wait: then the heap is made anew."""
 
 
+def _deadline(entry: tuple[int, object]) -> int:
+    return entry[0]
+
+
 class MemberTimers(Generic[K]):
     """Deadlines in milliseconds by key. One that is pushed back is found again when its former one has passed."""
 
@@ -57,7 +61,7 @@ class MemberTimers(Generic[K]):
 
     def passed(self, now_ms: int) -> list[K]:
         """Take out the keys whose deadline has come, the earliest first."""
-        found = []
+        found: list[tuple[int, K]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             key = self._drop_first()
             deadline_ms = self._deadlines.get(key)
@@ -66,10 +70,11 @@ class MemberTimers(Generic[K]):
             if deadline_ms <= now_ms:
                 del self._deadlines[key]
                 self._queued.pop(key, None)
-                found.append(key)
+                found.append((deadline_ms, key))
             elif key not in self._queued:
                 self._queue(key, deadline_ms)
-        return found
+        found.sort(key=_deadline)  # an entry that was pushed back came up by its former moment
+        return [key for _, key in found]
 
     def _queue(self, key: K, deadline_ms: int) -> None:
         self._queued[key] = deadline_ms

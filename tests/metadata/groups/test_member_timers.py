@@ -1,6 +1,6 @@
 """Deadlines of members, against a dictionary."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.member_timers import MemberTimers
@@ -9,6 +9,7 @@ changes = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 
 
 
 @given(steps=changes)
+@example(steps=[("b", 4, 0), ("b", 5, 3), ("a", 1, 2)])
 def test_model(steps):
     """Every deadline is told once, when it has come, the earliest first; what is next is never told too late."""
     timers, wanted, now = MemberTimers(), {}, 0
