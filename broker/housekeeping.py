@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.partition import Partition
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Housekeeping"]
 
 TICK_SECONDS: Final = 0.25
+_PARTITIONS_A_TICK: Final = 256
+_TICKS_A_ROUND: Final = 8
+"""So often a second that many partitions are looked at; every one at least once in two seconds."""
 
 PAUSE_SECONDS_MIN: Final = 0.1
 """Between two runs of a job, however short its setting: one of 0 would keep the loop busy with nothing."""
@@ -32,6 +36,7 @@ class Housekeeping:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._round: Iterator[UnifiedLog] = iter(())
 
     def start(self) -> None:
         """Begin."""
@@ -74,8 +79,9 @@ class Housekeeping:
         for directory in node.directories.online:
             directory.writer.retry_refused()
         node.led.retry_unopened(node.image)
-        for unified in node.partitions:
+        for unified in self._next_partitions():
             partition = unified.partition
+            self._remove_files(partition, int(now * 1000))
             if partition.directory.offline is not None:
                 continue
             partition.tick(now)
@@ -87,8 +93,18 @@ class Housekeeping:
             if rolled:
                 partition.directory.sync(partition)
             node.tiering.look(unified)
-        for partition in self._all_partitions():
-            self._remove_files(partition, int(now * 1000))
+        self._remove_files(node.control.log.partition, int(now * 1000))
+
+    def _next_partitions(self) -> list[UnifiedLog]:
+        """Those whose turn it is: all of a few hundred, an eighth of more, so that ten thousand do not stop the loop."""
+        table = self._node.partitions
+        share = max(_PARTITIONS_A_TICK, -(-len(table) // _TICKS_A_ROUND))
+        taken = list(islice((one for one in self._round if table.get(one.topic_partition) is one), share))
+        if len(taken) < share:
+            self._round = iter(table)
+            known = set(taken)
+            taken += [one for one in islice(self._round, share - len(taken)) if one not in known]
+        return taken
 
     def _remove_files(self, partition: Partition, elapsed_ms: int) -> None:
         """Remove what has left the log; what a failure leaves is removed when the log is opened next."""

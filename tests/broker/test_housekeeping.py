@@ -2,9 +2,12 @@
 
 import asyncio
 import errno
-from itertools import pairwise
+from collections import Counter
+from itertools import chain, pairwise
 from pathlib import Path
 
+from stratalog.broker import housekeeping
+from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.client_records import NewRecord
 from stratalog.broker.clock import SystemClock
 from stratalog.broker.housekeeping import PAUSE_SECONDS_MIN
@@ -53,6 +56,25 @@ def test_records_of_2013_do_not_roll_on_every_tick(start_node):
         node.produce("t", NewRecord(b"v", THEN_MS + day * 10, partition=0))
         node.run(node.node.housekeeping._tick)
     assert bases(node) == [0]
+
+
+def test_many_partitions_have_their_turns(start_node, monkeypatch):
+    """A share of them in each tick, every one of them in a round, also while some come and go."""
+    monkeypatch.setattr(housekeeping, "_PARTITIONS_A_TICK", 2)
+    monkeypatch.setattr(housekeeping, "_TICKS_A_ROUND", 4)
+    node = start_node()
+    node.create("t", 10)
+    node.create("u", 2)
+    keeper = node.node.housekeeping
+    keeper.stop()
+    turns = [[str(one.topic_partition) for one in node.run(keeper._next_partitions)] for _ in range(8)]
+    assert {len(turn) for turn in turns} == {3}
+    assert Counter(chain(*turns)) == dict.fromkeys([f"t-{number}" for number in range(10)] + ["u-0", "u-1"], 2)
+    node.run(keeper._next_partitions)
+    delete_topics(node.client(), ["t"])
+    node.wait_until(lambda: len(node.node.partitions) == 2)
+    seen = [one for _ in range(3) for one in node.run(keeper._next_partitions)]
+    assert {str(one.topic_partition) for one in seen} == {"u-0", "u-1"}
 
 
 def test_retention_removes_whole_segments_by_their_newest_record(start_node):
