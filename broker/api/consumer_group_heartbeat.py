@@ -6,6 +6,7 @@ as in Kafka.
 
 from __future__ import annotations
 
+from stratalog.broker.api.heartbeat_shortcut import remember
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -41,4 +42,5 @@ API = Api(
     handle=handle,
     operation=Operation.READ,
     resource=ResourceType.GROUP,
+    remember=remember,
 )

@@ -5,6 +5,7 @@ Behaviour: while the group is being loaded from its log every heartbeat is fine;
 
 from __future__ import annotations
 
+from stratalog.broker.api.heartbeat_shortcut import remember
 from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
@@ -35,4 +36,5 @@ API = Api(
     handle=handle,
     operation=Operation.READ,
     resource=ResourceType.GROUP,
+    remember=remember,
 )

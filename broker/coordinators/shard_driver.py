@@ -112,6 +112,10 @@ class ShardDriver:
         """Whether events are taken."""
         return self.state is DriverState.ACTIVE
 
+    def has_settled(self, shard: CoordinatorShard) -> bool:
+        """Whether this is the shard that takes events, and all that it knows is committed."""
+        return self.shard is shard and self.state is DriverState.ACTIVE and not (self._queued or self._under_way)
+
     def now(self) -> Now:
         """Both clocks, for the shard."""
         clock = self._services.clock

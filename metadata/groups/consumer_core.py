@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Any
 
 from stratalog.metadata.configs_image import ConfigResource, ResourceType
@@ -22,7 +22,7 @@ from stratalog.wire.schema import Message
 __all__ = ["ConsumerCore", "Timer", "outcome"]
 
 
-class Timer(Enum):
+class Timer(IntEnum):
     """What a member has a deadline for."""
 
     SESSION = auto()

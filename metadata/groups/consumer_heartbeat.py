@@ -30,7 +30,7 @@ from stratalog.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-__all__ = ["serve_heartbeat"]
+__all__ = ["bare_answer", "has_no_news", "says_nothing_new", "serve_heartbeat"]
 
 
 def serve_heartbeat(
@@ -44,13 +44,21 @@ def serve_heartbeat(
     if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
         return _leave(group, request, event, now)
     member = group.facts.members.get(request.member_id)
-    if member is not None and _says_nothing_new(member, request, event) and _has_no_news(group, member, request, now):
+    if (
+        member is not None
+        and request.member_epoch == member.epoch
+        and says_nothing_new(member, request, event.client_id, event.client_host)
+        and has_no_news(group, member, now)
+    ):
         group.begin_session(member, now)
-        return [Reply(event.token, _bare_answer(group, member), durable=True)]
+        return [Reply(event.token, bare_answer(group, member), durable=True)]
     return _change(group, request, event, now)
 
 
-def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, event: GroupRequest) -> bool:
+def says_nothing_new(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+) -> bool:
+    """Whether a heartbeat tells nothing of its member that is not known."""
     return (
         request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
@@ -58,17 +66,16 @@ def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatReq
         and request.rebalance_timeout_ms == -1
         and request.rack_id is None
         and (request.instance_id is None or request.instance_id == member.instance_id)
-        and member.client_id == event.client_id
-        and member.client_host == event.client_host
+        and member.client_id == client_id
+        and member.client_host == client_host
         and member.classic is None
     )
 
 
-def _has_no_news(group: ConsumerCore, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: Now) -> bool:
+def has_no_news(group: ConsumerCore, member: ConsumerMember, now: Now) -> bool:
+    """Whether there is nothing to tell a member, nor to find out."""
     return (
-        request.member_epoch == member.epoch == group.facts.target_epoch > 0
-        and member.state is MemberState.STABLE
-        and group.is_up_to_date(now)
+        member.epoch == group.facts.target_epoch > 0 and member.state is MemberState.STABLE and group.is_up_to_date(now)
     )
 
 
@@ -184,7 +191,8 @@ def _leave(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: G
     return fence(group, [member], now, [Reply(event.token, answer)])
 
 
-def _bare_answer(group: ConsumerCore, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+def bare_answer(group: ConsumerCore, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a member to whom there is nothing to tell."""
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id, member_epoch=member.epoch, heartbeat_interval_ms=group.limits.heartbeat_interval_ms
     )
@@ -193,7 +201,7 @@ def _bare_answer(group: ConsumerCore, member: ConsumerMember) -> ConsumerGroupHe
 def _answer(
     group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, after: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    answer = _bare_answer(group, after)
+    answer = bare_answer(group, after)
     if request.member_epoch == JOIN_EPOCH or is_full(request) or _differ(before.assigned, after.assigned):
         answer.assignment = Assignment(
             topic_partitions=[

@@ -1,0 +1,109 @@
+"""Heartbeats like the one before on the same connection, answered without decoding them.
+
+A member sends the same bytes every few seconds, but for the correlation id, and there is nearly never anything to tell
+it. Thousands of such requests, each of which wakes the broker, cost mostly what code and data they bring into cold
+caches: so here is little of either. A connection remembers one heartbeat::
+
+    code  correlation  rest: client id, group, member, epoch
+    4     4            as in the request that was decoded
+
+Anything else takes the long way, and nothing can tell by which way a heartbeat went. Nothing is remembered where an
+authorizer has to be asked, and what is remembered is forgotten when the client id changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.shard_driver import ShardDriver
+from stratalog.metadata.groups.group_shard import GroupShard
+from stratalog.metadata.groups.repeated_heartbeats import (
+    RepeatedHeartbeat,
+    repeated_classic_heartbeat,
+    repeated_consumer_heartbeat,
+)
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.frame import ResponseSlot, encode_response
+from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.messages.heartbeat import HeartbeatRequest
+
+if TYPE_CHECKING:
+    from stratalog.broker.connection import Connection
+
+__all__ = ["HeartbeatShortcut", "remember"]
+
+_REST_AT: Final = 8
+_ANSWER_HEAD: Final = struct.Struct(">ii")
+
+
+class HeartbeatShortcut:
+    """The heartbeat that a connection remembers."""
+
+    __slots__ = (
+        "_answer_behind",
+        "_answer_bytes",
+        "_code",
+        "_driver",
+        "_frame_bytes",
+        "_heartbeat",
+        "_monotonic",
+        "_rest",
+        "_row",
+        "_shard",
+        "_unpack",
+    )
+
+    def __init__(
+        self, context: RequestContext, frame: memoryview, driver: ShardDriver, heartbeat: RepeatedHeartbeat
+    ) -> None:
+        row = context.row
+        self._monotonic = context.dispatcher.monotonic
+        self._frame_bytes = len(frame)
+        self._unpack = struct.Struct(f">4si{len(frame) - _REST_AT}s").unpack
+        self._code, _, self._rest = self._unpack(frame)
+        self._row = row
+        self._driver = driver
+        self._shard = driver.shard
+        self._heartbeat = heartbeat
+        answer = b"".join(encode_response(0, row.encode(heartbeat.answer), flexible=row.response_flexible))  # type: ignore[arg-type]
+        self._answer_bytes, _ = _ANSWER_HEAD.unpack_from(answer)
+        self._answer_behind = answer[_ANSWER_HEAD.size :]
+
+    def handle(self, connection: Connection, frame: memoryview) -> bool:
+        """Answer a heartbeat with the same bytes; False, and nothing done, if it or its answer may be another."""
+        if len(frame) != self._frame_bytes:
+            return False
+        code, correlation_id, rest = self._unpack(frame)
+        driver = self._driver
+        if rest != self._rest or code != self._code or not driver.has_settled(self._shard):
+            return False
+        if not self._heartbeat.beat(driver.now()):
+            return False
+        self._row.count(self._monotonic() - connection.read_at)
+        connection.answer(ResponseSlot(), [_ANSWER_HEAD.pack(self._answer_bytes, correlation_id) + self._answer_behind])
+        return True
+
+
+def remember(context: RequestContext, frame: memoryview) -> None:
+    """Remember a heartbeat that took the long way, after it was handled, if another like it needs not."""
+    connection = context.connection
+    if connection.shortcut is not None and not isinstance(connection.shortcut, HeartbeatShortcut):
+        return
+    groups: GroupCoordinator = context.broker.groups
+    request: ConsumerGroupHeartbeatRequest | HeartbeatRequest = context.request
+    try:
+        driver = groups.host.of(request.group_id)
+    except KafkaError:
+        return
+    shard = driver.shard
+    assert isinstance(shard, GroupShard)
+    if isinstance(request, HeartbeatRequest):
+        heartbeat = repeated_classic_heartbeat(shard, request)
+    else:
+        client_id, host = context.client_id or "", f"/{connection.host}"
+        heartbeat = repeated_consumer_heartbeat(shard, request, client_id, host, driver.now())
+    if heartbeat is not None:
+        connection.shortcut = HeartbeatShortcut(context, frame, driver, heartbeat)
