@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from bench.cell import Cell, Line
+from bench.echo import echo_core_percent
 from bench.group_members import ClassicMember, ConsumerMember, Member
 from bench.offset_commits import wait_for_coordinator
 from bench.outcome import Bound, Outcome, median
@@ -146,8 +147,13 @@ def _heartbeats_line(line: Line, protocol: str, folder: Path) -> Outcome:
             everybody.send_at(now + interval * number / len(everybody.members), member)
         busy = _core_percent(broker, everybody.turn, _MEASURED_SECONDS)
         everybody.close()
-    print(f"  {busy:.2f} % of a core, {idle:.2f} % without heartbeats", file=sys.stderr, flush=True)
-    return line.outcome(busy - idle, idle_percent=idle, heartbeats_per_s=GROUPS * MEMBERS_OF_EACH / interval)
+    rate = GROUPS * MEMBERS_OF_EACH / interval
+    echo = echo_core_percent(GROUPS * MEMBERS_OF_EACH, rate, _MEASURED_SECONDS / 2)
+    print(f"  {busy:.2f} % of a core, {idle:.2f} % without heartbeats, echo {echo:.2f} %", file=sys.stderr, flush=True)
+    outcome = line.outcome(busy - idle, idle_percent=idle, heartbeats_per_s=rate, echo_percent=echo)
+    outcome.predicted = echo
+    outcome.note = "predicted: asyncio alone, echoing as many requests of that size on as many connections"
+    return outcome
 
 
 def _settle(everybody: _Crowd, groups: Sequence[Sequence[Member]]) -> None:
