@@ -22,6 +22,7 @@ from stratalog.metadata.groups.consumer_member import (
 from stratalog.metadata.groups.consumer_requests import is_full, owned_partitions
 from stratalog.metadata.groups.group import GroupRequest
 from stratalog.metadata.groups.topic_patterns import check_pattern
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -39,7 +40,7 @@ def serve_heartbeat(
     """A heartbeat that is well formed.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
-    INVALID_REGULAR_EXPRESSION; nothing has changed then.
+    INVALID_REGULAR_EXPRESSION, INVALID_REQUEST; nothing has changed then.
     """
     if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
         return _leave(group, request, event, now)
@@ -82,6 +83,7 @@ def has_no_news(group: ConsumerCore, member: ConsumerMember, now: Now) -> bool:
 def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: GroupRequest, now: Now) -> list[Action]:
     member_id = request.member_id or event.fresh_id
     group.check_room(member_id)
+    _check_size(request)
     known, before = _find(group, request, member_id)
     said = _said(before, request, event)
     if said.topic_pattern and said.topic_pattern not in group.facts.patterns:
@@ -96,6 +98,17 @@ def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: 
     group.after_step(said, after, now)
     group.begin_session(after, now)
     return outcome(event.token, _answer(group, request, before, after), update.records)
+
+
+def _check_size(request: ConsumerGroupHeartbeatRequest) -> None:
+    """Raises INVALID_REQUEST if the record of the member would be too large."""
+    texts = [*(request.subscribed_topic_names or ()), request.subscribed_topic_regex or "", request.rack_id or ""]
+    size_bytes = sum([len(text.encode()) for text in texts])
+    if size_bytes > WRITE_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The subscription has {size_bytes} bytes; a member may have {WRITE_BYTES_MAX} kept of it.",
+        )
 
 
 def _find(

@@ -235,6 +235,15 @@ def test_instance_id_too_long(world):
     assert world.shard.groups == {}
 
 
+def test_subscription_too_large(world):
+    """Nothing is begun that one append to the coordinator's log could not hold."""
+    world.join("x", "a")
+    written = len(world.log)
+    huge = ["é" * (1 << 20) + str(number) for number in range(40)]
+    assert "83886" in _refused(ErrorCode.INVALID_REQUEST, world.join, "y", *huge)
+    assert (list(world.facts.members), len(world.log)) == (["x"], written)
+
+
 def test_pattern_that_nobody_has_any_more(world):
     """The last member that gives an expression up takes its record with it."""
     world.join("x", pattern="a")
