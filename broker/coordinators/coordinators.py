@@ -9,6 +9,7 @@ from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics
+from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.image import ClusterImage
@@ -40,6 +41,7 @@ class Coordinators:
             groups=self.groups,
             next_producer_id=next_producer_id,
         )
+        add_transaction_figures(node.metrics, self.transactions, node.clock)
         self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]
 
     def led(self, unified: UnifiedLog) -> None:

@@ -1,0 +1,70 @@
+"""Figures of transactions: how many stand where, and whether one is open for too long."""
+
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
+from stratalog.broker.metrics import Metrics
+from stratalog.metadata.transactions.events import TransactionSettings
+from stratalog.metadata.transactions.shard import TransactionShard
+from stratalog.metadata.transactions.status import TransactionStatus
+from stratalog.metadata.transactions.transaction import Transaction
+
+NOW_MS = 1_700_000_000_000
+
+
+def shard(*transactions):
+    """A shard with transactions in these states that began so many milliseconds ago."""
+    made = TransactionShard(TransactionSettings())
+    for number, (status, age_ms) in enumerate(transactions):
+        one = Transaction(transactional_id=str(number), producer_id=number, timeout_ms=1, last_update_ms=0)
+        one.status, one.start_ms = status, -1 if age_ms is None else NOW_MS - age_ms
+        made.transactions[str(number)] = one
+    return made
+
+
+@pytest.fixture
+def scrape():
+    """The figures of some shards, as a scrape shows them at these moments; the last."""
+
+    def look(shards, *times):
+        metrics = Metrics()
+        clock = SimpleNamespace(now=0.0, wall_ms=lambda: NOW_MS)
+        clock.monotonic = lambda: clock.now
+        drivers = [SimpleNamespace(shard=one) for one in shards]
+        add_transaction_figures(metrics, SimpleNamespace(drivers=lambda: drivers), clock)
+        for clock.now in times:
+            text = metrics.render().decode()
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    return look
+
+
+def test_transactions_by_state(scrape):
+    """Of all shards together; those that have ended everywhere keep nobody waiting."""
+    found = scrape(
+        [
+            shard((TransactionStatus.ONGOING, 5_000), (TransactionStatus.COMPLETE_COMMIT, 90_000)),
+            shard((TransactionStatus.ONGOING, 1_000), (TransactionStatus.PREPARE_ABORT, 7_500)),
+        ],
+        0.0,
+    )
+    states = {name[1]: value for name, value in found.items() if name[0] == "stratalog_transactions"}
+    assert states == {
+        "Empty": 0, "Ongoing": 2, "PrepareCommit": 0, "PrepareAbort": 1, "CompleteCommit": 1, "CompleteAbort": 0, "Dead": 0,
+    }  # fmt: skip
+    assert found["stratalog_transactions_oldest_open_seconds",] == 7.5
+
+
+def test_nothing_is_open(scrape):
+    """Then nothing is old, also after something was."""
+    one = shard((TransactionStatus.ONGOING, 5_000))
+    assert scrape([one], 0.0)["stratalog_transactions_oldest_open_seconds",] == 5
+    one.transactions.clear()
+    assert scrape([one], 0.0, 2.0)["stratalog_transactions_oldest_open_seconds",] == 0
