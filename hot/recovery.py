@@ -27,9 +27,10 @@ from stratalog.hot.checkpoint import (
     write_topic_id,
 )
 from stratalog.hot.damage import empty_batch, keep_damaged, misplaced
+from stratalog.hot.epoch_spans import EpochSpans
 from stratalog.hot.filesystem import Entry, File, append_all
 from stratalog.hot.interrupted import NAMED, finish_interrupted
-from stratalog.hot.leader_epochs import LeaderEpochCache
+from stratalog.hot.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
@@ -233,11 +234,13 @@ def _recover(loading: _Loading) -> None:
     while first > 0 and segments[first].base_offset > point:
         first -= 1
     loading.state = _restore(loading, segments[:first], segments[first].base_offset)
-    loading.epochs.truncate_from_end(segments[first].base_offset)
     loading.end_offset = segments[first].base_offset
+    before = loading.epochs.until(loading.end_offset)
+    spans = EpochSpans(before[-1].epoch if before else UNDEFINED_EPOCH)
     for number in range(first, len(segments)):
-        damage = _recover_segment(loading, number)
+        damage = _recover_segment(loading, number, spans)
         if damage is not None:
+            loading.epochs = spans.history(loading.epochs.entries, loading.end_offset)
             resume = keep_damaged(
                 loading.quarantine, loading.report, loading.segments, number, damage, loading.end_offset, point
             )
@@ -246,6 +249,7 @@ def _recover(loading: _Loading) -> None:
                 _resume_above(loading, resume)
             break
     else:
+        loading.epochs = spans.history(loading.epochs.entries, loading.end_offset)
         if loading.end_offset < point:
             reason = f"the log ends at offset {loading.end_offset}, it had been flushed up to {point}"
             loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
@@ -253,7 +257,7 @@ def _recover(loading: _Loading) -> None:
             _resume_above(loading, point)
 
 
-def _recover_segment(loading: _Loading, number: int) -> Damage | None:
+def _recover_segment(loading: _Loading, number: int, spans: EpochSpans) -> Damage | None:
     """Verify one segment and rebuild what it implies; the damage that ends it, if any."""
     segment = loading.segments[number]
     last = number + 1 == len(loading.segments)
@@ -267,15 +271,14 @@ def _recover_segment(loading: _Loading, number: int) -> Damage | None:
             damage = batch
             break
         header = batch.header
-        reason = misplaced(header, limit, loading.epochs.latest_epoch)
+        reason = misplaced(header, limit, spans.latest_epoch)
         if reason:
             damage = Damage(batch.position, reason)
             break
         if batch.position == 0:
             segment.roll_timestamp_ms = header.max_timestamp
         indexes.add_batch(batch.position, header.size_bytes, header.last_offset, header.max_timestamp)
-        if header.partition_leader_epoch > loading.epochs.latest_epoch:
-            loading.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        spans.note(header.partition_leader_epoch, header.base_offset, header.last_offset)
         void = apply_stored_batch(loading.state, header, batch.data)
         if void is not None:
             aborted.append(void)

@@ -82,7 +82,7 @@ def reconcile(
     reason = ""
     if remote_end > local_end:
         reason = f"the archive ends at offset {remote_end}, the local log at {local_end}"
-    elif remote_epochs and (start := max(local_start, remote_epochs[0].start_offset)) < remote_end:
+    elif remote_epochs and (start := _first_known(local_start, local_epochs, remote_epochs)) < remote_end:
         ours = lineage(local_epochs, start, remote_end)
         theirs = lineage(remote_epochs, start, remote_end)
         if ours != theirs:
@@ -90,6 +90,11 @@ def reconcile(
     if not reason:
         return Keep(log_start, remote_end)
     return RestartAt(remote_end, max(log_start, 0), tuple(remote_epochs), snapshot_key, reason)
+
+
+def _first_known(local_start: int, ours: Sequence[LeaderEpoch], theirs: Sequence[LeaderEpoch]) -> int:
+    """From where on both say who wrote: compaction may have removed all that is before the first local epoch."""
+    return max(local_start, theirs[0].start_offset, ours[0].start_offset if ours else 0)
 
 
 def _words(epochs: Sequence[LeaderEpoch]) -> str:

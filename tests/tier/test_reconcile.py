@@ -60,6 +60,13 @@ def test_epochs_below_what_both_hold_do_not_matter():
     assert check(local_start=100, local_epochs=(E(7, 100),)) == Keep(10, 100)
 
 
+def test_what_compaction_removed_first_is_no_divergence():
+    """The local log says nothing of offsets before its first epoch; from there on it has to agree."""
+    assert check(local_start=0, local_epochs=(E(1, 52), E(3, 60))) == Keep(10, 100)
+    assert isinstance(check(local_start=0, local_epochs=(E(2, 52), E(3, 60))), RestartAt)
+    assert isinstance(check(local_start=0, local_epochs=(E(3, 52),)), RestartAt)
+
+
 def test_an_empty_archive_changes_nothing():
     """A manifest that was only claimed keeps the local log."""
     assert check(remote_end=50, remote_epochs=(), snapshot_key=None) == Keep(10, 50)
