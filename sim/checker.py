@@ -47,8 +47,8 @@ class Checker:
         self._world = world
         self._seen: dict[Any, _Offsets] = {}
         """What each led partition showed after the event before; forgotten with its process."""
-        self._high: dict[tuple[bytes, int], _Offsets] = {}
-        """The same over restarts: what was durable in the life before."""
+        self._deleted: dict[PartitionModel, int] = {}
+        """Up to where records had to go when they went; since then the clock may have been set back."""
         self._producer_ids: dict[int, str] = {}
         self._remote_ends: dict[str, int] = {}
 
@@ -89,16 +89,16 @@ class Checker:
 
     def _check_deleted(self, partition: PartitionModel, start: int) -> None:
         """Records below a log start had to go: they were deleted, or are older than retention."""
-        if start <= partition.deleted_to:
-            return
+        checked = max(partition.deleted_to, self._deleted.get(partition, 0))
         retention_ms = partition.topic.retention_ms
         now_ms = self._world.clock.wall_ms()
-        for offset in range(partition.deleted_to, start):
+        for offset in range(checked, start):
             value = partition.known.get(offset)
             if value is None:
                 continue
             if retention_ms < 0 or partition.sent[value].timestamp_ms > now_ms - retention_ms:
                 raise Violation(f"{partition}: the log starts at {start}, but offset {offset} was to be kept")
+        self._deleted[partition] = max(checked, start)
 
     def _check_evicted(self, unified: Any, now: _Offsets) -> None:
         """What is not on the local disk any more is in the bucket."""
@@ -180,6 +180,8 @@ class Checker:
                     self._check_archive(topic, partition)
         for group in self._world.groups:
             await self._check_offsets_of(group)
+        for progress in self._world.progress:
+            await progress.check()
         self._check_resources()
 
     async def _check_offsets_of(self, group: GroupModel) -> None:
