@@ -8,25 +8,31 @@ from typing import TYPE_CHECKING, Any, Final
 from sim.link import LinkLost
 from sim.model import Outcome, PartitionModel, Transaction, Violation
 from sim.producers import GONE, RETRIABLE, Batch, Producer
+from sim.progress import STABLE_SINCE, Progress
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from stratalog.wire.messages.end_txn import EndTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
     from sim.world import World
 
 __all__ = ["TransactionalProducer"]
 
-_PRODUCE, _FIND_COORDINATOR, _ADD_PARTITIONS, _END = 0, 10, 24, 26
+_PRODUCE, _FETCH_OFFSETS, _FIND_COORDINATOR, _ADD_PARTITIONS, _END, _COMMIT_OFFSETS = 0, 9, 10, 24, 26, 28
 _TRANSACTIONS: Final = 1
+_WITH_PROGRESS: Final = 0.6
+"""Of the producers, this part commits offsets, too; of their transactions the same part holds one."""
 _AGAIN: Final = RETRIABLE | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_ENDED: Final = _FENCED | {ErrorCode.INVALID_TXN_STATE}
+"""Somebody else has ended it: under v2 a commit after a time-out looks like a repetition of another end."""
 _BROKEN: Final = (
     _FENCED
     | GONE
@@ -53,13 +59,14 @@ class TransactionalProducer(Producer):
     def __init__(self, world: World, name: str, dice: random.Random, rounds: int) -> None:
         super().__init__(world, name, dice, rounds)
         self.transactional_id = f"tx-{name}"
-        self.version_floors = {_FIND_COORDINATOR: 1}
+        self.version_floors = {_FIND_COORDINATOR: 1, _FETCH_OFFSETS: STABLE_SINCE}
         self._second = dice.random() < 0.5
         if self._second:
-            self.version_floors |= {_PRODUCE: 12, _END: 5}
+            self.version_floors |= {_PRODUCE: 12, _END: 5, _COMMIT_OFFSETS: 5}
         else:
-            self.version_ceilings = {_PRODUCE: 11, _ADD_PARTITIONS: 3, _END: 4}
+            self.version_ceilings = {_PRODUCE: 11, _ADD_PARTITIONS: 3, _END: 4, _COMMIT_OFFSETS: 4}
         self._timeout_ms = dice.choice((3000, 60_000, 60_000))
+        self.progress = Progress(self) if dice.random() < _WITH_PROGRESS else None
         self._identity: dict[str, Any] = {}
         self._sequences: dict[PartitionModel, int] = {}
         self._count = 0
@@ -74,13 +81,25 @@ class TransactionalProducer(Producer):
             self.world.model.transactions.append(transaction)
             try:
                 await self._write(transaction)
+                await self._add_progress()
                 await self._end(transaction)
             except _Broken as error:
                 self.loop.trace.note(self.name, f"{transaction.name} is broken: {error}")
                 await self._begin()
                 if transaction.outcome is Outcome.OPEN:
-                    transaction.end(Outcome.ABORTED)
+                    self._ended(transaction, Outcome.ABORTED)
+                if self.progress is not None:
+                    await self.progress.check()
             await self.rest()
+
+    async def _add_progress(self) -> None:
+        if self.progress is not None and self.dice.random() < _WITH_PROGRESS:
+            await self.progress.add(self._count, self._identity, announced=not self._second)
+
+    def _ended(self, transaction: Transaction, outcome: Outcome) -> None:
+        transaction.end(outcome)
+        if self.progress is not None:
+            self.progress.ended(committed=outcome is Outcome.COMMITTED)
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
@@ -111,7 +130,7 @@ class TransactionalProducer(Producer):
         name = self.transactional_id or ""
         await self.call(FindCoordinatorRequest(key=name, key_type=_TRANSACTIONS, coordinator_keys=[name]))
 
-    async def _ask(self, what: str, request: Any, broken: frozenset[ErrorCode] | set[ErrorCode]) -> Any:
+    async def ask(self, what: str, request: Any, broken: frozenset[ErrorCode] = _BROKEN) -> Any:
         """Ask until there is an answer that is no reason to ask again. Raises `_Broken`, `Violation`."""
         while True:
             try:
@@ -156,7 +175,7 @@ class TransactionalProducer(Producer):
             v3_and_below_producer_epoch=self._identity["producer_epoch"],
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=partition.topic.name, partitions=[partition.number])],
         )
-        await self._ask(f"to add {partition}", request, _BROKEN)
+        await self.ask(f"to add {partition}", request)
 
     async def _send(self, partition: PartitionModel, batch: Batch) -> None:
         while not batch.done:
@@ -179,11 +198,11 @@ class TransactionalProducer(Producer):
             transaction.outcome = Outcome.ENDING
         request = EndTxnRequest(transactional_id=self.transactional_id or "", committed=commit, **self._identity)
         try:
-            answer = await self._ask("to commit" if commit else "to abort", request, _FENCED)
+            answer = await self.ask("to commit" if commit else "to abort", request, _ENDED)
         except _Broken:
-            transaction.end(Outcome.ABORTED)  # its time was over before it was asked for
+            self._ended(transaction, Outcome.ABORTED)  # its time was over before it was asked for
             raise
-        transaction.end(Outcome.COMMITTED if commit else Outcome.ABORTED)
+        self._ended(transaction, Outcome.COMMITTED if commit else Outcome.ABORTED)
         if self._second:
             self._identity = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
             self._sequences = {}
@@ -191,6 +210,8 @@ class TransactionalProducer(Producer):
 
 def _code_of(answer: Any) -> int:
     """The error code of an answer, wherever it is."""
+    if isinstance(answer, TxnOffsetCommitResponse):
+        return answer.topics[0].partitions[0].error_code
     topics = getattr(answer, "results_by_topic_v3_and_below", None)
     if topics:
         return int(topics[0].results_by_partition[0].partition_error_code)

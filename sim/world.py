@@ -29,6 +29,7 @@ from sim.model import Model, TopicModel, Violation
 from sim.plan import Plan
 from sim.process import Process
 from sim.producers import IdempotentProducer, PlainProducer
+from sim.progress import Progress
 from sim.readers import Reader
 from sim.threads import VirtualLock
 from sim.trace import Trace
@@ -96,6 +97,7 @@ class World:
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
         self.groups: list[GroupModel] = []
+        self.progress: list[Progress] = []
         self.checker = Checker(self)
         self.process = Process("world")
         self.broker: Process | None = None
@@ -149,10 +151,12 @@ class World:
         producers += [
             PlainProducer(self, f"p{number}", self._dice(), plan.rounds) for number in range(plan.plain_producers)
         ]
-        producers += [
+        jobs = [
             TransactionalProducer(self, f"x{number}", self._dice(), plan.rounds)
             for number in range(plan.transactional_producers)
         ]
+        self.progress += [job.progress for job in jobs if job.progress is not None]
+        producers += jobs
         readers: list[Any] = [Reader(self, f"r{number}", self._dice()) for number in range(plan.readers)]
         readers += self._members()
         faults = Faults(self, self._dice())
