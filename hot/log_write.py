@@ -20,8 +20,11 @@ class LogWrite(LogAppend):
     def write_queued(self) -> None:
         """Bring everything queued to the files: one ``writev`` a segment, indexes and snapshots of rolled ones.
 
-        Raises `OSError`; the log then takes no appends until `Log.discard_unwritten` or a restart.
+        Raises `OSError`; the log then takes no appends until `Log.discard_unwritten` or a restart. Until then what was
+        queued may be gone in part: nothing more is written, for it would follow a hole.
         """
+        if self._failed is not None:
+            raise self._failed.with_traceback(None)
         if not self._dirty:
             if self.leader_epochs.dirty:
                 self._store_epochs()

@@ -230,11 +230,14 @@ def test_a_failed_sync_stops_the_log(bench, monkeypatch):
 
 
 class Full(RealFilesystem):
-    """A disk that takes ``room`` more bytes: a short write, then ENOSPC."""
+    """A disk that takes ``room`` more bytes: a short write, then ENOSPC; and ``names``, or none."""
 
     room = 1 << 30
+    names = True
 
     def open_append(self, path):
+        if not self.names and not os.path.exists(path):  # noqa: PTH110 - paths are texts here
+            raise OSError(errno.ENOSPC, "no space left")
         file = super().open_append(path)
         files = self
         plain = type(file)
@@ -278,6 +281,53 @@ def test_a_full_disk_fails_the_appends_and_the_log_goes_on_without_a_hole_when_t
     assert (info.base_offset, info.duplicate) == (2, False)
     log.sync()
     assert [header.base_offset for header in bench.headers(log)] == [0, 2]
+
+
+def test_a_roll_that_found_no_room_leaves_no_hole(bench):
+    """What could not be put in order at once is tried again before anything is written, however much room there is."""
+    bench.files = Full()
+    log = bench.open(LogConfig(segment_bytes=200, index_interval_bytes=0))
+    bench.append(log, 1)
+    log.sync()
+    bench.files.room, count = 0, len(log.segments())
+    while len(log.segments()) == count:
+        bench.append(log, 1)
+    end_offset = log.written_offset
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    bench.files.names = False
+    with pytest.raises(OSError, match="no space"):
+        log.discard_unwritten()
+    bench.files.room, bench.files.names = 1 << 30, True
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    assert log.written_offset == end_offset
+    log.discard_unwritten()
+    assert (log.log_end_offset, log.written_offset) == (end_offset, end_offset)
+    assert bench.append(log, 1).base_offset == end_offset
+    log.sync()
+    assert [header.base_offset for header in bench.headers(log)] == list(range(end_offset + 1))
+
+
+def test_retention_makes_room_in_a_log_that_finds_none(bench):
+    """Whole segments go while appends are refused; the one whose roll has failed stays."""
+    bench.files = Full()
+    log = bench.open(LogConfig(segment_bytes=200, index_interval_bytes=0))
+    while len(log.segments()) < 3:
+        bench.append(log, 1)
+    log.sync()
+    bench.files.room = 0
+    while len(log.segments()) < 4:
+        bench.append(log, 1)
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    assert log.delete_local_before(log.written_offset) == 2
+    bench.files.room = 1 << 30
+    log.discard_unwritten()
+    bench.append(log, 1)
+    log.sync()
+    headers = [header.base_offset for header in bench.headers(log)]
+    assert headers == list(range(log.log_start_offset, log.log_end_offset))
 
 
 def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench):
