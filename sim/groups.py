@@ -236,7 +236,8 @@ class ClassicMember(Member):
     """A member of the classic protocol; the leader spreads the partitions."""
 
     async def live(self) -> None:
-        """Join, be given something, work."""
+        """Join, be given something, work. Who joins again has let go of everything before: the eager protocol."""
+        self.let_go()
         joined = await self._join()
         if joined is None:
             await asyncio.sleep(0.2)
