@@ -60,6 +60,8 @@ class LedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
+    segments_open_max: int
+    """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
     """A partition is led from now on, or under new settings: coordinators load, the archive is attached."""
     on_released: Callable[[UnifiedLog], None]
@@ -73,7 +75,7 @@ class LedPartitions:
         self.table = PartitionTable()
         self._services = services
         self._resolver = resolver
-        self._cache = SegmentCache()
+        self._cache = SegmentCache(open_max=services.segments_open_max)
         self._counts: Counter[str] = Counter()
         self._started = False
         self._recovery = _RecoveryReport()
