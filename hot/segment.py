@@ -306,7 +306,10 @@ class Segment:
     def write_pending(self) -> None:
         """Write what is queued. Raises `OSError`; then part of it may be in the file, and none counts as written."""
         buffers, self.pending = self.pending, []
-        self.written_bytes += append_all(self.file, buffers)
+        file = self._file
+        if file is None:
+            file = self.file
+        self.written_bytes += append_all(file, buffers)
 
     def freeze(self) -> None:
         """Nothing is appended any more: the cache may now let go of file and indexes."""
@@ -376,7 +379,7 @@ class SegmentCache:
     def touch(self, segment: Segment) -> None:
         """``segment`` was just used; others may be released to stay within the bounds."""
         held = self._held
-        held_bytes = segment.held_bytes
+        held_bytes = segment.held_bytes if segment.frozen else 0
         before = held.get(segment)
         if before == held_bytes:
             held.move_to_end(segment)
