@@ -51,7 +51,7 @@ class SegmentIndexes:
     def _count_entries(self) -> None:
         offset_bytes = (len(self.offsets.positions) + 1) * OFFSET_ENTRY_BYTES
         time_bytes = (len(self.times.timestamps) + 2) * TIME_ENTRY_BYTES
-        self.wanted_bytes = offset_bytes if offset_bytes > time_bytes else time_bytes
+        self.wanted_bytes = max(time_bytes, offset_bytes)
 
     @property
     def size_bytes(self) -> int:
