@@ -142,12 +142,16 @@ class DirectoryWriter:
         """Something failed in this directory, with ``owner``'s log or with none.
 
         A full disk or a lack of descriptors is waited for: the log is brought back to what is in its files.
-        Anything else is the end.
+        Files that wait for a sync are open until then, so a lack of descriptors is a reason for one. Anything else
+        is the end.
         """
         if error.errno not in _SHORTAGES:
             self.fail(error)
             return
         self._tell_shortage(error)
+        if error.errno in _NO_DESCRIPTOR and not self._syncing:
+            for one in list(self._owners):
+                self.sync(one)
         if owner is not None and self.offline is None:
             self._refused[owner] = None
             self.retry_refused()

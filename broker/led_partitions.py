@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directories import Directories, Directory
@@ -60,6 +61,8 @@ class LedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
+    segments_open_max: int
+    """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
     """A partition is led from now on, or under new settings: coordinators load, the archive is attached."""
     on_released: Callable[[UnifiedLog], None]
@@ -73,7 +76,7 @@ class LedPartitions:
         self.table = PartitionTable()
         self._services = services
         self._resolver = resolver
-        self._cache = SegmentCache()
+        self._cache = SegmentCache(open_max=services.segments_open_max)
         self._counts: Counter[str] = Counter()
         self._started = False
         self._recovery = _RecoveryReport()
@@ -175,7 +178,7 @@ class LedPartitions:
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
         self._recovery.add(log_)
-        unified.partition.watchers.add(lambda: services.purgatory.check(unified))
+        unified.partition.watchers.add(partial(services.purgatory.check, unified))
         self.table.add(unified)
         directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
         services.on_led(unified, led)

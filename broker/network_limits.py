@@ -9,15 +9,17 @@ from stratalog.broker.config import BrokerConfig
 from stratalog.broker.connection_services import ConnectionLimits
 from stratalog.broker.server import ServerLimits
 
-__all__ = ["allow_descriptors", "server_limits"]
+__all__ = ["allow_descriptors", "segments_open_max", "server_limits"]
 
 _UNLIMITED: Final = (1 << 31) - 1
 _REQUEST_MEMORY_BYTES: Final = 1 << 30
 _CONNECTIONS_MAX: Final = 10_000
 """Where Kafka's default says "no limit"."""
 
-_DESCRIPTORS_KEPT: Final = 768
-"""For segments (`SegmentCache` holds 512), chunks, checkpoints, workers. Without them a log cannot even roll."""
+_SEGMENTS_MIN: Final = 512
+_SEGMENTS_MAX: Final = 1 << 16
+_DESCRIPTORS_KEPT: Final = 256
+"""For chunks, checkpoints, workers. Without them a log cannot even roll."""
 _DESCRIPTORS_PER_CONNECTION: Final = 2
 
 
@@ -52,12 +54,24 @@ def allow_descriptors() -> int:
     return hard
 
 
+def segments_open_max() -> int:
+    """How many segments may be held open: a third of all descriptors.
+
+    A partition that is written to while its file is not among them opens it anew for every write.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _SEGMENTS_MAX
+    return min(max(soft // 3, _SEGMENTS_MIN), _SEGMENTS_MAX)
+
+
 def _connections_possible() -> int:
     """Connections for which there are descriptors: clients may not take those that the logs need."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _CONNECTIONS_MAX
-    return max((soft - _DESCRIPTORS_KEPT) // _DESCRIPTORS_PER_CONNECTION, soft // 8, 1)
+    kept = _DESCRIPTORS_KEPT + segments_open_max()
+    return max((soft - kept) // _DESCRIPTORS_PER_CONNECTION, soft // 8, 1)
 
 
 def _buffer_bytes(config: BrokerConfig, name: str) -> int | None:

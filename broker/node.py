@@ -33,7 +33,7 @@ from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
-from stratalog.broker.network_limits import server_limits
+from stratalog.broker.network_limits import segments_open_max, server_limits
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import Quotas
@@ -194,6 +194,7 @@ class Node:
             purgatory=self.purgatory,
             dice=self._dice,
             rework=self.deep_work.rework,
+            segments_open_max=segments_open_max(),
             on_led=self._on_led,
             on_released=self._on_released,
         )

@@ -278,8 +278,7 @@ class Partition:
 
     def flush_due(self) -> bool:
         """Kafka's ``flush.messages``, counted in offsets, and after every roll; ``flush.ms`` is :meth:`tick`'s."""
-        log_ = self.log
-        return log_.unflushed_messages >= log_.config.flush_messages or log_.flushed_offset < log_.active_base_offset
+        return self.log.flush_due
 
     def on_written(self) -> None:
         """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
@@ -301,7 +300,9 @@ class Partition:
         if not self.replica.leader_advanced(leader_end_offset):
             return
         high_watermark = self.replica.high_watermark
-        self.log.producer_state.on_high_watermark(high_watermark)
+        producers = self.log.producer_state
+        if producers.first_unstable_offset is not None:
+            producers.on_high_watermark(high_watermark)
         committed = self._committed
         while committed and committed[0].info.last_offset < high_watermark:
             waiting = committed.popleft()

@@ -155,7 +155,7 @@ def _append_rest(file: File, buffers: Sequence[Buffer], skip: int) -> int:
 class RealFile:
     """A `File` of the operating system; the descriptor closes with the last reference."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("__weakref__", "_fd", "path")
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd

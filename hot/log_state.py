@@ -128,14 +128,21 @@ class LogState:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
-    def unflushed_messages(self) -> int:
-        """Offsets written and not known to be durable; ``flush.messages`` is about these."""
-        return self.written_offset - self.flushed_offset
+    def flush_due(self) -> bool:
+        """Whether so many offsets are written and not known to be durable as ``flush.messages`` says, or a roll is not."""
+        flushed_offset = self.flushed_offset
+        return (
+            self.written_offset - flushed_offset >= self.config.flush_messages
+            or flushed_offset < self._segments.active.base_offset
+        )
 
     @property
     def queued_bytes(self) -> int:
         """Bytes that the next `write_queued` will write."""
-        return sum(segment.size_bytes - segment.written_bytes for segment in self._dirty)
+        total = 0
+        for segment in self._dirty:  # as a rule one, for which a generator would cost more than the sum
+            total += segment.size_bytes - segment.written_bytes
+        return total
 
     def segments(self) -> list[SegmentInfo]:
         """Every local segment, oldest first. Raises `OSError`."""

@@ -208,7 +208,7 @@ class ReplicaState:
     def _advance(self) -> bool:
         """The mark rises to what every counting member has; it never falls."""
         lowest = self.leader_end_offset
-        for broker in self.maximal_in_sync:
+        for broker in self.in_sync if self._pending is None else self.maximal_in_sync:
             if broker != self.local_id:
                 lowest = min(lowest, self.follower(broker).log_end_offset)
         if lowest <= self.high_watermark:

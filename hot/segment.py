@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+from weakref import ref
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import File, Filesystem, append_all
@@ -59,6 +60,7 @@ class Segment:
         "_file",
         "_files",
         "_indexes",
+        "_lent",
         "_max_timestamp",
         "_stored_transactions",
         "_transactions",
@@ -91,6 +93,7 @@ class Segment:
         self._directory = directory
         self._cache = cache
         self._file: File | None = None
+        self._lent: ref[File] | None = None
         self._indexes: SegmentIndexes | None = None
         self._max_timestamp: TimeEntry | None = None
         self._transactions: list[AbortedTxn] | None = None
@@ -119,9 +122,14 @@ class Segment:
     def file(self) -> File:
         """The ``.log`` file, opened on first use. Raises `OSError`."""
         if self._file is None:
-            self._file = self._files.open_read(self.path()) if self.frozen else self._files.open_append(self.path())
+            # What waits for a sync holds its file: each time it were opened again would cost one more descriptor.
+            lent = None if self._lent is None else self._lent()
+            self._file = self._open() if lent is None else lent
         self._cache.touch(self)
         return self._file
+
+    def _open(self) -> File:
+        return self._files.open_read(self.path()) if self.frozen else self._files.open_append(self.path())
 
     @property
     def indexes(self) -> SegmentIndexes:
@@ -154,9 +162,15 @@ class Segment:
 
         Slices in flight and sync cycles keep the file open for themselves.
         """
-        self._file = None
+        self._file = self._lent = None
         if self.frozen:
             self.forget_indexes()
+
+    def lend(self) -> None:
+        """As `release`, but the next use takes the same file back if somebody has kept it open until then."""
+        lent = None if self._file is None else ref(self._file)
+        self.release()
+        self._lent = lent
 
     def forget_indexes(self) -> None:
         """Drop the indexes from memory; they are read from their files on the next use."""
@@ -292,7 +306,10 @@ class Segment:
     def write_pending(self) -> None:
         """Write what is queued. Raises `OSError`; then part of it may be in the file, and none counts as written."""
         buffers, self.pending = self.pending, []
-        self.written_bytes += append_all(self.file, buffers)
+        file = self._file
+        if file is None:
+            file = self.file
+        self.written_bytes += append_all(file, buffers)
 
     def freeze(self) -> None:
         """Nothing is appended any more: the cache may now let go of file and indexes."""
@@ -362,7 +379,7 @@ class SegmentCache:
     def touch(self, segment: Segment) -> None:
         """``segment`` was just used; others may be released to stay within the bounds."""
         held = self._held
-        held_bytes = segment.held_bytes
+        held_bytes = segment.held_bytes if segment.frozen else 0
         before = held.get(segment)
         if before == held_bytes:
             held.move_to_end(segment)
@@ -373,7 +390,7 @@ class SegmentCache:
         while len(held) > 1 and (len(held) > self.open_max or self._held_bytes > self.index_bytes_max):
             oldest, oldest_bytes = held.popitem(last=False)
             self._held_bytes -= oldest_bytes
-            oldest.release()
+            oldest.lend()
 
     def drop(self, segment: Segment) -> None:
         """``segment`` is gone."""

@@ -6,7 +6,7 @@ length. The rest is the same bytes, and means the same::
     code  correlation  prefix: client id, acks, time-out, topic, partition   length  batch  suffix
     4     4            as in a request that was decoded                                     as in that request
 
-So a connection remembers what the bytes before the batch meant, each partition as a :class:`_Route`. A request
+So a connection remembers what the bytes before the batch meant, each partition as a :class:`Route`. A request
 with such a prefix goes straight to :meth:`Partition.append`, and its answer is a remembered one with other numbers.
 
 A request that is unlike them in any way takes the long way (`stratalog.broker.api.produce`), and nothing can tell by
@@ -17,26 +17,18 @@ to be asked, and all of it is forgotten when the partitions led here change or t
 from __future__ import annotations
 
 import struct
-from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from stratalog.broker.api.produce_transactions import PRODUCER_AT, PRODUCER_FIELDS
+from stratalog.broker.api.produce_route import TRANSACTIONAL, Route, WaitingAnswer
 from stratalog.broker.buffers import COPIED_BYTES_MAX
 from stratalog.broker.context import RequestContext
 from stratalog.broker.unified_log import UnifiedLog
-from stratalog.hot.log import AppendInfo
 from stratalog.metadata.topic_names import is_internal
 from stratalog.wire.batch import HEADER_BYTES
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.frame import HEADER_BYTES_MIN, ResponseSlot, encode_response, read_request_start
-from stratalog.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from stratalog.wire.frame import HEADER_BYTES_MIN, read_request_start
+from stratalog.wire.messages.produce import ProduceRequest
 from stratalog.wire.primitives import unsigned_varint
 from stratalog.wire.schema import encode
 
@@ -46,173 +38,28 @@ if TYPE_CHECKING:
 
 __all__ = ["ProduceShortcut", "remember"]
 
-ROUTES_MAX: Final = 64
-"""Partitions that a connection remembers; those beyond them take the long way."""
+ROUTES_MAX: Final = 1024
+"""Partitions that a connection remembers (half a KB each); those beyond them take the long way."""
 
 LOOK_EVERY: Final = 8
-"""Of so many requests that took the long way, one is learned from."""
+"""Of so many requests that took the long way since the last one that taught something, one is looked at."""
+
+LAYOUTS_MAX: Final = 256
+"""Sizes of requests that a connection is prepared for at a time."""
 
 STRANGERS_MAX: Final = 64
 """After so many in a row of which nothing could be learned, another shape (another topic's, say) takes over."""
 
-_LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _TOPIC_IDS_SINCE: Final = 13
 _PREFIX_AT: Final = 8
 _FIXED_LENGTH = struct.Struct(">i")
 _ATTRIBUTES_AT: Final = 22
-_TRANSACTIONAL: Final = 0x10
 _ZSTD_OR_UNKNOWN: Final = 0x04
 
 _LENGTH_BYTES_MAX: Final = 5
 _NO_TAGS: Final = bytes(3)
 """How flexible versions end: no tagged fields of the partition, of the topic and of the request."""
-
-_MARKS: Final = bytes(range(0x81, 0x99))
-"""Stand, in the answer that is taken apart, for the three numbers that change. No topic's name holds such bytes."""
-
-
-class _Append(ResponseSlot):
-    """One request: the place of its answer, and the append that waits for it (`WaitingAppend`)."""
-
-    __slots__ = (
-        "connection",
-        "correlation_id",
-        "deadline",
-        "info",
-        "log_start_offset",
-        "route",
-        "size_bytes",
-        "started",
-    )
-
-    info: AppendInfo
-
-    def __init__(self, route: _Route, connection: Connection, correlation_id: int, size_bytes: int) -> None:
-        # The base class is not called: this runs once per request.
-        self.parts = None
-        self.route = route
-        self.connection = connection
-        self.correlation_id = correlation_id
-        self.size_bytes = size_bytes
-        self.started = connection.read_at
-        self.log_start_offset = route.partition.log.log_start_offset
-        self.deadline = inf if route.acks == 1 else route.monotonic() + route.timeout_seconds
-
-    def acknowledge(self, outcome: AppendInfo | KafkaError) -> None:
-        """The append has ended: count it, and answer."""
-        route, connection = self.route, self.connection
-        if type(outcome) is not AppendInfo:
-            route.refuse(self, cast("KafkaError", outcome))
-            return
-        base_offset, last_offset, log_append_time_ms, _, _ = outcome
-        metrics = route.metrics
-        metrics.bytes_in += self.size_bytes
-        metrics.messages_in += last_offset - base_offset + 1
-        if connection.closed:
-            self.parts = []
-            return
-        route.row.count(route.monotonic() - self.started)
-        size, before, behind = route.answer_size, route.answer_before, route.answer_behind
-        if route.tells_log_start:
-            start = self.log_start_offset
-            answer = route.pack(size, self.correlation_id, before, base_offset, log_append_time_ms, start, behind)
-        else:
-            answer = route.pack(size, self.correlation_id, before, base_offset, log_append_time_ms, behind)
-        self.parts = [answer]
-        connection.deliver()
-
-
-class _Route:
-    """What a prefix means: where the batch goes, for what the producer waits, and how the answer looks."""
-
-    __slots__ = (
-        "_dispatcher",
-        "_request",
-        "acks",
-        "answer_before",
-        "answer_behind",
-        "answer_size",
-        "metrics",
-        "monotonic",
-        "pack",
-        "partition",
-        "row",
-        "tells_log_start",
-        "timeout_seconds",
-        "transactional",
-    )
-
-    def __init__(self, context: RequestContext, unified: UnifiedLog) -> None:
-        """``context`` is that of a request of one batch, to ``unified``."""
-        request: ProduceRequest = context.request
-        topic = request.topic_data[0]
-        data = PartitionProduceData(index=topic.partition_data[0].index, records=None)
-        self._request = ProduceRequest(
-            transactional_id=request.transactional_id,
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])],
-        )
-        self._dispatcher = context.dispatcher
-        self.row = context.row
-        self.transactional = 0 if request.transactional_id is None else _TRANSACTIONAL
-        self.partition = unified.partition
-        self.metrics = unified.metrics
-        self.monotonic = context.dispatcher.monotonic
-        self.acks = request.acks
-        self.timeout_seconds = request.timeout_ms / 1000
-        base_offset, log_append_time_ms, log_start_offset = struct.unpack(">qqq", _MARKS)
-        answer = PartitionProduceResponse(
-            index=data.index,
-            base_offset=base_offset,
-            log_append_time_ms=log_append_time_ms,
-            log_start_offset=log_start_offset,
-        )
-        parts = encode_response(0, self.row.encode(self._response(answer)), flexible=self.row.response_flexible)
-        self.tells_log_start = self.row.version >= _LOG_START_SINCE
-        numbers = 3 if self.tells_log_start else 2
-        before, _, behind = b"".join(cast("list[bytes]", parts)).partition(_MARKS[: 8 * numbers])
-        self.answer_size, self.answer_before, self.answer_behind = before[:4], before[_PREFIX_AT:], behind
-        self.pack = struct.Struct(f">4si{len(self.answer_before)}s{numbers}q{len(behind)}s").pack
-
-    def transaction_is_open(self, frame: memoryview, batch_at: int) -> bool:
-        """Whether the batch continues a transaction: then nobody has to be asked about it."""
-        producer_id, epoch = PRODUCER_FIELDS.unpack_from(frame, batch_at + PRODUCER_AT)
-        return self.partition.log.producer_state.has_open_transaction(producer_id, epoch)
-
-    def fail(self, slot: _Append, error: Exception) -> None:
-        """Something unexpected was raised: answer, and note, what the long way would."""
-        self._dispatcher.fail(self._context(slot), error)
-
-    def refuse(self, slot: _Append, error: KafkaError) -> None:
-        """The append has ended with an error."""
-        self.metrics.failed_produce_requests += 1
-        self.metrics.bytes_rejected += slot.size_bytes
-        connection = slot.connection
-        if connection.closed:
-            slot.parts = []
-            return
-        index = self._request.topic_data[0].partition_data[0].index
-        answer = PartitionProduceResponse(
-            index=index, error_code=error.code, error_message=error.message, base_offset=-1
-        )
-        slot.parts = self._context(slot).encode(self._response(answer))
-        connection.deliver()
-
-    def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:
-        topic = self._request.topic_data[0]
-        return ProduceResponse(
-            responses=[
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer]),
-            ]
-        )
-
-    def _context(self, slot: _Append) -> RequestContext:
-        """The request as the long way would have it."""
-        context = RequestContext(self._dispatcher, slot.connection, self.row, slot.correlation_id, self._request)
-        context.started = slot.started
-        return context
 
 
 class ProduceShortcut:
@@ -222,6 +69,7 @@ class ProduceShortcut:
         "_batch_at",
         "_batch_end",
         "_frame_bytes",
+        "_layouts",
         "_length",
         "_routes",
         "_shape",
@@ -238,7 +86,8 @@ class ProduceShortcut:
         self._suffix = _NO_TAGS if shape.flexible else b""
         self._table = table
         self._table_version = table.version
-        self._routes: dict[bytes, _Route] = {}
+        self._routes: dict[bytes, Route] = {}
+        self._layouts: dict[int, _Layout] = {}
         self._unseen = 0
         self._frame_bytes = -1
 
@@ -259,7 +108,7 @@ class ProduceShortcut:
             return False
         if route.transactional and not route.transaction_is_open(frame, self._batch_at):
             return False
-        slot = _Append(route, connection, correlation_id, self._size_bytes)
+        slot = WaitingAnswer(route, connection, correlation_id, self._size_bytes)
         records = frame[self._batch_at : self._batch_end]
         route.metrics.total_produce_requests += 1
         try:
@@ -275,29 +124,40 @@ class ProduceShortcut:
 
     def _lay_out(self, frame_bytes: int) -> bool:
         """Prepare for requests of this size; False if no batch fits in."""
+        layout = self._layouts.get(frame_bytes)
+        if layout is None:
+            layout = self._layout(frame_bytes)
+            if layout is None:
+                return False
+            if len(self._layouts) >= LAYOUTS_MAX:
+                self._layouts.clear()
+            self._layouts[frame_bytes] = layout
+        self._unpack, self._length, self._batch_at, self._size_bytes = layout
+        self._batch_end = self._batch_at + self._size_bytes
+        self._frame_bytes = frame_bytes
+        return True
+
+    def _layout(self, frame_bytes: int) -> _Layout | None:
+        """What stands where in a request of this size; None if no batch fits in."""
         prefix_bytes = self._shape.prefix_bytes
         rest = frame_bytes - _PREFIX_AT - prefix_bytes - len(self._suffix)
         if rest < HEADER_BYTES + _LENGTH_BYTES_MAX:
-            return False
+            return None
         length = _length_before(rest) if self._shape.flexible else _FIXED_LENGTH.pack(rest - _FIXED_LENGTH.size)
         size_bytes = rest - len(length)
         layout = (
             f">Ii{prefix_bytes}s{len(length)}s{_ATTRIBUTES_AT}xB{size_bytes - _ATTRIBUTES_AT - 1}x{len(self._suffix)}s"
         )
-        self._unpack = struct.Struct(layout).unpack
-        self._length = length
-        self._size_bytes = size_bytes
-        self._batch_end = frame_bytes - len(self._suffix)
-        self._batch_at = self._batch_end - size_bytes
-        self._frame_bytes = frame_bytes
-        return True
+        batch_at = frame_bytes - len(self._suffix) - size_bytes
+        return struct.Struct(layout).unpack, length, batch_at, size_bytes
 
     def looks_at(self) -> bool:
         """Whether to learn from one more request that had to take the long way: not from every one, for it costs."""
         if self._table_version != self._table.version:
             return True
-        self._unseen += 1
-        return not self._unseen % LOOK_EVERY and len(self._routes) < ROUTES_MAX
+        unseen = self._unseen
+        self._unseen = unseen + 1
+        return not unseen % LOOK_EVERY and len(self._routes) < ROUTES_MAX
 
     def gives_way(self, shape: _Shape) -> bool:
         """Whether requests of another shape have become usual, or what is known here is out of date."""
@@ -305,11 +165,15 @@ class ProduceShortcut:
             return True
         return shape != self._shape and self._unseen >= STRANGERS_MAX
 
-    def learn(self, shape: _Shape, prefix: bytes, route: _Route) -> None:
+    def learn(self, shape: _Shape, prefix: bytes, route: Route) -> None:
         """Remember where such a prefix leads."""
         if shape == self._shape:
             self._routes[prefix] = route
             self._unseen = 0
+
+
+_Layout = tuple[Callable[[memoryview], tuple[Any, ...]], bytes, int, int]
+"""Takes a request apart; the length that stands before the batch; where the batch begins; its bytes."""
 
 
 class _Shape(NamedTuple):
@@ -346,7 +210,7 @@ def remember(context: RequestContext, frame: memoryview) -> None:
     shape, prefix = found
     if not isinstance(shortcut, ProduceShortcut) or shortcut.gives_way(shape):
         shortcut = connection.shortcut = ProduceShortcut(shape, context.broker.partitions)
-    shortcut.learn(shape, prefix, _Route(context, unified))
+    shortcut.learn(shape, prefix, Route(context, unified))
 
 
 def _target(context: RequestContext) -> UnifiedLog | None:
@@ -389,5 +253,5 @@ def _find_prefix(context: RequestContext, frame: memoryview) -> tuple[_Shape, by
         return None
     length_bytes = len(unsigned_varint(len(records) + 1)) if flexible else _FIXED_LENGTH.size
     prefix = frame[_PREFIX_AT : batch_at - length_bytes].tobytes()
-    refused = _TRANSACTIONAL if context.api_version >= _ZSTD_SINCE else _TRANSACTIONAL | _ZSTD_OR_UNKNOWN
+    refused = TRANSACTIONAL if context.api_version >= _ZSTD_SINCE else TRANSACTIONAL | _ZSTD_OR_UNKNOWN
     return _Shape(code, len(prefix), flexible, refused), prefix

@@ -214,6 +214,19 @@ async def test_a_shortage_refuses_and_goes_on(bench, code):
     assert bad.heard[-1] == "written"
 
 
+async def test_a_lack_of_descriptors_ends_the_wait_of_what_is_written(bench):
+    """Where nothing asks for a sync soon, files would stay open until then, and the lack with them."""
+    written, idle = bench.owner(sync_on_ack=False), bench.owner(sync_on_ack=False)
+    bench.writer.enqueue(written)
+    await bench.turn()
+    bench.writer.report(OSError(errno.ENOSPC, "full"))
+    await bench.threads.run()
+    assert written.heard == ["write", "written"]
+    bench.writer.report(OSError(errno.EMFILE, "too many open files"))
+    await bench.threads.run()
+    assert (written.heard, idle.heard) == (["write", "written", "flushed"], [])
+
+
 async def test_a_log_that_cannot_be_put_in_order_is_tried_again(bench):
     """Housekeeping asks until there is room; another error is the end of the directory."""
     owner = bench.owner()

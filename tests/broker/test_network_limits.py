@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from stratalog.broker.config import load_config
-from stratalog.broker.network_limits import allow_descriptors, server_limits
+from stratalog.broker.network_limits import allow_descriptors, segments_open_max, server_limits
 
 
 @pytest.fixture
@@ -70,11 +70,21 @@ def test_what_is_set_holds(limits):
     assert (found.connection.elements_max, found.connection.tags_max) == (5000, 3)
 
 
-@pytest.mark.parametrize(("soft", "most"), [(1024, 128), (4096, 1664), (300, 37), (resource.RLIM_INFINITY, 10_000)])
+@pytest.mark.parametrize(("soft", "most"), [(1024, 128), (4096, 1237), (300, 37), (resource.RLIM_INFINITY, 10_000)])
 def test_clients_cannot_take_the_descriptors_of_the_logs(limits, descriptors, soft, most):
     """A connection costs two; enough of them stay for segments, whatever max.connections says."""
     descriptors(soft)
     assert limits(max_connections=2_000_000).connections_max == most
+
+
+@pytest.mark.parametrize(
+    ("soft", "segments"),
+    [(300, 512), (1024, 512), (30_000, 10_000), (1 << 20, 65_536), (resource.RLIM_INFINITY, 65_536)],
+)
+def test_segments_take_a_third_of_the_descriptors(descriptors, soft, segments):
+    """Never fewer than a small broker needs, never more than is worth the memory."""
+    descriptors(soft)
+    assert segments_open_max() == segments
 
 
 def test_as_many_descriptors_as_may_be(descriptors):

@@ -211,6 +211,23 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
     assert 0 < len(open_files(root)) <= 10
 
 
+def test_a_log_that_waits_for_its_sync_holds_one_descriptor(root, files):
+    """However often it is written, though the cache lets go of it each time; none once it is synced."""
+    cache = SegmentCache(open_max=1)
+    directory = LogDirectory.load(root, files)
+    logs = [
+        directory.open_log(TopicPartition("wide", number), bytes(16), LogConfig(), now_ms=1, cache=cache)
+        for number in range(3)
+    ]
+    for log in logs * 4:
+        log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
+        log.write_queued()
+    assert sorted(path.rpartition(".")[2] for path in open_files(root) if path.endswith(".log")) == ["log"] * 3
+    for log in logs:
+        log.sync()
+    assert [path for path in open_files(root) if path.endswith(".log")] == [logs[-1].segments()[-1].path]
+
+
 def test_how_far_each_log_is_clean_is_kept(root, files):
     """In Kafka's file; a log that was cleaned once may have gaps for ever, a deleted one is forgotten."""
     directory, logs = filled(root, files)

@@ -11,6 +11,22 @@ def test_new_settings_hold_from_the_next_append_on(bench):
     assert bench.append(log).rolled
 
 
+def test_a_flush_is_due_by_what_is_written_and_not_synced_or_after_a_roll(bench):
+    """flush.messages counts offsets; the segment before the active one is to be durable soon."""
+    log = bench.open(LogConfig(flush_messages=3))
+    for due in (False, False, True):
+        bench.append(log)
+        log.write_queued()
+        assert log.flush_due is due
+    log.sync()
+    assert not log.flush_due
+    bench.append(log)
+    log.roll()
+    assert log.flush_due
+    log.sync()
+    assert not log.flush_due
+
+
 def test_the_first_unstable_offset_is_never_below_the_log_start(bench):
     """DeleteRecords may pass an open transaction."""
     log = bench.open()

@@ -97,6 +97,23 @@ def test_the_cache_bounds_files_and_indexes(make, make_batch):
     assert small.held_count == 0
 
 
+def test_a_file_that_somebody_keeps_open_is_not_opened_twice(make, batches):
+    """What the cache lets go of is taken back from whoever has it; what is released for good is not."""
+    cache = SegmentCache(open_max=1)
+    segment = make(40, batches, cache=cache)
+    file = segment.file
+    make(60, [], cache=cache).file.fileno()
+    assert cache.held_count == 1
+    assert segment.file is file
+    segment.release()
+    assert segment.file is not file
+    segment.lend()
+    segment.release()
+    number = file.fileno()
+    del file
+    assert segment.file.fileno() == number  # nobody had it: it was closed
+
+
 def test_an_active_segment_that_is_released_keeps_what_is_not_stored(make, batches):
     """Only its descriptor goes."""
     segment = make(40, batches)

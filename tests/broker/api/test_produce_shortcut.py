@@ -282,6 +282,28 @@ def test_every_partition_of_a_topic_is_remembered_and_so_is_a_topic_whose_name_i
     assert run(*places, *places)[0] == 4
 
 
+def test_whoever_learns_goes_on_learning_and_whoever_does_not_looks_rarely(run, monkeypatch):
+    """Each new partition is remembered at once; of requests that cannot be, one in eight is looked at."""
+    monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 8)
+    places = [Asked(topic=topic, partition=number) for topic in ("t", "u") for number in (0, 1)]
+    assert run(*places, *places)[0] == 4
+    looks = []
+    find = produce_shortcut._find_prefix
+    monkeypatch.setattr(produce_shortcut, "_find_prefix", lambda *found: looks.append(1) or find(*found))
+    run(*[Asked(topic="longer")] * 17)
+    assert len(looks) == 3
+
+
+def test_requests_of_many_sizes_take_the_shortcut(run, monkeypatch):
+    """Also more of them than are kept in mind, and those that come again."""
+    monkeypatch.setattr(produce_shortcut, "LAYOUTS_MAX", 2)
+    usual = Asked()
+    run(usual)
+    count, answers = run(*[replace(usual, batch=kind) for kind in ("small", "large", "small", "two", "small", "large")])
+    assert count == 0
+    assert [answer.base_offset for answer in answers] == [1, 2, 3, -1, 4, 5]
+
+
 def test_another_shape_takes_over_when_it_has_become_usual(run, monkeypatch):
     """A topic with a longer name is decoded until it has come often enough, and is known from then on."""
     monkeypatch.setattr(produce_shortcut, "STRANGERS_MAX", 4)
