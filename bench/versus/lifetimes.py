@@ -9,11 +9,14 @@ from pathlib import Path
 
 from bench.outcome import Bound, Outcome, interleaved
 from bench.servers import KAFKA_FLUSH, BrokerServer
-from bench.startup import batch_of, produce_and_fetch
+from bench.startup import batch_of
 from bench.versus import clients
 from bench.versus.arena import KAFKA, OURS, Figures, Target, judge, tell
 from bench.versus.kafka import KafkaServer
+from stratalog.broker.broker_link import check
+from stratalog.broker.client import Client
 from stratalog.broker.client_records import produce_batches
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["CELLS"]
@@ -24,6 +27,8 @@ _SETTLE_SECONDS = 3
 _PARTITIONS = 5_000
 _FILLED_BYTES = 2_300_000_000
 _DURABLE_MESSAGES = 300_000
+_START_SECONDS = 60
+_STARTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 
 Measure = Callable[[Path, int], list[Outcome]]
 
@@ -89,11 +94,33 @@ def durable(folder: Path, repetitions: int) -> list[Outcome]:
     return [*judge([synced, latency], ours, flushed), *judge([unsynced], ours, default)]
 
 
+def _write_each(client: Client) -> None:
+    """Append a batch to each partition, acks=all; asked again while the broker does not know or lead all of them yet.
+
+    A broker may listen before it has read its metadata. Raises `KafkaError` for any other refusal, or after a minute.
+    """
+    batch = batch_of(1)
+    waiting = [TopicPartition("many", number) for number in range(_PARTITIONS)]
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            answers = produce_batches(client, dict.fromkeys(waiting, batch), acks=-1)
+            waiting = [one for one in waiting if answers[one].error_code]
+            for one in waiting:
+                check(answers[one].error_code, f"{one} refused a batch")
+            return
+        except KafkaError as error:
+            if error.code not in _STARTING or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+        client.topics.clear()
+
+
 def _restarted(kind: str, data: Path) -> float:
     """Seconds from the start of the process until each partition has acknowledged a write."""
     started = time.monotonic()
     with _KINDS[kind].start(data, _SETTINGS[kind]) as server, server.client() as client:
-        produce_and_fetch(client, "many", _PARTITIONS)
+        _write_each(client)
         return time.monotonic() - started
 
 
@@ -118,7 +145,7 @@ def restart(folder: Path, _: int) -> list[Outcome]:
         clean = _restarted(kind, data)
         server = server_class.start(data, _SETTINGS[kind])
         with server.client() as client:
-            produce_and_fetch(client, "many", _PARTITIONS)
+            _write_each(client)
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
         figures[kind] = {"clean": clean, "killed": _restarted(kind, data)}
