@@ -7,6 +7,7 @@ What a broker refused because it does not lead now is asked again; a request who
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -69,6 +70,18 @@ class Topic:
     topic_id: Uuid
     internal: bool
     partitions: tuple[Partition, ...]
+    """In the order of their numbers."""
+
+    def partition(self, number: int) -> Partition | None:
+        """The partition of this number, if Metadata told of it."""
+        place = bisect_left(self.partitions, number, key=_number)
+        if place == len(self.partitions) or self.partitions[place].partition != number:
+            return None
+        return self.partitions[place]
+
+
+def _number(partition: Partition) -> int:
+    return partition.partition
 
 
 class ListedOffset(NamedTuple):
@@ -169,17 +182,15 @@ class Client:
         Raises `KafkaError`: no such partition, or it has no leader now.
         """
         topic = self.topic(topic_partition.topic)
-        for partition in topic.partitions:
-            if partition.partition == topic_partition.partition:
-                if partition.leader not in self.brokers:
-                    raise KafkaError(
-                        ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now; try again later"
-                    )
-                return partition.leader
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{topic_partition}: the topic has {len(topic.partitions)} partitions, counted from 0",
-        )
+        partition = topic.partition(topic_partition.partition)
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic_partition}: the topic has {len(topic.partitions)} partitions, counted from 0",
+            )
+        if partition.leader not in self.brokers:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader now; try again later")
+        return partition.leader
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Partitions grouped by the node that leads them."""
