@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bench.outcome import Bound, Outcome, interleaved
@@ -94,13 +94,13 @@ def durable(folder: Path, repetitions: int) -> list[Outcome]:
     return [*judge([synced, latency], ours, flushed), *judge([unsynced], ours, default)]
 
 
-def _write_each(client: Client) -> None:
+def _append(client: Client, numbers: Iterable[int], batch: bytearray) -> None:
     """Append a batch to each partition, acks=all; asked again while the broker does not know or lead all of them yet.
 
-    A broker may listen before it has read its metadata. Raises `KafkaError` for any other refusal, or after a minute.
+    A broker may answer before it has read its metadata, or before what the controller created has reached it. Raises
+    `KafkaError` for any other refusal, or after a minute.
     """
-    batch = batch_of(1)
-    waiting = [TopicPartition("many", number) for number in range(_PARTITIONS)]
+    waiting = [TopicPartition("many", number) for number in numbers]
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
@@ -120,7 +120,7 @@ def _restarted(kind: str, data: Path) -> float:
     """Seconds from the start of the process until each partition has acknowledged a write."""
     started = time.monotonic()
     with _KINDS[kind].start(data, _SETTINGS[kind]) as server, server.client() as client:
-        _write_each(client)
+        _append(client, range(_PARTITIONS), batch_of(1))
         return time.monotonic() - started
 
 
@@ -131,9 +131,7 @@ def _fill(kind: str, data: Path) -> None:
         with server.client() as client:
             for _ in range(4):
                 for first in range(0, _PARTITIONS, 500):
-                    numbers = range(first, min(first + 500, _PARTITIONS))
-                    partitions = [TopicPartition("many", number) for number in numbers]
-                    produce_batches(client, dict.fromkeys(partitions, batch), acks=-1)
+                    _append(client, range(first, min(first + 500, _PARTITIONS)), batch)
 
 
 def restart(folder: Path, _: int) -> list[Outcome]:
@@ -145,7 +143,7 @@ def restart(folder: Path, _: int) -> list[Outcome]:
         clean = _restarted(kind, data)
         server = server_class.start(data, _SETTINGS[kind])
         with server.client() as client:
-            _write_each(client)
+            _append(client, range(_PARTITIONS), batch_of(1))
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
         figures[kind] = {"clean": clean, "killed": _restarted(kind, data)}
