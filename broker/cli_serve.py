@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -191,8 +192,9 @@ def _free_or_any(address: str) -> str:
 
 async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code."""
-    from stratalog.broker.network_limits import allow_descriptors  # noqa: PLC0415 - as below
-    from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
+    with _uncollected():
+        from stratalog.broker.network_limits import allow_descriptors  # noqa: PLC0415 - as below
+        from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
 
     allow_descriptors()
     for notice in config.notices:
@@ -213,6 +215,17 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) ->
     finally:
         await node.stop()
     return int(ExitCode.FAILED if node.failed.is_set() else ExitCode.OK)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """What is made here stays for good: the collector is spared looking for cycles in it, now and ever after."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _first(*events: asyncio.Event) -> None:
