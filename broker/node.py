@@ -7,6 +7,8 @@ import itertools
 import logging
 import os
 import random
+from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 from stratalog.broker import api
@@ -227,7 +229,7 @@ class Node:
         log_ = self.control.log.partition.log
         await self.control.execute(
             lambda image: register_broker(
-                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed
+                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed(image)
             )
         )
 
@@ -238,9 +240,11 @@ class Node:
             for listener in self.config.advertised_listeners
         }
 
-    def _unclean_allowed(self, topic: str) -> bool:
-        entries = self._resolver(self.control.image).resolve(self.control.image.topic_configs(topic))
-        return bool(entries["unclean.leader.election.enable"].value)
+    def _unclean_allowed(self, image: ClusterImage) -> Callable[[str], bool]:
+        """By topic; asked for each partition, so that a topic's settings are resolved only once."""
+        resolver = self._resolver(image)
+        name = "unclean.leader.election.enable"
+        return cache(lambda topic: bool(resolver.resolve(image.topic_configs(topic))[name].value))
 
     # -- following the image --------------------------------------------------------------------------------------
 
