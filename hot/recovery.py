@@ -22,6 +22,7 @@ from __future__ import annotations
 from stratalog.hot.checkpoint import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
+    TRUNCATION,
     read_truncation,
     topic_id_to_bytes,
     write_topic_id,
@@ -36,12 +37,7 @@ from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.replay import apply_stored_batch
 from stratalog.hot.scan import Damage, scan_checked, scan_headers
-from stratalog.hot.segment import (
-    RELATIVE_OFFSET_MAX,
-    SUFFIXES,
-    Segment,
-    segment_path,
-)
+from stratalog.hot.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
 from stratalog.wire.batch import NO_TIMESTAMP
@@ -88,11 +84,12 @@ class _Loading:
 
 def load_log(request: OpenRequest) -> LoadedLog:
     """Open and recover one log; what has to be synced is in the result. Raises `OSError`."""
-    truncated_to = read_truncation(request.files, request.directory)
-    if truncated_to is not None and truncated_to < request.recovery_point:
-        request = request._replace(recovery_point=truncated_to)
     loading = _Loading(request)
     entries = _scan(loading)
+    named = any(entry.name == TRUNCATION for entry in entries)
+    truncated_to = read_truncation(request.files, request.directory) if named else None
+    if truncated_to is not None and truncated_to < request.recovery_point:
+        loading.request = request._replace(recovery_point=truncated_to)
     loading.changed = finish_interrupted(loading.files, loading.base, entries)
     names = _scan(loading) if loading.changed else entries
     _find_segments(loading, names)
