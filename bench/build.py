@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
-__all__ = ["build", "cubic_environment"]
+__all__ = ["broker_environment", "build", "cubic_environment"]
 
 SOURCES = Path(__file__).resolve().parent / "c"
 BUILD = Path(__file__).resolve().parent / "build"
@@ -48,3 +50,16 @@ def build(name: str) -> Path:
 def cubic_environment() -> dict[str, str]:
     """Our environment, in which every TCP socket uses cubic: BBR paces even the loopback."""
     return {**os.environ, "LD_PRELOAD": str(build("cubic"))}
+
+
+@cache
+def broker_environment() -> dict[str, str]:
+    """That of an installed broker: `cubic_environment`, and modules as bytecode, as an installer leaves them.
+
+    Some machines tell Python to write none, and would measure its compiler at every start.
+    """
+    environment = {**cubic_environment(), "PYTHONPYCACHEPREFIX": str(BUILD / "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    program = "import stratalog.broker.cli_serve, stratalog.broker.embedded, stratalog.broker.network_limits"
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    return environment

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+from bench.build import broker_environment
 from bench.cell import Cell, Line
 from bench.outcome import Bound, Outcome, median
 from bench.settings import Settings
@@ -37,7 +38,11 @@ print(json.dumps({"imported": imported, "starts": starts, "stops": stops}))
 def _measure(settings: Settings) -> list[Outcome]:
     with settings.folder(settings.disk) as folder:
         done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, str(folder), str(_BROKERS)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", _PROGRAM, str(folder), str(_BROKERS)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=broker_environment(),
         )
     found = json.loads(done.stdout)
     start, stop = (median(found[name]) * 1e3 for name in ("starts", "stops"))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from bench.build import broker_environment
 from bench.outcome import median
 from bench.processes import parse_pss_kib
 from bench.settings import Settings
@@ -211,8 +212,9 @@ def _sync_us(folder: Path) -> float:
 
 
 def _import() -> tuple[float, float]:
+    environment = broker_environment()
     began = time.monotonic()
-    ran = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True, env=environment)
     return time.monotonic() - began, parse_pss_kib(ran.stdout) * 1024 / 1e6
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.build import build, cubic_environment
+from bench.build import broker_environment, build
 from bench.processes import cpu_seconds_of_tree, pss_megabytes_of_tree
 from stratalog.broker.client import Client
 from stratalog.broker.client_admin import create_topic, delete_topics
@@ -107,9 +107,10 @@ class BrokerServer(Server):
         command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
+        environment = broker_environment()
         started = time.monotonic()
         with data.with_name(data.name + ".log").open("a") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=cubic_environment())
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         ready = _ready(process)
         port = int(ready["kafka"].rsplit(":", 1)[1])
         return cls(process, port, ready["http"], ready["bucket"], data, time.monotonic() - started)
