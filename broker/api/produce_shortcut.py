@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from stratalog.broker.api.produce_route import TRANSACTIONAL, Route, WaitingAnswer
@@ -39,13 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["ProduceShortcut", "remember"]
 
 ROUTES_MAX: Final = 1024
-"""Partitions that a connection remembers (half a KB each); those beyond them take the long way."""
+ROUTES_MIN: Final = 64
+ROUTES_OF_ALL: Final = 1 << 17
+"""Partitions that a connection remembers, half a KB each; those beyond them take the long way. Fewer where many clients are
+connected, so that all of them together know so many."""
 
 LOOK_EVERY: Final = 8
 """Of so many requests that took the long way since the last one that taught something, one is looked at."""
 
-LAYOUTS_MAX: Final = 256
-"""Sizes of requests that a connection is prepared for at a time."""
+LAYOUTS_MAX: Final = 4096
+"""Sizes of requests that the broker is prepared for at a time."""
 
 STRANGERS_MAX: Final = 64
 """After so many in a row of which nothing could be learned, another shape (another topic's, say) takes over."""
@@ -69,7 +73,6 @@ class ProduceShortcut:
         "_batch_at",
         "_batch_end",
         "_frame_bytes",
-        "_layouts",
         "_length",
         "_routes",
         "_shape",
@@ -87,7 +90,6 @@ class ProduceShortcut:
         self._table = table
         self._table_version = table.version
         self._routes: dict[bytes, Route] = {}
-        self._layouts: dict[int, _Layout] = {}
         self._unseen = 0
         self._frame_bytes = -1
 
@@ -124,40 +126,24 @@ class ProduceShortcut:
 
     def _lay_out(self, frame_bytes: int) -> bool:
         """Prepare for requests of this size; False if no batch fits in."""
-        layout = self._layouts.get(frame_bytes)
+        layout = _layout(frame_bytes, self._shape.prefix_bytes, flexible=self._shape.flexible)
         if layout is None:
-            layout = self._layout(frame_bytes)
-            if layout is None:
-                return False
-            if len(self._layouts) >= LAYOUTS_MAX:
-                self._layouts.clear()
-            self._layouts[frame_bytes] = layout
+            return False
         self._unpack, self._length, self._batch_at, self._size_bytes = layout
         self._batch_end = self._batch_at + self._size_bytes
         self._frame_bytes = frame_bytes
         return True
 
-    def _layout(self, frame_bytes: int) -> _Layout | None:
-        """What stands where in a request of this size; None if no batch fits in."""
-        prefix_bytes = self._shape.prefix_bytes
-        rest = frame_bytes - _PREFIX_AT - prefix_bytes - len(self._suffix)
-        if rest < HEADER_BYTES + _LENGTH_BYTES_MAX:
-            return None
-        length = _length_before(rest) if self._shape.flexible else _FIXED_LENGTH.pack(rest - _FIXED_LENGTH.size)
-        size_bytes = rest - len(length)
-        layout = (
-            f">Ii{prefix_bytes}s{len(length)}s{_ATTRIBUTES_AT}xB{size_bytes - _ATTRIBUTES_AT - 1}x{len(self._suffix)}s"
-        )
-        batch_at = frame_bytes - len(self._suffix) - size_bytes
-        return struct.Struct(layout).unpack, length, batch_at, size_bytes
-
-    def looks_at(self) -> bool:
+    def looks_at(self, connection_count: int) -> bool:
         """Whether to learn from one more request that had to take the long way: not from every one, for it costs."""
         if self._table_version != self._table.version:
             return True
         unseen = self._unseen
         self._unseen = unseen + 1
-        return not unseen % LOOK_EVERY and len(self._routes) < ROUTES_MAX
+        if unseen % LOOK_EVERY:
+            return False
+        share = max(ROUTES_OF_ALL // max(connection_count, 1), ROUTES_MIN)
+        return len(self._routes) < min(share, ROUTES_MAX)
 
     def gives_way(self, shape: _Shape) -> bool:
         """Whether requests of another shape have become usual, or what is known here is out of date."""
@@ -186,6 +172,19 @@ class _Shape(NamedTuple):
     """The attributes of a batch at which the long way looks twice."""
 
 
+@lru_cache(maxsize=LAYOUTS_MAX)
+def _layout(frame_bytes: int, prefix_bytes: int, *, flexible: bool) -> _Layout | None:
+    """What stands where in a request of this size; None if no batch fits in."""
+    suffix_bytes = len(_NO_TAGS) if flexible else 0
+    rest = frame_bytes - _PREFIX_AT - prefix_bytes - suffix_bytes
+    if rest < HEADER_BYTES + _LENGTH_BYTES_MAX:
+        return None
+    length = _length_before(rest) if flexible else _FIXED_LENGTH.pack(rest - _FIXED_LENGTH.size)
+    size_bytes = rest - len(length)
+    layout = f">Ii{prefix_bytes}s{len(length)}s{_ATTRIBUTES_AT}xB{size_bytes - _ATTRIBUTES_AT - 1}x{suffix_bytes}s"
+    return struct.Struct(layout).unpack, length, frame_bytes - suffix_bytes - size_bytes, size_bytes
+
+
 def _length_before(rest: int) -> bytes:
     """The compact length that fills ``rest`` bytes together with what it counts.
 
@@ -201,7 +200,7 @@ def remember(context: RequestContext, frame: memoryview) -> None:
     """Learn from a request that took the long way, after it was handled, how to handle one like it."""
     connection = context.connection
     shortcut = connection.shortcut
-    if isinstance(shortcut, ProduceShortcut) and not shortcut.looks_at():
+    if isinstance(shortcut, ProduceShortcut) and not shortcut.looks_at(len(context.broker.server.connections)):
         return
     unified = _target(context)
     found = None if unified is None else _find_prefix(context, frame)

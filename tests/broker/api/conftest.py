@@ -105,7 +105,9 @@ class Rig:
             clock=self.clock,
             config=SimpleNamespace(values={"transaction.partition.verification.enable": True}),
             transactions=SimpleNamespace(enlistment=self),
+            server=SimpleNamespace(connections={}),
         )
+        self.broker = broker
         self.dispatcher = Dispatcher(
             broker, [api], metrics=self.metrics, monotonic=self.clock.monotonic, authorizer=authorizer
         )

@@ -294,9 +294,23 @@ def test_whoever_learns_goes_on_learning_and_whoever_does_not_looks_rarely(run, 
     assert len(looks) == 3
 
 
-def test_requests_of_many_sizes_take_the_shortcut(run, monkeypatch):
-    """Also more of them than are kept in mind, and those that come again."""
-    monkeypatch.setattr(produce_shortcut, "LAYOUTS_MAX", 2)
+def test_the_more_clients_the_less_is_remembered_for_each(run, monkeypatch):
+    """All of them together know a bounded number of partitions, each at least some."""
+    monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)
+    monkeypatch.setattr(produce_shortcut, "ROUTES_OF_ALL", 2)
+    monkeypatch.setattr(produce_shortcut, "ROUTES_MIN", 1)
+    places = [Asked(partition=number) for number in (0, 1)]
+    connections = run.rig.broker.server.connections
+    connections |= {"one": None, "another": None}
+    run(*places)
+    assert run(*places)[0] == 1
+    connections.popitem()
+    run(*places)
+    assert run(*places)[0] == 0
+
+
+def test_requests_of_many_sizes_take_the_shortcut(run):
+    """Each after the first one, in any order."""
     usual = Asked()
     run(usual)
     count, answers = run(*[replace(usual, batch=kind) for kind in ("small", "large", "small", "two", "small", "large")])
