@@ -49,7 +49,7 @@ def read_slices(
             parts.append(FileSlice(segment.file, start, end - start))
             size_bytes += end - start
             offset = max(offset, border)
-            if number == len(segments):
+            if number == len(segments) and border != segment.next_offset:  # where a segment ends is known anyway
                 segments.note_border(border, segment, end)
     return LocalRead(parts, size_bytes, offset)
 
@@ -104,6 +104,8 @@ def aborted_transactions(segments: SegmentList, from_offset: int, to_offset: int
     found: list[AbortedTxn] = []
     for number in range(segments.floor(from_offset), len(segments)):
         entries = segments[number].aborted
+        if not entries:
+            continue
         found += overlapping(entries, from_offset, to_offset)
         if any(entry.last_stable_offset >= to_offset for entry in entries):
             break

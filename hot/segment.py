@@ -120,7 +120,8 @@ class Segment:
         """The ``.log`` file, opened on first use. Raises `OSError`."""
         if self._file is None:
             self._file = self._files.open_read(self.path()) if self.frozen else self._files.open_append(self.path())
-        self._cache.touch(self)
+        if self.frozen or self._cache.latest is not self:
+            self._cache.touch(self)
         return self._file
 
     @property
@@ -346,13 +347,15 @@ class Segment:
 class SegmentCache:
     """Bounds the open files of all segments and the loaded indexes of frozen ones: least recently used leave first."""
 
-    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "open_max")
+    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "latest", "open_max")
 
     def __init__(self, *, index_bytes_max: int = 64 << 20, open_max: int = 512) -> None:
         self.index_bytes_max = index_bytes_max
         self.open_max = open_max
         self._held: OrderedDict[Segment, int] = OrderedDict()
         self._held_bytes = 0
+        self.latest: Segment | None = None
+        """The one that was used last; an active segment, which counts no bytes, need not say so again."""
 
     @property
     def held_count(self) -> int:
@@ -361,8 +364,9 @@ class SegmentCache:
 
     def touch(self, segment: Segment) -> None:
         """``segment`` was just used; others may be released to stay within the bounds."""
+        self.latest = segment
         held = self._held
-        held_bytes = segment.held_bytes
+        held_bytes = segment.held_bytes if segment.frozen else 0
         before = held.get(segment)
         if before == held_bytes:
             held.move_to_end(segment)
@@ -377,6 +381,8 @@ class SegmentCache:
 
     def drop(self, segment: Segment) -> None:
         """``segment`` is gone."""
+        if self.latest is segment:
+            self.latest = None
         held_bytes = self._held.pop(segment, None)
         if held_bytes is not None:
             self._held_bytes -= held_bytes
