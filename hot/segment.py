@@ -61,11 +61,11 @@ class Segment:
         "_indexes",
         "_max_timestamp",
         "_stored_transactions",
-        "_transactions",
         "base_offset",
         "config",
         "first_append_ms",
         "frozen",
+        "known_aborted",
         "name_suffix",
         "next_offset",
         "pending",
@@ -93,7 +93,8 @@ class Segment:
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
         self._max_timestamp: TimeEntry | None = None
-        self._transactions: list[AbortedTxn] | None = None
+        self.known_aborted: list[AbortedTxn] | None = None
+        """`aborted`, once somebody has asked for it."""
         self._stored_transactions = 0
         self.config = config
         self.base_offset = base_offset
@@ -220,8 +221,8 @@ class Segment:
                 append_all(file, [index.to_bytes(index.stored_count)])
             index.stored_count = len(index)
             stored.append(file)
-        if self._transactions is not None and len(self._transactions) != self._stored_transactions:
-            stored += self._store_aborted(self._transactions)
+        if self.known_aborted is not None and len(self.known_aborted) != self._stored_transactions:
+            stored += self._store_aborted(self.known_aborted)
         return stored
 
     def _store_aborted(self, transactions: list[AbortedTxn]) -> list[File]:
@@ -242,17 +243,17 @@ class Segment:
     @property
     def aborted(self) -> list[AbortedTxn]:
         """The aborted transactions whose markers stand here. Raises `Corrupt`, `OSError`."""
-        if self._transactions is None:
+        if self.known_aborted is None:
             try:
-                self._transactions = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
+                self.known_aborted = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
             except FileNotFoundError:
-                self._transactions = []
-            self._stored_transactions = len(self._transactions)
-        return self._transactions
+                self.known_aborted = []
+            self._stored_transactions = len(self.known_aborted)
+        return self.known_aborted
 
     def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Take these instead of what the file says; the next `store_indexes` rewrites it."""
-        self._transactions = list(transactions)
+        self.known_aborted = list(transactions)
         self._stored_transactions = -1
 
     # -- appending ----------------------------------------------------------------------------------------
