@@ -178,16 +178,17 @@ class PlainSender(Sender):
         room = _JOIN_BYTES
         for index, part in enumerate(parts):
             if type(part) is FileSlice:
-                room -= len(part)
-                if len(part) >= COPY_BELOW_BYTES or room < 0 or not self._resident(part, len(part)):
+                length = part.length
+                room -= length
+                if length >= COPY_BELOW_BYTES or room < 0:
                     return False
                 try:
-                    data = self._read(part, len(part))
-                except (OSError, ValueError, Corrupt):
+                    data = self._page_cache.read_resident(part.file.fileno(), part.position, length)
+                except (OSError, ValueError):
                     return False  # met again, and told, when its turn comes
-                if len(data) != len(part):
+                if data is None:
                     return False
-                self._warm = None
+                self._metrics.copied_file_bytes += length
                 parts[index] = data
         return True
 
