@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directories import Directories, Directory
@@ -175,7 +176,7 @@ class LedPartitions:
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
         self._recovery.add(log_)
-        unified.partition.watchers.add(lambda: services.purgatory.check(unified))
+        unified.partition.watchers.add(partial(services.purgatory.check, unified))
         self.table.add(unified)
         directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
         services.on_led(unified, led)
