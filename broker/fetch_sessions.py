@@ -8,7 +8,7 @@ last stable offset, its log start or its leadership changes, or when a chunk of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
@@ -21,9 +21,6 @@ from stratalog.metadata.fetch_session_cache import FetchSessionCache
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
-if TYPE_CHECKING:
-    from stratalog.broker.partition_table import PartitionTable
-
 __all__ = ["FetchSessions", "SessionFetch"]
 
 NO_SESSION: Final = 0
@@ -33,13 +30,12 @@ _ID_BOUND: Final = 2**31 - 1
 class SessionFetch(FetchAttempt):
     """A request that goes on with a session: only dirty partitions are looked at, only news is answered."""
 
-    __slots__ = ("_epoch", "_session", "_table")
+    __slots__ = ("_epoch", "_session")
 
     def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession) -> None:
         super().__init__(context, request)
         self._session = session
         self._epoch = session.epoch
-        self._table: PartitionTable = context.broker.partitions
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The news; INVALID_FETCH_SESSION_EPOCH if another request has gone on with the session meanwhile."""
@@ -60,13 +56,13 @@ class SessionFetch(FetchAttempt):
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted
-        find = self._table.by_id if self.by_id else self._table.by_name
+        find = self.table.by_id if self.by_id else self.table.by_name
         unified = find(partition.topic, wanted.partition)  # type: ignore[arg-type]
         watchers = unified.partition.watchers
         if partition.watchers is not watchers:
             partition.unwatch()
             partition.watchers = watchers
-        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first).size_bytes
+        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
 
     def start(self) -> FetchResponse | Pending:
         """Answer now if there is enough, else wait as the reader of the session."""

@@ -152,12 +152,10 @@ class UnifiedLog:
         if self.remote is not None:
             self.remote.crossed(reader, offset)
         local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
-        aborted = []
-        if committed and local.size_bytes:
-            aborted = [
-                (entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(offset, local.next_offset)
-            ]
-        return LogRead(local.parts, local.size_bytes, local.next_offset, aborted)
+        found = LogRead(local.parts, local.size_bytes, local.next_offset)
+        if committed and local.size_bytes and (entries := log.aborted_transactions(offset, local.next_offset)):
+            found.aborted = [(entry.producer_id, entry.first_offset) for entry in entries]
+        return found
 
     def _read_remote(
         self, reader: object, offset: int, max_bytes: int, *, committed: bool, min_one_batch: bool
