@@ -9,6 +9,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import PENDING, Pending
 from stratalog.broker.purgatory import Waiter
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.fetch_session import EPOCH_FINAL, FetchSession
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
     AbortedTransaction,
@@ -47,16 +48,23 @@ class FetchAttempt:
         "min_bytes",
         "pending_remote",
         "request",
+        "session",
+        "session_epoch",
         "table",
         "waiter",
         "watched",
     )
 
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession | None = None) -> None:
+        """``session`` is what the request goes on with, if anything."""
         self.context = context
         self.request = request
-        self._broker = broker = context.broker
-        self._guarded = context.dispatcher.guarded
+        self.session = session
+        self.session_epoch = EPOCH_FINAL if session is None else session.epoch
+        """The session's epoch when the request came."""
+        dispatcher = context.dispatcher
+        self._broker = broker = dispatcher.broker
+        self._guarded = dispatcher.guarded
         self.table: PartitionTable = broker.partitions
         self.by_id = context.row.version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
@@ -79,9 +87,6 @@ class FetchAttempt:
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The answer, or None if there is not enough yet and ``final`` is not set."""
         raise NotImplementedError
-
-    def ended(self) -> None:
-        """The request no longer waits: it was answered, or its client has gone."""
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -117,6 +122,7 @@ class FetchAttempt:
             read = unified.read(
                 (self.context.connection, unified),
                 offset,
+                limit=limit,
                 max_bytes=max_bytes,
                 committed=self.committed,
                 min_one_batch=min_one_batch,
@@ -184,6 +190,8 @@ class FetchAttempt:
             wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
         self.waiter = broker.purgatory.wait(self.watched, wait_ms, self.try_complete, self.expire)
         self.context.on_abandon = self.abandon
+        if self.session is not None:
+            self.session.reader = self
         return PENDING
 
     def try_complete(self) -> bool:
@@ -197,7 +205,8 @@ class FetchAttempt:
             self._trying = False
         if response is None:
             return False
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
         self.context.respond(response)
         return True
 
@@ -205,14 +214,31 @@ class FetchAttempt:
         """Answer with what there is."""
         response = self.attempt(final=True)
         assert response is not None
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
         self.context.respond(response)
 
     def abandon(self) -> None:
         """The client has gone."""
         assert self.waiter is not None
         self.waiter.cancel()
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
+
+    def wake(self) -> None:
+        """A partition of the session has become dirty."""
+        assert self.waiter is not None
+        self.waiter.check()
+
+    def finish(self) -> None:
+        """Answer with what there is, now."""
+        assert self.waiter is not None
+        self.waiter.expired()
+
+    def _ended(self, session: FetchSession) -> None:
+        """The request no longer waits. So no request of the session does, unless that is a later one."""
+        if session.reader is self:
+            session.reader = None
 
 
 def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:

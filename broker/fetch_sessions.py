@@ -13,7 +13,6 @@ from typing import Final
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Pending
 from stratalog.broker.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt
 from stratalog.broker.metrics import Metrics
 from stratalog.metadata.fetch_session import FetchSession, SessionPartition, Telling, TopicKey, next_epoch
@@ -30,17 +29,14 @@ _ID_BOUND: Final = 2**31 - 1
 class SessionFetch(FetchAttempt):
     """A request that goes on with a session: only dirty partitions are looked at, only news is answered."""
 
-    __slots__ = ("_epoch", "_session")
+    __slots__ = ()
 
-    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession) -> None:
-        super().__init__(context, request)
-        self._session = session
-        self._epoch = session.epoch
+    session: FetchSession
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The news; INVALID_FETCH_SESSION_EPOCH if another request has gone on with the session meanwhile."""
-        session = self._session
-        if session.epoch != self._epoch:
+        session = self.session
+        if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         self.cut_bytes = 0
         telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
@@ -48,7 +44,7 @@ class SessionFetch(FetchAttempt):
             return None
         topics = _by_topic(telling, by_id=self.by_id)
         response = FetchResponse(responses=topics, session_id=session.id)
-        if not self.may_leave(response):
+        if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)
         self.count(topics)
@@ -63,28 +59,6 @@ class SessionFetch(FetchAttempt):
             partition.unwatch()
             partition.watchers = watchers
         return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
-
-    def start(self) -> FetchResponse | Pending:
-        """Answer now if there is enough, else wait as the reader of the session."""
-        outcome = super().start()
-        if isinstance(outcome, Pending):
-            self._session.reader = self
-        return outcome
-
-    def wake(self) -> None:
-        """A partition has become dirty."""
-        assert self.waiter is not None
-        self.waiter.check()
-
-    def finish(self) -> None:
-        """Answer with what there is, now."""
-        assert self.waiter is not None
-        self.waiter.expired()
-
-    def ended(self) -> None:
-        """The session has no request that waits, unless that is a later one."""
-        if self._session.reader is self:
-            self._session.reader = None
 
 
 def _by_topic(telling: Telling, *, by_id: bool) -> list[FetchableTopicResponse]:
@@ -124,7 +98,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.by_id != (context.api_version >= TOPIC_IDS_SINCE):
+        if session.by_id != (context.row.version >= TOPIC_IDS_SINCE):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         waiting = session.reader
         if isinstance(waiting, SessionFetch) and waiting.context.connection is context.connection:
