@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stratalog.hot.filesystem import File
 from stratalog.hot.scan import scan_borders
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
@@ -42,15 +43,16 @@ def read_slices(
             start = _begin(segment, offset)
         if start >= segment.written_bytes:
             continue
+        file = segment.file
         end, border = segment.written_bytes, segment.next_offset
         if end_offset < border:
             end, border = _cut(segments, segment, end_offset), end_offset
         room = max_bytes - size_bytes
         if end - start > room:
-            end, border = _whole_batches(segment, start, end, room, one=min_one_batch and not parts)
+            end, border = _whole_batches(segment, file, start, end, room, one=min_one_batch and not parts)
             number = len(segments)
         if end > start:
-            parts.append(FileSlice(segment.file, start, end - start))
+            parts.append(FileSlice(file, start, end - start))
             size_bytes += end - start
             offset = max(offset, border)
             if number == len(segments) and border != segment.next_offset:  # where a segment ends is known anyway
@@ -77,12 +79,12 @@ def _cut(segments: SegmentList, segment: Segment, end_offset: int) -> int:
     return position
 
 
-def _whole_batches(segment: Segment, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
+def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
     """The last batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if ``one``."""
     limit = start + room
     floor = max(segment.indexes.offsets.floor_position(limit), start)
     border = segment.base_offset
-    for position, size_bytes, base_offset, last_offset in scan_borders(segment.file, floor, end):
+    for position, size_bytes, base_offset, last_offset in scan_borders(file, floor, end):
         after = position + size_bytes
         if after > limit and not (one and position == start):
             return position, base_offset
