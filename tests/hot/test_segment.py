@@ -97,6 +97,20 @@ def test_the_cache_bounds_files_and_indexes(make, make_batch):
     assert small.held_count == 0
 
 
+def test_an_active_segment_counts_as_used_again_after_others_and_after_it_was_dropped(make):
+    """However often its file was asked for before, in between nothing has to be said."""
+    cache = SegmentCache(open_max=1)
+    first, second = make(0, [], cache=cache), make(10, [], cache=cache)
+    files = [one.file for one in (first, first, second, first)]
+    assert files[0] is files[1]
+    assert files[3] is not files[0]
+    assert (cache.latest, cache.held_count) == (first, 1)
+    cache.drop(first)
+    assert (cache.latest, cache.held_count) == (None, 0)
+    assert first.file is first.file
+    assert (cache.latest, cache.held_count) == (first, 1)
+
+
 def test_an_active_segment_that_is_released_keeps_what_is_not_stored(make, batches):
     """Only its descriptor goes."""
     segment = make(40, batches)
