@@ -127,12 +127,8 @@ class FetchAttempt:
                 committed=self.committed,
                 min_one_batch=min_one_batch,
             )
-        except Corrupt as error:
-            self._broker.report_corruption(unified, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        except OSError as error:
-            partition.directory.report(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except (Corrupt, OSError) as error:
+            raise self._reported(unified, error) from error
         self.pending_remote = self.pending_remote or read.pending
         if read.size_bytes:
             answer.records = list(read.parts)
@@ -144,6 +140,14 @@ class FetchAttempt:
                 for producer_id, first_offset in read.aborted
             ]
         return read.size_bytes
+
+    def _reported(self, unified: UnifiedLog, error: Corrupt | OSError) -> KafkaError:
+        """Tell those who look after the disk of a read that failed; what to answer."""
+        if isinstance(error, Corrupt):
+            self._broker.report_corruption(unified, error)
+        else:
+            unified.partition.directory.report(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def enough(self, found_bytes: int) -> bool:
         """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
