@@ -223,7 +223,8 @@ class Connection(asyncio.BufferedProtocol):
     def deliver(self) -> None:
         """A parked answer is known: send those whose turn has come, together, at the end of the loop's turn."""
         if not self._flush_due and not self._handling:
-            self._schedule_flush()
+            self._flush_due = True
+            self._services.tick.defer(self._flush)
 
     def mute_until(self, deadline: float) -> None:
         """Handle no request before ``deadline`` (monotonic seconds): a quota is exceeded."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import PENDING, Pending
 from stratalog.broker.purgatory import Waiter
-from stratalog.broker.unified_log import LogRead, UnifiedLog
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.fetch_session import EPOCH_FINAL, FetchSession
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
     AbortedTransaction,
@@ -19,6 +21,9 @@ from stratalog.wire.messages.fetch import (
     PartitionData,
 )
 from stratalog.wire.parts import parts_length
+
+if TYPE_CHECKING:
+    from stratalog.broker.partition_table import PartitionTable
 
 __all__ = ["TOPIC_IDS_SINCE", "FetchAttempt"]
 
@@ -32,6 +37,8 @@ class FetchAttempt:
     """One request: reading partitions, waiting for more, counting what leaves."""
 
     __slots__ = (
+        "_broker",
+        "_guarded",
         "_trying",
         "by_id",
         "committed",
@@ -41,15 +48,27 @@ class FetchAttempt:
         "min_bytes",
         "pending_remote",
         "request",
+        "session",
+        "session_epoch",
+        "table",
         "waiter",
+        "watched",
     )
 
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession | None = None) -> None:
+        """``session`` is what the request goes on with, if anything."""
         self.context = context
         self.request = request
-        self.by_id = context.api_version >= TOPIC_IDS_SINCE
+        self.session = session
+        self.session_epoch = EPOCH_FINAL if session is None else session.epoch
+        """The session's epoch when the request came."""
+        dispatcher = context.dispatcher
+        self._broker = broker = dispatcher.broker
+        self._guarded = dispatcher.guarded
+        self.table: PartitionTable = broker.partitions
+        self.by_id = context.row.version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
-        self.max_bytes = min(request.max_bytes, context.broker.config.integer("fetch.max.bytes"))
+        self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
         self.min_bytes = request.min_bytes
         quota = context.connection.quota
         if quota is not None:
@@ -59,6 +78,8 @@ class FetchAttempt:
         """What the present attempt would have found besides if batches could be cut where a limit ends."""
         self.pending_remote = False
         self.waiter: Waiter | None = None
+        self.watched: Sequence[Hashable] = ()
+        """What the purgatory shall call the waiting request for."""
         self._trying = False
 
     # -- what kinds of fetches differ in ----------------------------------------------------------------------
@@ -66,13 +87,6 @@ class FetchAttempt:
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The answer, or None if there is not enough yet and ``final`` is not set."""
         raise NotImplementedError
-
-    def keys(self) -> Iterable[Hashable]:
-        """What the purgatory shall call the waiting request for."""
-        return ()
-
-    def ended(self) -> None:
-        """The request no longer waits: it was answered, or its client has gone."""
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -84,46 +98,56 @@ class FetchAttempt:
         left_bytes: int,
         *,
         min_one_batch: bool,
-    ) -> LogRead:
-        """Fill the answer of one partition. Raises `KafkaError`."""
-        if not self.context.allows(unified.topic_partition.topic):
+    ) -> int:
+        """Fill the answer of one partition; how many bytes of records it has got. Raises `KafkaError`."""
+        if self._guarded and not self.context.allows(unified.topic_partition.topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = unified.partition
+        partition, offset = unified.partition, wanted.fetch_offset
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        answer.high_watermark = partition.high_watermark
-        answer.last_stable_offset = partition.last_stable_offset
-        answer.log_start_offset = unified.log_start_offset
-        answer.aborted_transactions = [] if self.committed else None
+        log = partition.log
+        answer.high_watermark = limit = partition.replica.high_watermark
+        answer.last_stable_offset = stable = partition.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        if self.committed:
+            limit, answer.aborted_transactions = stable, []
+        else:
+            answer.aborted_transactions = None
         if wanted.last_fetched_epoch >= 0 and (diverging := _divergence(unified, wanted)) is not None:
             answer.diverging_epoch = diverging
-            return LogRead()
+            return 0
+        if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
+            return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
         max_bytes = min(wanted.partition_max_bytes, left_bytes)
         try:
             read = unified.read(
                 (self.context.connection, unified),
-                wanted.fetch_offset,
+                offset,
+                limit=limit,
                 max_bytes=max_bytes,
                 committed=self.committed,
                 min_one_batch=min_one_batch,
             )
-        except Corrupt as error:
-            self.context.broker.report_corruption(unified, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        except OSError as error:
-            partition.directory.report(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except (Corrupt, OSError) as error:
+            raise self._reported(unified, error) from error
         self.pending_remote = self.pending_remote or read.pending
         if read.size_bytes:
             answer.records = list(read.parts)
-            limit = answer.last_stable_offset if self.committed else answer.high_watermark
             if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
                 self.cut_bytes += max_bytes - read.size_bytes
-        if self.committed:
+        if read.aborted:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
                 for producer_id, first_offset in read.aborted
             ]
-        return read
+        return read.size_bytes
+
+    def _reported(self, unified: UnifiedLog, error: Corrupt | OSError) -> KafkaError:
+        """Tell those who look after the disk of a read that failed; what to answer."""
+        if isinstance(error, Corrupt):
+            self._broker.report_corruption(unified, error)
+        else:
+            unified.partition.directory.report(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def enough(self, found_bytes: int) -> bool:
         """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
@@ -139,13 +163,12 @@ class FetchAttempt:
 
     def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
         """Add what leaves to the figures of its topics."""
-        table = self.context.broker.partitions
-        metrics = self.context.broker.metrics
+        figures_of = self._broker.metrics.topics
         for topic in topics:
-            name = topic.topic or table.name_of(topic.topic_id)
+            name = topic.topic or self.table.name_of(topic.topic_id)
             if name is None:
                 continue
-            figures = metrics.topics.get(name)
+            figures = figures_of.get(name)
             if figures is None:
                 continue
             for answer in topic.partitions:
@@ -153,8 +176,9 @@ class FetchAttempt:
                 if answer.error_code:
                     figures.failed_fetch_requests += 1
                 elif answer.records:
-                    assert isinstance(answer.records, list)
-                    figures.bytes_out += sum(map(len, answer.records))
+                    slices: Any = answer.records  # what a log gives
+                    for part in slices:
+                        figures.bytes_out += part.length
 
     # -- waiting ----------------------------------------------------------------------------------------------
 
@@ -164,12 +188,14 @@ class FetchAttempt:
         response = self.attempt(final=request.max_wait_ms <= 0 or self.min_bytes <= 0)
         if response is not None:
             return response
-        broker = self.context.broker
+        broker = self._broker
         wait_ms = request.max_wait_ms
         if self.pending_remote:
             wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
-        self.waiter = broker.purgatory.wait(self.keys(), wait_ms, self.try_complete, self.expire)
+        self.waiter = broker.purgatory.wait(self.watched, wait_ms, self.try_complete, self.expire)
         self.context.on_abandon = self.abandon
+        if self.session is not None:
+            self.session.reader = self
         return PENDING
 
     def try_complete(self) -> bool:
@@ -183,7 +209,8 @@ class FetchAttempt:
             self._trying = False
         if response is None:
             return False
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
         self.context.respond(response)
         return True
 
@@ -191,14 +218,31 @@ class FetchAttempt:
         """Answer with what there is."""
         response = self.attempt(final=True)
         assert response is not None
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
         self.context.respond(response)
 
     def abandon(self) -> None:
         """The client has gone."""
         assert self.waiter is not None
         self.waiter.cancel()
-        self.ended()
+        if self.session is not None:
+            self._ended(self.session)
+
+    def wake(self) -> None:
+        """A partition of the session has become dirty."""
+        assert self.waiter is not None
+        self.waiter.check()
+
+    def finish(self) -> None:
+        """Answer with what there is, now."""
+        assert self.waiter is not None
+        self.waiter.expired()
+
+    def _ended(self, session: FetchSession) -> None:
+        """The request no longer waits. So no request of the session does, unless that is a later one."""
+        if session.reader is self:
+            session.reader = None
 
 
 def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:

@@ -8,21 +8,17 @@ last stable offset, its log start or its leadership changes, or when a chunk of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Pending
 from stratalog.broker.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt
 from stratalog.broker.metrics import Metrics
 from stratalog.metadata.fetch_session import FetchSession, SessionPartition, Telling, TopicKey, next_epoch
 from stratalog.metadata.fetch_session_cache import FetchSessionCache
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-
-if TYPE_CHECKING:
-    from stratalog.broker.partition_table import PartitionTable
 
 __all__ = ["FetchSessions", "SessionFetch"]
 
@@ -33,18 +29,14 @@ _ID_BOUND: Final = 2**31 - 1
 class SessionFetch(FetchAttempt):
     """A request that goes on with a session: only dirty partitions are looked at, only news is answered."""
 
-    __slots__ = ("_epoch", "_session", "_table")
+    __slots__ = ()
 
-    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession) -> None:
-        super().__init__(context, request)
-        self._session = session
-        self._epoch = session.epoch
-        self._table: PartitionTable = context.broker.partitions
+    session: FetchSession
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The news; INVALID_FETCH_SESSION_EPOCH if another request has gone on with the session meanwhile."""
-        session = self._session
-        if session.epoch != self._epoch:
+        session = self.session
+        if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         self.cut_bytes = 0
         telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
@@ -52,7 +44,7 @@ class SessionFetch(FetchAttempt):
             return None
         topics = _by_topic(telling, by_id=self.by_id)
         response = FetchResponse(responses=topics, session_id=session.id)
-        if not self.may_leave(response):
+        if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)
         self.count(topics)
@@ -60,35 +52,13 @@ class SessionFetch(FetchAttempt):
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted
-        find = self._table.by_id if self.by_id else self._table.by_name
+        find = self.table.by_id if self.by_id else self.table.by_name
         unified = find(partition.topic, wanted.partition)  # type: ignore[arg-type]
         watchers = unified.partition.watchers
         if partition.watchers is not watchers:
             partition.unwatch()
             partition.watchers = watchers
-        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first).size_bytes
-
-    def start(self) -> FetchResponse | Pending:
-        """Answer now if there is enough, else wait as the reader of the session."""
-        outcome = super().start()
-        if isinstance(outcome, Pending):
-            self._session.reader = self
-        return outcome
-
-    def wake(self) -> None:
-        """A partition has become dirty."""
-        assert self.waiter is not None
-        self.waiter.check()
-
-    def finish(self) -> None:
-        """Answer with what there is, now."""
-        assert self.waiter is not None
-        self.waiter.expired()
-
-    def ended(self) -> None:
-        """The session has no request that waits, unless that is a later one."""
-        if self._session.reader is self:
-            self._session.reader = None
+        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
 
 
 def _by_topic(telling: Telling, *, by_id: bool) -> list[FetchableTopicResponse]:
@@ -128,7 +98,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.by_id != (context.api_version >= TOPIC_IDS_SINCE):
+        if session.by_id != (context.row.version >= TOPIC_IDS_SINCE):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         waiting = session.reader
         if isinstance(waiting, SessionFetch) and waiting.context.connection is context.connection:

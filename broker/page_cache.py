@@ -15,7 +15,7 @@ from collections.abc import Callable
 from stratalog.broker.machine import machine_of
 from stratalog.wire.parts import HasFileno
 
-__all__ = ["PROBE_STEP_BYTES", "PageCache", "pages_resident"]
+__all__ = ["PROBE_STEP_BYTES", "PageCache", "pages_resident", "read_resident"]
 
 PROBE_STEP_BYTES = 128 << 10
 """Distance of probed bytes: the kernel's usual read-ahead window, below which pages come and go together."""
@@ -44,6 +44,24 @@ def pages_resident(descriptor: int, position: int, length: int) -> bool:
     return True
 
 
+def read_resident(descriptor: int, position: int, length: int) -> bytes | bytearray | None:
+    """``length`` bytes from ``position``, if they are there and in memory; one call of the system where that is usual.
+
+    A file system that cannot tell counts as memory. Raises OSError when the file cannot be read.
+    """
+    data: bytes | bytearray = bytearray(length)
+    try:
+        count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+        data = os.pread(descriptor, length, position)
+        count = len(data)
+    return data if count == length else None
+
+
 def _read_through(file: HasFileno, position: int, length: int) -> None:
     scratch = bytearray(min(_READ_BYTES, length))
     end = position + length
@@ -57,7 +75,7 @@ def _read_through(file: HasFileno, position: int, length: int) -> None:
 class PageCache:
     """Reads file ranges into the page cache in a few threads."""
 
-    __slots__ = ("_executor", "_loop", "resident")
+    __slots__ = ("_executor", "_loop", "read_resident", "resident")
 
     def __init__(
         self,
@@ -65,10 +83,12 @@ class PageCache:
         *,
         threads: int = 4,
         resident: Callable[[int, int, int], bool] = pages_resident,
+        read_resident: Callable[[int, int, int], bytes | bytearray | None] = read_resident,
     ) -> None:
         self._loop = loop
         self._executor = machine_of(loop).threads(threads, "page-cache")
         self.resident = resident
+        self.read_resident = read_resident
 
     def read_ahead(self, file: HasFileno, position: int, length: int, done: Callable[[OSError | None], None]) -> None:
         """Read the range into the page cache, then call ``done`` on the loop with the error, if there was one."""

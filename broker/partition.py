@@ -86,6 +86,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """read_committed consumers read below this offset."""
+        if self.log.producer_state.first_unstable_offset is None:  # as nearly always; each fetch asks
+            return self.replica.high_watermark
         return self.replica.last_stable_offset(self.log.first_unstable_offset)
 
     def update_config(self, config: LogConfig) -> None:
@@ -103,16 +105,14 @@ class Partition:
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
-        self.check_online()
+        if self.held_back is not None or self.directory.offline is not None:
+            self.check_online()
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
-        code = (
-            ErrorCode.FENCED_LEADER_EPOCH
-            if current_leader_epoch < self.leader_epoch
-            else ErrorCode.UNKNOWN_LEADER_EPOCH
-        )
+        fenced = current_leader_epoch < self.leader_epoch
         raise KafkaError(
-            code, f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
+            ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}",
         )
 
     def check_online(self) -> None:

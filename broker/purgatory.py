@@ -53,8 +53,9 @@ class Waiter:
             log.exception("a waiting request failed; it is answered as expired")
             self.expired()
             return True
-        if done:
-            self.cancel()
+        if done and self.waiting:
+            self.waiting = False
+            self._purgatory.remove(self, self._keys, self._due_ms)
         return done
 
     def cancel(self) -> None:
@@ -132,7 +133,10 @@ class Purgatory:
         watchers = self._by_key.get(key)
         if watchers is None:
             return 0
-        return sum([waiter.check() for waiter in list(watchers)])
+        completed = 0
+        for waiter in list(watchers):
+            completed += waiter.check()
+        return completed
 
     def watched(self, key: Hashable) -> bool:
         """Whether any request waits under ``key``."""

@@ -16,7 +16,7 @@ from typing import Protocol
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.parts import FileSlice, Part, parts_length
+from stratalog.wire.parts import FileSlice, Part
 
 __all__ = ["PlainSender", "Sender", "SenderOwner", "TransportSender"]
 
@@ -69,8 +69,11 @@ class Sender:
         """Send ``parts`` after everything sent before; what the socket does not take now stays queued."""
         if self.closed:
             return
-        self._queue.extend(part for part in parts if len(part))
-        self.queued_bytes += parts_length(parts)
+        for part in parts:
+            size = part.length if isinstance(part, FileSlice) else len(part)
+            if size:
+                self._queue.append(part)
+                self.queued_bytes += size
         self.pump()
 
     def pump(self) -> None:
@@ -90,7 +93,7 @@ class Sender:
         queue = self._queue
         while count:
             part = queue[0]
-            size = len(part)
+            size = part.length if isinstance(part, FileSlice) else len(part)
             if count >= size:
                 queue.popleft()
                 count -= size
@@ -178,16 +181,17 @@ class PlainSender(Sender):
         room = _JOIN_BYTES
         for index, part in enumerate(parts):
             if type(part) is FileSlice:
-                room -= len(part)
-                if len(part) >= COPY_BELOW_BYTES or room < 0 or not self._resident(part, len(part)):
+                length = part.length
+                room -= length
+                if length >= COPY_BELOW_BYTES or room < 0:
                     return False
                 try:
-                    data = self._read(part, len(part))
-                except (OSError, ValueError, Corrupt):
+                    data = self._page_cache.read_resident(part.file.fileno(), part.position, length)
+                except (OSError, ValueError):
                     return False  # met again, and told, when its turn comes
-                if len(data) != len(part):
+                if data is None:
                     return False
-                self._warm = None
+                self._metrics.copied_file_bytes += length
                 parts[index] = data
         return True
 
@@ -219,8 +223,8 @@ class PlainSender(Sender):
         turn_end = self.queued_bytes - TURN_BYTES
         while queue:
             part = queue[0]
-            if type(part) is FileSlice and len(part) >= COPY_BELOW_BYTES:
-                length = min(len(part), SENDFILE_BYTES)
+            if type(part) is FileSlice and part.length >= COPY_BELOW_BYTES:
+                length = min(part.length, SENDFILE_BYTES)
                 if not self._resident(part, length):
                     self._stop_writing()
                     return
@@ -246,10 +250,10 @@ class PlainSender(Sender):
         more = 0
         for index, part in enumerate(self._queue):
             if type(part) is FileSlice:
-                if len(part) >= COPY_BELOW_BYTES:
+                if part.length >= COPY_BELOW_BYTES:
                     more = _MORE
                     break
-                if not self._resident(part, len(part)):
+                if not self._resident(part, part.length):
                     self._stop_writing()
                     return False
                 part = self._copied(index, part)
@@ -266,8 +270,8 @@ class PlainSender(Sender):
 
     def _copied(self, index: int, part: FileSlice) -> bytes:
         """The small slice at ``index`` as bytes, which replace it in the queue."""
-        data = self._read(part, len(part))
-        if len(data) != len(part):
+        data = self._read(part, part.length)
+        if len(data) != part.length:
             raise _shorter(part)
         self._queue[index] = data
         return data
@@ -318,7 +322,7 @@ class TransportSender(Sender):
             while self._queue and not self._paused:
                 part = self._queue[0]
                 if isinstance(part, FileSlice):
-                    length = min(len(part), _TLS_READ_BYTES)
+                    length = min(part.length, _TLS_READ_BYTES)
                     if not self._resident(part, length):
                         return
                     data = self._read(part, length)

@@ -131,20 +131,21 @@ class UnifiedLog:
         """The first offset anyone may read, local or remote."""
         return self.partition.log.log_start_offset
 
-    def read(self, reader: object, offset: int, *, max_bytes: int, committed: bool, min_one_batch: bool) -> LogRead:
-        """Whole batches from the one that holds ``offset``, as far as consumers may see.
+    def read(
+        self, reader: object, offset: int, *, limit: int, max_bytes: int, committed: bool, min_one_batch: bool
+    ) -> LogRead:
+        """Whole batches from the one that holds ``offset``, below ``limit``, up to which the reader may see.
 
-        ``committed``: only below the last stable offset, with the aborted transactions that overlap. Raises
-        OFFSET_OUT_OF_RANGE outside [log start, log end], KAFKA_STORAGE_ERROR while offline.
+        That is the high watermark or, if it reads what is ``committed``, the last stable offset: such a reader is told
+        of the aborted transactions that overlap. Raises OFFSET_OUT_OF_RANGE outside [log start, log end],
+        KAFKA_STORAGE_ERROR while offline.
         """
-        partition = self.partition
-        log = partition.log
+        log = self.partition.log
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.topic_partition} is outside [{log.log_start_offset}, {log.log_end_offset}]",
             )
-        limit = partition.last_stable_offset if committed else partition.high_watermark
         if offset >= limit:
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
@@ -152,12 +153,10 @@ class UnifiedLog:
         if self.remote is not None:
             self.remote.crossed(reader, offset)
         local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
-        aborted = []
-        if committed and local.size_bytes:
-            aborted = [
-                (entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(offset, local.next_offset)
-            ]
-        return LogRead(local.parts, local.size_bytes, local.next_offset, aborted)
+        found = LogRead(local.parts, local.size_bytes, local.next_offset)
+        if committed and local.size_bytes and (entries := log.aborted_transactions(offset, local.next_offset)):
+            found.aborted = [(entry.producer_id, entry.first_offset) for entry in entries]
+        return found
 
     def _read_remote(
         self, reader: object, offset: int, max_bytes: int, *, committed: bool, min_one_batch: bool

@@ -74,7 +74,8 @@ class Log(LogCompact):
         (exclusive, a batch border such as the high watermark) nor beyond ``written_offset``. Raises `KafkaError`
         OFFSET_OUT_OF_RANGE outside ``[local_log_start_offset, log_end_offset]``, and `OSError`.
         """
-        if not self.local_log_start_offset <= offset <= self.log_end_offset:
+        first = self._segments[0].base_offset
+        if offset < first or not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.topic_partition} is outside of "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stratalog.hot.filesystem import File
 from stratalog.hot.scan import scan_borders
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
@@ -37,55 +38,53 @@ def read_slices(
     while number < len(segments) and offset < end_offset and (size_bytes < max_bytes or not parts):
         segment = segments[number]
         number += 1
-        start = _begin(segments, segment, offset)
+        start = segments.border_in(segment, offset)
         if start is None:
+            start = _begin(segment, offset)
+        if start >= segment.written_bytes:
             continue
-        end, border = _end(segments, segment, end_offset)
+        file = segment.file
+        end, border = segment.written_bytes, segment.next_offset
+        if end_offset < border:
+            end, border = _cut(segments, segment, end_offset), end_offset
         room = max_bytes - size_bytes
         if end - start > room:
-            end, border = _whole_batches(segment, start, end, room, one=min_one_batch and not parts)
+            end, border = _whole_batches(segment, file, start, end, room, one=min_one_batch and not parts)
             number = len(segments)
         if end > start:
-            parts.append(FileSlice(segment.file, start, end - start))
+            parts.append(FileSlice(file, start, end - start))
             size_bytes += end - start
             offset = max(offset, border)
-            if number == len(segments):
+            if number == len(segments) and border != segment.next_offset:  # where a segment ends is known anyway
                 segments.note_border(border, segment, end)
     return LocalRead(parts, size_bytes, offset)
 
 
-def _begin(segments: SegmentList, segment: Segment, offset: int) -> int | None:
-    """Where the first batch with a record at or above ``offset`` begins; None if the segment has none."""
-    if segment.written_bytes == 0:
-        return None
-    if offset <= segment.base_offset:
+def _begin(segment: Segment, offset: int) -> int:
+    """Where the first batch with a record at or above ``offset`` begins; the end of what is written if it has none."""
+    if segment.written_bytes == 0 or offset <= segment.base_offset:
         return 0
-    known = segments.border_in(segment, offset)
-    if known is not None:
-        return known if known < segment.written_bytes else None
     found = segment.locate(offset)
-    return None if found is None else found[0]
+    return segment.written_bytes if found is None else found[0]
 
 
-def _end(segments: SegmentList, segment: Segment, end_offset: int) -> tuple[int, int]:
-    """The position at which ``end_offset`` cuts the segment, and the offset of that border."""
-    if end_offset >= segment.next_offset:
-        return segment.written_bytes, segment.next_offset
+def _cut(segments: SegmentList, segment: Segment, end_offset: int) -> int:
+    """The position at which ``end_offset`` cuts the segment."""
     known = segments.border_in(segment, end_offset)
     if known is not None:
-        return known, end_offset
+        return known
     found = segment.locate(end_offset)
     position = segment.written_bytes if found is None else found[0]
     segments.note_border(end_offset, segment, position)
-    return position, end_offset
+    return position
 
 
-def _whole_batches(segment: Segment, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
+def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
     """The last batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if ``one``."""
     limit = start + room
     floor = max(segment.indexes.offsets.floor_position(limit), start)
     border = segment.base_offset
-    for position, size_bytes, base_offset, last_offset in scan_borders(segment.file, floor, end):
+    for position, size_bytes, base_offset, last_offset in scan_borders(file, floor, end):
         after = position + size_bytes
         if after > limit and not (one and position == start):
             return position, base_offset
@@ -104,6 +103,8 @@ def aborted_transactions(segments: SegmentList, from_offset: int, to_offset: int
     found: list[AbortedTxn] = []
     for number in range(segments.floor(from_offset), len(segments)):
         entries = segments[number].aborted
+        if not entries:
+            continue
         found += overlapping(entries, from_offset, to_offset)
         if any(entry.last_stable_offset >= to_offset for entry in entries):
             break

@@ -63,11 +63,11 @@ class Segment:
         "_lent",
         "_max_timestamp",
         "_stored_transactions",
-        "_transactions",
         "base_offset",
         "config",
         "first_append_ms",
         "frozen",
+        "known_aborted",
         "name_suffix",
         "next_offset",
         "pending",
@@ -96,7 +96,8 @@ class Segment:
         self._lent: ref[File] | None = None
         self._indexes: SegmentIndexes | None = None
         self._max_timestamp: TimeEntry | None = None
-        self._transactions: list[AbortedTxn] | None = None
+        self.known_aborted: list[AbortedTxn] | None = None
+        """`aborted`, once somebody has asked for it."""
         self._stored_transactions = 0
         self.config = config
         self.base_offset = base_offset
@@ -125,7 +126,8 @@ class Segment:
             # What waits for a sync holds its file: each time it were opened again would cost one more descriptor.
             lent = None if self._lent is None else self._lent()
             self._file = self._open() if lent is None else lent
-        self._cache.touch(self)
+        if self.frozen or self._cache.latest is not self:
+            self._cache.touch(self)
         return self._file
 
     def _open(self) -> File:
@@ -233,8 +235,8 @@ class Segment:
                 append_all(file, [index.to_bytes(index.stored_count)])
             index.stored_count = len(index)
             stored.append(file)
-        if self._transactions is not None and len(self._transactions) != self._stored_transactions:
-            stored += self._store_aborted(self._transactions)
+        if self.known_aborted is not None and len(self.known_aborted) != self._stored_transactions:
+            stored += self._store_aborted(self.known_aborted)
         return stored
 
     def _store_aborted(self, transactions: list[AbortedTxn]) -> list[File]:
@@ -255,17 +257,17 @@ class Segment:
     @property
     def aborted(self) -> list[AbortedTxn]:
         """The aborted transactions whose markers stand here. Raises `Corrupt`, `OSError`."""
-        if self._transactions is None:
+        if self.known_aborted is None:
             try:
-                self._transactions = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
+                self.known_aborted = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
             except FileNotFoundError:
-                self._transactions = []
-            self._stored_transactions = len(self._transactions)
-        return self._transactions
+                self.known_aborted = []
+            self._stored_transactions = len(self.known_aborted)
+        return self.known_aborted
 
     def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Take these instead of what the file says; the next `store_indexes` rewrites it."""
-        self._transactions = list(transactions)
+        self.known_aborted = list(transactions)
         self._stored_transactions = -1
 
     # -- appending ----------------------------------------------------------------------------------------
@@ -363,13 +365,15 @@ class Segment:
 class SegmentCache:
     """Bounds the open files of all segments and the loaded indexes of frozen ones: least recently used leave first."""
 
-    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "open_max")
+    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "latest", "open_max")
 
     def __init__(self, *, index_bytes_max: int = 64 << 20, open_max: int = 512) -> None:
         self.index_bytes_max = index_bytes_max
         self.open_max = open_max
         self._held: OrderedDict[Segment, int] = OrderedDict()
         self._held_bytes = 0
+        self.latest: Segment | None = None
+        """The one that was used last; an active segment, which counts no bytes, need not say so again."""
 
     @property
     def held_count(self) -> int:
@@ -378,6 +382,7 @@ class SegmentCache:
 
     def touch(self, segment: Segment) -> None:
         """``segment`` was just used; others may be released to stay within the bounds."""
+        self.latest = segment
         held = self._held
         held_bytes = segment.held_bytes if segment.frozen else 0
         before = held.get(segment)
@@ -394,6 +399,8 @@ class SegmentCache:
 
     def drop(self, segment: Segment) -> None:
         """``segment`` is gone."""
+        if self.latest is segment:
+            self.latest = None
         held_bytes = self._held.pop(segment, None)
         if held_bytes is not None:
             self._held_bytes -= held_bytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Final
 
 from stratalog.hot.segment import Segment
@@ -13,26 +12,20 @@ __all__ = ["SegmentList"]
 _HINTS_MAX: Final = 64
 
 
-class SegmentList:
-    """Segments by base offset; the last one is active."""
+class SegmentList(list[Segment]):
+    """Segments by base offset; the last one is active. A list, because every read asks for its items and its length.
 
-    __slots__ = ("_bases", "_hints", "_segments", "active")
+    It changes by the methods below only.
+    """
+
+    __slots__ = ("_bases", "_hints", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
-        self._segments = segments
+        super().__init__(segments)
         self._bases = [segment.base_offset for segment in segments]
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.active = segments[-1]
         """The one that is appended to; an attribute, because every append asks for it."""
-
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
-
-    def __getitem__(self, number: int) -> Segment:
-        return self._segments[number]
 
     def floor(self, offset: int) -> int:
         """The number of the last segment that begins at or below ``offset``; 0 below all."""
@@ -40,31 +33,31 @@ class SegmentList:
 
     def append(self, segment: Segment) -> None:
         """Add a segment behind all others."""
-        self._segments.append(segment)
+        super().append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def remove_first(self, count: int) -> list[Segment]:
         """Take the ``count`` oldest out."""
-        removed = self._segments[:count]
-        del self._segments[:count]
+        removed = self[:count]
+        del self[:count]
         del self._bases[:count]
         self._hints.clear()
         return removed
 
     def remove_from(self, number: int) -> list[Segment]:
         """Take segment ``number`` and all later ones out; of an empty list the caller makes a whole one at once."""
-        removed = self._segments[number:]
-        del self._segments[number:]
+        removed = self[number:]
+        del self[number:]
         del self._bases[number:]
         if number:
-            self.active = self._segments[-1]
+            self.active = self[-1]
         self._hints.clear()
         return removed
 
     def replace(self, number: int, count: int, segment: Segment) -> None:
         """Put a frozen segment in the place of ``count`` others from ``number`` on."""
-        self._segments[number : number + count] = [segment]
+        self[number : number + count] = [segment]
         self._bases[number : number + count] = [segment.base_offset]
         self._hints.clear()
 

@@ -150,6 +150,7 @@ class FetchSession:
     """The partitions of one reader, and which of them are dirty. ``reader`` is the request that waits, if one does."""
 
     __slots__ = (
+        "aged",
         "by_id",
         "cached_size",
         "created_ms",
@@ -172,6 +173,8 @@ class FetchSession:
         self.created_ms = self.last_used_ms = now_ms
         self.cached_size = 0
         """The number of partitions as the cache last counted it."""
+        self.aged = False
+        """Whether the cache counts it among those that have outlived their safety."""
         self.epoch = next_epoch(EPOCH_INITIAL)
         """What the next request must bring."""
         self.partitions: dict[tuple[TopicKey, int], SessionPartition] = {}

@@ -89,9 +89,8 @@ class FetchSessionCache:
         by_use = self._by_use
         by_use[session.id] = by_use.pop(session.id)
         session.last_used_ms = now_ms
-        size = len(session)
-        aged = now_ms - session.created_ms > EVICTION_MS
-        if size == session.cached_size and (not aged or _holds(self._everyones, _worth(session))):
+        size = len(session.partitions)
+        if size == session.cached_size and (session.aged or now_ms - session.created_ms <= EVICTION_MS):
             return
         self._unrank(session)
         self.partition_count += size - session.cached_size
@@ -108,10 +107,10 @@ class FetchSessionCache:
 
     def _rank(self, session: FetchSession, now_ms: int) -> None:
         worth = _worth(session)
-        aged = now_ms - session.created_ms > EVICTION_MS
-        if aged:
+        session.aged = now_ms - session.created_ms > EVICTION_MS
+        if session.aged:
             insort(self._everyones, worth)
-        if aged or not session.privileged:
+        if session.aged or not session.privileged:
             insort(self._by_replicas, worth)
 
     def _unrank(self, session: FetchSession) -> None:

@@ -43,4 +43,7 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 def parts_length(parts: Iterable[Part]) -> int:
     """The bytes that the parts occupy on the wire."""
-    return sum(map(len, parts))
+    size = 0
+    for part in parts:
+        size += part.length if part.__class__ is FileSlice else len(part)
+    return size

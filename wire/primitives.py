@@ -126,4 +126,7 @@ def records_length(records: Any) -> int:
         return len(records)
     if isinstance(records, str):
         raise TypeError("records are bytes or file slices, not text")
-    return sum(map(records_length, records))
+    size = 0
+    for part in records:
+        size += part.length if part.__class__ is FileSlice else records_length(part)
+    return size

@@ -8,6 +8,7 @@ when something raises, :mod:`stratalog.wire.schema_explain` looks for the field 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any
@@ -18,6 +19,10 @@ from stratalog.wire.schema_explain import explain
 from stratalog.wire.schema_layout import Slot, StructLayout
 
 __all__ = ["compile_encoder", "encoder_source"]
+
+
+_varint = lru_cache(maxsize=1024)(unsigned_varint)
+"""The lengths of one stream of answers are much alike."""
 
 
 def compile_encoder(layout: StructLayout, version: int) -> Callable[[Any], list[Part]]:
@@ -36,19 +41,22 @@ def encoder_source(layout: StructLayout, version: int) -> tuple[str, dict[str, A
     return "\n".join(writer.lines) + "\n", writer.names
 
 
-def _checked_uuid(value: Any) -> Any:
-    if len(value) != 16:
-        raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
-    return value
+def _refused_uuid(value: Any) -> Any:
+    raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
 
 
 def _add_records(parts: list[Part], records: Any) -> None:
     """Append what :func:`records_length` has measured, leaving out empty parts."""
-    if isinstance(records, list | tuple):
-        for part in records:
+    if not isinstance(records, list | tuple):
+        records = (records,)
+    for part in records:
+        if part.__class__ is FileSlice:
+            if part.length:
+                parts.append(part)
+        elif isinstance(part, list | tuple):
             _add_records(parts, part)
-    elif len(records):
-        parts.append(records)
+        elif len(part):
+            parts.append(part)
 
 
 class _Writer:
@@ -67,13 +75,14 @@ class _Writer:
         self.has_records = False
         self.names: dict[str, Any] = {
             "ERRORS": (struct_error, AttributeError, TypeError, ValueError, OverflowError),
+            "FileSlice": FileSlice,
             "ONE_PART": frozenset((bytes, bytearray, memoryview, FileSlice)),
             "SMALL": SMALL_VARINTS,
             "add_records": _add_records,
-            "checked_uuid": _checked_uuid,
             "list_packer": list_packer,
             "records_length": records_length,
-            "varint": unsigned_varint,
+            "refused_uuid": _refused_uuid,
+            "varint": _varint,
         }
 
     def function(self, layout: StructLayout) -> None:
@@ -132,7 +141,9 @@ class _Writer:
         elif slot.layout is not None:
             self.nested(slot, slot.layout, source)
         elif slot.scalar is not None and slot.scalar.name == "uuid":
-            self.pending.append(("16s", f"checked_uuid({source})"))
+            value = self.fresh("u")
+            self.put(f"{value} = {source}")
+            self.pending.append(("16s", f"{value} if len({value}) == 16 else refused_uuid({value})"))
         elif slot.scalar is not None and slot.scalar.code:
             # A bool is packed as a number, because "?" would take None for False.
             self.pending.append((slot.scalar.code.replace("?", "b"), source))
@@ -158,8 +169,11 @@ class _Writer:
         self.flush()
         self.pad = self.pad[:-1]
 
-    def length(self, slot: Slot, value: str, length: str, code: str) -> None:
-        """Write the length prefix of ``value``; ``length`` is the expression of its length."""
+    def length(self, slot: Slot, value: str, length: str, code: str) -> str:
+        """Write the length prefix of ``value``; ``length`` is the expression of its length.
+
+        Returns the variable of what is written: one more than the length if it is compact, 0 or -1 for None.
+        """
         size = self.fresh("n")
         if slot.compact:
             nothing = f"0 if {value} is None else " if slot.nullable else ""
@@ -169,6 +183,7 @@ class _Writer:
             nothing = f"-1 if {value} is None else " if slot.nullable else ""
             self.put(f"{size} = {nothing}{length}")
             self.pending.append((code, size))
+        return size
 
     def sized(self, slot: Slot, source: str) -> None:
         """Text, bytes or records."""
@@ -180,11 +195,14 @@ class _Writer:
             self.put(f"{value} = None if {value} is None else {encoded}" if slot.nullable else f"{value} = {encoded}")
         length = f"len({value})"
         if kind == "records":
+            # What a log gives is mostly one slice, which tells its length without a call.
+            self.put(f"if {value}.__class__ is list and len({value}) == 1: {value} = {value}[0]")
             length = f"({length} if {value}.__class__ in ONE_PART else records_length({value}))"
-        self.length(slot, value, length, "h" if kind == "string" else "i")
+            length = f"({value}.length if {value}.__class__ is FileSlice else {length})"
+        size = self.length(slot, value, length, "h" if kind == "string" else "i")
         self.flush()
         if kind == "records":
-            self.put(f"if {value}:")
+            self.put(f"if {size} > {int(slot.compact)}:")
             self.put(" parts.append(b''.join(out))")
             self.put(" out.clear()")
             self.put(f" if {value}.__class__ in ONE_PART: parts.append({value})")

@@ -8,13 +8,12 @@ given up as long as something can be returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt
 from stratalog.broker.fetch_sessions import SessionFetch
-from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.fetch_session import EPOCH_FINAL, EPOCH_INITIAL
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
@@ -31,23 +30,19 @@ __all__ = ["API"]
 class _FullFetch(FetchAttempt):
     """A request that names all its partitions, and is told of all of them."""
 
-    __slots__ = ("_found",)
-
-    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
-        super().__init__(context, request)
-        self._found: list[UnifiedLog] = []
+    __slots__ = ()
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """Every partition, or None if there is not enough yet and ``final`` is not set."""
         request = self.request
-        table = self.context.broker.partitions
-        by_id = self.by_id
+        find: Any = self.table.by_id if self.by_id else self.table.by_name
         left_bytes = self.max_bytes
         found_bytes = self.cut_bytes = 0
         complete = final or not request.topics
-        found = self._found = []
+        self.watched = found = []
         topics: list[FetchableTopicResponse] = []
         for topic in request.topics:
+            key = topic.topic_id if self.by_id else topic.topic
             answers: list[PartitionData] = []
             topics.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
             for wanted in topic.partitions:
@@ -55,32 +50,30 @@ class _FullFetch(FetchAttempt):
                 answer = PartitionData(partition_index=number, high_watermark=-1, records=b"")
                 answers.append(answer)
                 try:
-                    unified = table.by_id(topic.topic_id, number) if by_id else table.by_name(topic.topic, number)
+                    unified = find(key, number)
                     found.append(unified)
-                    read = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
+                    size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
                 except KafkaError as error:
                     answer.error_code = error.code
                     complete = True
                     continue
-                found_bytes += read.size_bytes
-                left_bytes = max(left_bytes - read.size_bytes, 0)
-                complete = complete or answer.diverging_epoch is not None
-        if complete or self.enough(found_bytes):
+                if size_bytes:
+                    found_bytes += size_bytes
+                    left_bytes = max(left_bytes - size_bytes, 0)
+                elif answer.diverging_epoch is not None:
+                    complete = True
+        if complete or (found_bytes and self.enough(found_bytes)):
             return self._answer(topics)
         return None
 
     def _answer(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         response = FetchResponse(responses=topics)
-        if not self.may_leave(response):
+        if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[])
         self.count(topics)
         if self.request.session_epoch == EPOCH_INITIAL:
             response.session_id = self.context.broker.fetch_sessions.begin(self.context, self.request, topics)
         return response
-
-    def keys(self) -> Iterable[UnifiedLog]:
-        """The partitions that are here."""
-        return self._found
 
 
 def handle(context: RequestContext, request: FetchRequest) -> Message | Pending:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stratalog.broker import page_cache
-from stratalog.broker.page_cache import PROBE_STEP_BYTES, PageCache, pages_resident
+from stratalog.broker.page_cache import PROBE_STEP_BYTES, PageCache, pages_resident, read_resident
 
 
 @pytest.fixture
@@ -53,8 +53,32 @@ def test_other_errors_are_raised(monkeypatch):
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(os, "preadv", preadv)
-    with pytest.raises(OSError, match="broken"):
-        pages_resident(3, 0, 10)
+    for ask in (pages_resident, read_resident):
+        with pytest.raises(OSError, match="broken"):
+            ask(3, 0, 10)
+
+
+def test_what_is_in_memory_is_read_at_once(file):
+    """Exactly the range; nothing if the file ends before it does."""
+    content = os.pread(file.fileno(), 1 << 20, 0)
+    for position, length in ((0, 1), (4000, 2000), ((1 << 20) - 1, 1)):
+        assert read_resident(file.fileno(), position, length) == content[position : position + length]
+    assert read_resident(file.fileno(), (1 << 20) - 1, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "readable"), [(errno.EAGAIN, False), (errno.EOPNOTSUPP, True), (errno.EINVAL, True), (errno.ENOSYS, True)]
+)
+def test_what_may_be_on_the_disk_only_is_not_read(file, monkeypatch, error, readable):
+    """Unless nobody can tell."""
+
+    def preadv(*_):
+        raise OSError(error, os.strerror(error))
+
+    content = os.pread(file.fileno(), 10, 5)
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert read_resident(file.fileno(), 5, 10) == (content if readable else None)
+    assert read_resident(file.fileno(), 1 << 20, 10) is None
 
 
 async def test_reading_ahead_reads_the_range_and_reports_on_the_loop(file, monkeypatch):

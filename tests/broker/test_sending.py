@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.metrics import NetworkMetrics
-from stratalog.broker.page_cache import PageCache, pages_resident
+from stratalog.broker.page_cache import PageCache, pages_resident, read_resident
 from stratalog.broker.sending import COPY_BELOW_BYTES, PlainSender, TransportSender
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.parts import FileSlice
@@ -38,8 +38,12 @@ class Harness:
         self.theirs.setblocking(False)
         self.owner = Owner()
         self.metrics = NetworkMetrics()
-        self.cache = PageCache(self.loop, resident=resident)
+        self.cache = PageCache(self.loop, resident=resident, read_resident=self.read_resident)
+        self.resident = resident
         self.sender = PlainSender(self.loop, self.owner, self.cache, self.metrics, self.ours.fileno())
+
+    def read_resident(self, descriptor, position, length):
+        return read_resident(descriptor, position, length) if self.resident(descriptor, position, length) else None
 
     async def receive(self, count):
         data = bytearray()

@@ -109,7 +109,8 @@ async def find(unified, *, committed=False, search=open_batch):
 
 
 def read(unified, offset, *, committed=False):
-    return unified.read("me", offset, max_bytes=1000, committed=committed, min_one_batch=True)
+    limit = STABLE if committed else HIGH_WATERMARK
+    return unified.read("me", offset, limit=limit, max_bytes=1000, committed=committed, min_one_batch=True)
 
 
 @pytest.mark.parametrize("offset", [LOG_START - 1, END + 1])

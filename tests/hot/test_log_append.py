@@ -99,6 +99,7 @@ def test_an_aborted_transaction_is_found_by_its_range(bench):
     bench.append(log, 2)
     bench.append(log, 3, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     assert log.first_unstable_offset == 2
+    assert log.aborted_transactions(0, 5) == log.aborted_transactions(0, 5) == []
     log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
     assert log.aborted_transactions(0, 6) == [AbortedTxn(7, 2, 5, 6)]
     assert log.aborted_transactions(0, 2) == []

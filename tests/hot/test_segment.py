@@ -114,6 +114,19 @@ def test_a_file_that_somebody_keeps_open_is_not_opened_twice(make, batches):
     assert segment.file.fileno() == number  # nobody had it: it was closed
 
 
+def test_an_active_segment_counts_as_used_again_after_others_and_after_it_was_dropped(make):
+    """However often its file was asked for before, in between nothing has to be said."""
+    cache = SegmentCache(open_max=1)
+    first, second = make(0, [], cache=cache), make(10, [], cache=cache)
+    files = [one.file for one in (first, first, second, first)]
+    assert files[0] is files[1] is files[3]  # this test has kept it open
+    assert (cache.latest, cache.held_count) == (first, 1)
+    cache.drop(first)
+    assert (cache.latest, cache.held_count) == (None, 0)
+    assert first.file is first.file
+    assert (cache.latest, cache.held_count) == (first, 1)
+
+
 def test_an_active_segment_that_is_released_keeps_what_is_not_stored(make, batches):
     """Only its descriptor goes."""
     segment = make(40, batches)
