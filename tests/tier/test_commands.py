@@ -14,7 +14,7 @@ from stratalog.tier.work import _EXECUTORS
 
 COMMANDS = typing.get_args(Command)
 REPORTS = typing.get_args(Report)
-PARTS = {ChunkFill, FilledChunk}
+PARTS = (ChunkFill, FilledChunk)
 
 
 def blank(kind):
@@ -25,7 +25,7 @@ def blank(kind):
 def test_every_class_is_a_command_or_a_report_or_part_of_one():
     """The unions, by which mypy checks that nobody forgets one, are complete."""
     classes = {getattr(commands, name) for name in commands.__all__} - {Command, Report}
-    assert classes == {*COMMANDS, *REPORTS} | PARTS
+    assert classes == {*COMMANDS, *REPORTS, *PARTS}
     assert not set(COMMANDS) & set(REPORTS)
 
 
