@@ -139,6 +139,7 @@ def _groups(
             group.size_bytes >= batch_bytes
             or len(group.headers) >= _GROUP_BATCHES_MAX
             or compressed is not bool(group.pieces)
+            or (group.trimmed is inside and not needs_records)  # in a cut batch's group all records are looked at
         ):
             yield group
             group = _Group()

@@ -200,6 +200,15 @@ def test_counting_trims_a_batch_that_reaches_over_the_border() -> None:
     assert len(decoded_rows(data, Window(3, 7), ("topic",))) == 4
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("window", [Window(1, 20), Window(0, 19), Window(1, 9), Window(11, 20)])
+def test_a_cut_batch_stands_beside_whole_ones_that_nobody_looks_into(codec: Codec, window: Window) -> None:
+    """Without columns of records, those that a border cuts are counted one by one, and compressed neighbours are not."""
+    data = bytes(build_batch(records(0, 10))) + bytes(build_batch(records(10, 10), codec=codec))
+    expected = [{"topic": row["topic"]} for row in expected_rows(data, window)]
+    assert decoded_rows(data, window, ("topic",)) == expected
+
+
 def test_a_batch_emptied_by_the_cleaner_gives_no_row() -> None:
     """A header that holds a producer's place with no record is passed over."""
     batch = bytearray(build_batch(records(0, 1))[:61])
