@@ -72,7 +72,13 @@ def _produce(bootstrap: str, topic: str, count: int, size_bytes: int, **options:
 
 
 def _consumer(bootstrap: str, **options: Any) -> Consumer:
-    settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, **options}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "fetch.queue.backoff.ms": 0,  # otherwise librdkafka rests for a second when the broker is 64 MiB ahead of it
+        **options,
+    }
     return Consumer(settings)
 
 
