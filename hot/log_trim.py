@@ -38,15 +38,15 @@ class LogTrim(LogWrite):
         `take_removal` gives them out after ``file.delete.delay.ms``. Without an archive the log start moves too.
         Raises `OSError`; what it interrupted is completed first by the next call.
         """
-        if self._failed is None:  # a log that finds no room may still make some
-            self.write_queued()
+        segments = self._segments
+        unfinished = {} if self._failed is None else self._seals
         count = 0
-        while count < len(self._segments) - 1 and self._segments[count].next_offset <= offset:
-            if self._segments[count] in self._seals:
-                break
+        while count < len(segments) - 1 and segments[count].next_offset <= offset and segments[count] not in unfinished:
             count += 1
         if count == 0 and not self._leaving:
             return 0
+        if self._failed is None:  # a log that finds no room may still make some
+            self.write_queued()
         self._leaving += self._segments.remove_first(count)
         if not self.config.remote_storage_enable:
             self.advance_log_start(self._segments[0].base_offset)
