@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sim.group_model import GroupModel
 from sim.link import Caller, LinkLost
 from sim.model import PartitionModel, Violation
+from sim.producers import GONE
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -38,11 +39,11 @@ from stratalog.wire.records.consumer_protocol import (
 if TYPE_CHECKING:
     from sim.world import World
 
-__all__ = ["ClassicMember", "ConsumerMember", "Member"]
+__all__ = ["AGAIN", "ClassicMember", "ConsumerMember", "Member"]
 
 _COMMIT, _FETCH = 8, 9
 _SESSION_MS: Final = 6000
-_AGAIN: Final = frozenset(
+AGAIN: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -51,6 +52,7 @@ _AGAIN: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+"""A coordinator that cannot answer now is asked again."""
 _OUT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -60,7 +62,6 @@ _OUT: Final = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Out(Exception):
@@ -180,9 +181,9 @@ class Member(Caller):
             self.model.committed(partition, offset, self.name)
         elif code in _OUT:
             raise _Out(code.name)
-        elif code in _GONE:
+        elif code in GONE:
             self.world.check_may_be_gone(partition.topic, self.name)
-        elif code not in _AGAIN:
+        elif code not in AGAIN:
             raise Violation(f"{self.name}: OffsetCommit answers {code.name}")
 
     async def fetch_committed(self, partition: PartitionModel) -> int | None:
@@ -211,7 +212,7 @@ class Member(Caller):
         for code in codes:
             if code in _OUT:
                 raise _Out(code.name)
-            if code and code not in _AGAIN | _GONE:
+            if code and code not in AGAIN | GONE:
                 raise Violation(f"{self.name}: OffsetFetch answers {code.name}")
         return None
 
@@ -227,7 +228,7 @@ class Member(Caller):
             if code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 self.member_id = ""
             raise _Out(f"{what}: {code.name}")
-        if code and code not in _AGAIN:
+        if code and code not in AGAIN:
             raise Violation(f"{self.name}: {what} answers {code.name}")
         return not code
 

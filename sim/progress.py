@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.groups import AGAIN
 from sim.link import LinkLost
 from sim.model import PartitionModel, Violation
+from sim.producers import GONE
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -31,17 +33,7 @@ STABLE_SINCE: Final = 7
 """The version of OffsetFetch from which on a client can ask for offsets that no transaction is about to change."""
 
 _GROUPS: Final = 0
-_AGAIN: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_AGAIN: Final = AGAIN | GONE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 class Progress:
@@ -117,7 +109,7 @@ class Progress:
         holder = answer.groups[0] if answer.groups else answer
         one = holder.topics[0].partitions[0] if holder.topics else holder
         code = ErrorCode(holder.error_code or one.error_code)
-        if code in _AGAIN | _GONE:
+        if code in _AGAIN:
             return None
         if code:
             raise Violation(f"{self._producer.name}: OffsetFetch answers {code.name}")
