@@ -59,7 +59,8 @@ def echo_core_percent(connections: int, requests_per_second: float, seconds: flo
                 time.sleep(max(began + number / requests_per_second - time.monotonic(), 0.0))
                 client = clients[number % connections]
                 client.sendall(_REQUEST)
-                client.recv(len(_REQUEST))
+                if client.recv(len(_REQUEST)) != _REQUEST:
+                    raise SystemExit("the echo server answered something else")
             return 100 * (cpu_seconds(process.pid) - before) / (time.monotonic() - began)
     finally:
         process.kill()
