@@ -30,7 +30,7 @@ class RepeatedHeartbeat(ABC):
 
     @abstractmethod
     def beat(self, now: Now) -> bool:
-        """It has come again: the session begins anew. False, and nothing done, if its answer may be another now.
+        """It has come again: the session begins anew. False if its answer may be another now: then it goes the long way.
 
         What the answer tells of must be committed; the caller sees to that.
         """
