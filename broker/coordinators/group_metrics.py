@@ -1,7 +1,4 @@
-"""Figures of the group coordinator for ``/metrics``.
-
-Groups are counted when somebody asks, all of them in one pass; the figures of one scrape come from the same pass.
-"""
+"""Figures of the group coordinator for ``/metrics``."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.metrics import Metrics
 from stratalog.metadata.groups.classic_state import ClassicState
@@ -18,7 +16,6 @@ from stratalog.metadata.groups.group_shard import GroupShard
 
 __all__ = ["add_group_figures"]
 
-_FRESH_SECONDS: Final = 1.0
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _COUNTERS: Final = {
     "rebalances_completed": "Classic groups that have become stable.",
@@ -28,23 +25,18 @@ _COUNTERS: Final = {
 
 
 class _Count:
-    """The figures of all shards, at most a second old."""
+    """The figures of all shards."""
 
     def __init__(self, groups: GroupCoordinator, clock: Clock) -> None:
         self._groups = groups
-        self._clock = clock
-        self._figures = GroupFigures()
-        self._counted_at = -_FRESH_SECONDS
+        self.figures = FreshFigures(self._counted, clock).get
 
-    def figures(self) -> GroupFigures:
-        now = self._clock.monotonic()
-        if now - self._counted_at >= _FRESH_SECONDS:
-            self._counted_at = now
-            self._figures = GroupFigures()
-            for driver in self._groups.drivers():
-                assert isinstance(driver.shard, GroupShard)
-                self._figures.add(driver.shard.figures())
-        return self._figures
+    def _counted(self) -> GroupFigures:
+        figures = GroupFigures()
+        for driver in self._groups.drivers():
+            assert isinstance(driver.shard, GroupShard)
+            figures.add(driver.shard.figures())
+        return figures
 
     def in_state(self, state: str | None) -> list[tuple[dict[str, str], float]]:
         """Classic groups in one state, or in any."""

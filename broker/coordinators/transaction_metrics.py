@@ -1,14 +1,12 @@
-"""Figures of the transaction coordinator for ``/metrics``.
-
-Transactions are counted when somebody asks, all of them in one pass; the figures of one scrape come from the same pass.
-"""
+"""Figures of the transaction coordinator for ``/metrics``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.broker.clock import Clock
+from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.metrics import Metrics
 from stratalog.metadata.transactions.shard import TransactionShard
@@ -16,45 +14,43 @@ from stratalog.metadata.transactions.status import TransactionStatus
 
 __all__ = ["add_transaction_figures"]
 
-_FRESH_SECONDS: Final = 1.0
 _SHOWN: Final = [state for state in TransactionStatus if state is not TransactionStatus.PREPARE_EPOCH_FENCE]
 """The states that a transaction is ever in."""
 
 
+class _Figures(NamedTuple):
+    states: Counter[TransactionStatus]
+    oldest_ms: int | None
+    """When the oldest began that has not ended everywhere; None if all have."""
+
+
 class _Count:
-    """The figures of all shards, at most a second old."""
+    """The figures of all shards."""
 
     def __init__(self, transactions: TransactionCoordinator, clock: Clock) -> None:
         self._transactions = transactions
         self._clock = clock
-        self._states: Counter[TransactionStatus] = Counter()
-        self._oldest_ms: int | None = None
-        self._counted_at = -_FRESH_SECONDS
+        self._figures = FreshFigures(self._counted, clock).get
 
-    def _look(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._counted_at < _FRESH_SECONDS:
-            return
-        self._counted_at = now
-        self._states.clear()
-        self._oldest_ms = None
+    def _counted(self) -> _Figures:
+        states: Counter[TransactionStatus] = Counter()
+        open_since_ms = []
         for driver in self._transactions.drivers():
             assert isinstance(driver.shard, TransactionShard)
             for transaction in driver.shard.transactions.values():
-                self._states[transaction.status] += 1
+                states[transaction.status] += 1
                 if transaction.status is TransactionStatus.ONGOING or transaction.status.ending:
-                    known_ms = transaction.start_ms if self._oldest_ms is None else self._oldest_ms
-                    self._oldest_ms = min(transaction.start_ms, known_ms)
+                    open_since_ms.append(transaction.start_ms)
+        return _Figures(states, min(open_since_ms, default=None))
 
     def states(self) -> list[tuple[dict[str, str], float]]:
         """Transactional ids by the state of their latest transaction."""
-        self._look()
-        return [({"state": state.title}, self._states[state]) for state in _SHOWN]
+        states = self._figures().states
+        return [({"state": state.title}, states[state]) for state in _SHOWN]
 
     def oldest_seconds(self) -> list[tuple[dict[str, str], float]]:
         """How long ago the oldest began that has not ended everywhere."""
-        self._look()
-        began_ms = self._oldest_ms
+        began_ms = self._figures().oldest_ms
         return [({}, 0.0 if began_ms is None else max(self._clock.wall_ms() - began_ms, 0) / 1000)]
 
 

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from stratalog.broker.clock import SystemClock
 from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
 from stratalog.broker.directory_writer import DirectoryWriter
+from stratalog.broker.metrics import Metrics
 from stratalog.broker.partition import Partition
 from stratalog.broker.tick import Tick
 from stratalog.hot.config import LogConfig
@@ -200,3 +202,23 @@ async def rig(tmp_path):
 def events():
     """The events and tokens of the shard that is a dictionary."""
     return SimpleNamespace(Put=Put, Get=Get, Park=Park, Token=Token, Keys=Keys)
+
+
+@pytest.fixture
+def scraped():
+    """The figures that ``add`` shows of some shards, as a scrape at each of these moments has them; the last."""
+
+    def look(add, shards, *times, wall_ms=0):
+        metrics, clock = Metrics(), SimpleNamespace(now=0.0, wall_ms=lambda: wall_ms)
+        clock.monotonic = lambda: clock.now
+        drivers = [SimpleNamespace(shard=shard) for shard in shards]
+        add(metrics, SimpleNamespace(drivers=lambda: drivers), clock)
+        for clock.now in times:
+            text = metrics.render().decode()
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    return look

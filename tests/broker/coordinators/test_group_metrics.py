@@ -1,12 +1,10 @@
 """Figures of groups under the names that dashboards for Kafka ask for."""
 
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from stratalog.broker.coordinators.group_metrics import add_group_figures
-from stratalog.broker.metrics import Metrics
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.metadata.groups.group_figures import GroupFigures
 from stratalog.metadata.groups.group_shard import GroupShard
@@ -29,23 +27,9 @@ class Shard(GroupShard):
 
 
 @pytest.fixture
-def scrape():
+def scrape(scraped):
     """Scrape the figures of some shards at a time."""
-
-    def look(shards, *times):
-        metrics, clock = Metrics(), SimpleNamespace(now=0.0)
-        clock.monotonic = lambda: clock.now
-        drivers = [SimpleNamespace(shard=shard) for shard in shards]
-        add_group_figures(metrics, SimpleNamespace(drivers=lambda: drivers), clock)
-        for clock.now in times:
-            text = metrics.render().decode()
-        return {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-
-    return look
+    return partial(scraped, add_group_figures)
 
 
 def test_groups_by_type_and_state(scrape):

@@ -1,12 +1,10 @@
 """Figures of transactions: how many stand where, and whether one is open for too long."""
 
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
-from stratalog.broker.metrics import Metrics
 from stratalog.metadata.transactions.events import TransactionSettings
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.metadata.transactions.status import TransactionStatus
@@ -26,24 +24,9 @@ def shard(*transactions):
 
 
 @pytest.fixture
-def scrape():
-    """The figures of some shards, as a scrape shows them at these moments; the last."""
-
-    def look(shards, *times):
-        metrics = Metrics()
-        clock = SimpleNamespace(now=0.0, wall_ms=lambda: NOW_MS)
-        clock.monotonic = lambda: clock.now
-        drivers = [SimpleNamespace(shard=one) for one in shards]
-        add_transaction_figures(metrics, SimpleNamespace(drivers=lambda: drivers), clock)
-        for clock.now in times:
-            text = metrics.render().decode()
-        return {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-
-    return look
+def scrape(scraped):
+    """Scrape the figures of some shards at a time."""
+    return partial(scraped, add_transaction_figures, wall_ms=NOW_MS)
 
 
 def test_transactions_by_state(scrape):
