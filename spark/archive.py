@@ -13,24 +13,19 @@ from typing import Final
 
 from stratalog.spark.fetch import chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
-from stratalog.spark.planner import OffsetRange, PartitionArchive, slice_entry
-from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, TopicKey, parse_key, topic_prefix
+from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import from_bytes
+from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
+from stratalog.tier.slices import OffsetRange, PartitionArchive, slice_entry
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.batch import iter_headers, iter_records
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_text
+from stratalog.wire.topic import TopicPartition, uuid_text
 
 __all__ = ["find_timestamp", "load_partitions"]
 
-_KEYS_PER_LISTING: Final = 1000
-"""Keys that one LIST request brings: beyond that a jump is cheaper than going on."""
-_WHOLE_NAME_MAX: Final = 200
-"""Topic names are cut to this in keys: a name of exactly this length may stand for a longer one."""
 _THREADS: Final = 16
-_AFTER_SLASH: Final = "0"
-"""The character that follows the slash: a folder with it for its slash sorts behind all that the folder holds."""
 
 _logger = logging.getLogger("stratalog.spark")
 
@@ -68,45 +63,12 @@ def _assigned(subscription: Subscription, partition: PartitionId) -> bool:
 def _folders(store: ObjectStore, subscription: Subscription) -> Iterator[PartitionId]:
     """Partition folders that belong to the subscription, as far as their names tell, which are cut in keys."""
     names = subscription.topics or tuple(subscription.assignment or ())
-    if not names:
-        for folder in _partition_folders(store, TOPICS_PREFIX):
-            if len(folder.topic) == _WHOLE_NAME_MAX or subscription.wants_topic(folder.topic):
-                yield folder
+    if names:
+        yield from topic_folders(store, names)
         return
-    for cut in sorted({name[:_WHOLE_NAME_MAX] for name in names}):
-        prefix = topic_prefix(cut, ZERO_UUID).removesuffix(f"{uuid_text(ZERO_UUID)}/")
-        yield from (folder for folder in _partition_folders(store, prefix) if folder.topic == cut)
-
-
-def _partition_folders(store: ObjectStore, prefix: str) -> Iterator[PartitionId]:
-    """Every partition folder under ``prefix``; a folder of more than one listing is left by a jump behind it."""
-    after = ""
-    while True:
-        folder: PartitionId | None = None
-        seen = 0
-        for info in store.list(prefix, after):
-            found = _partition_of(info.key)
-            if found is None:
-                continue
-            if found != folder:
-                folder, seen = found, 0
-                yield found
-            seen += 1
-            if seen > _KEYS_PER_LISTING:
-                after = found.prefix[:-1] + _AFTER_SLASH
-                break
-        else:
-            return
-
-
-def _partition_of(key: str) -> PartitionId | None:
-    try:
-        parsed = parse_key(key)
-    except Invalid:
-        return None
-    if isinstance(parsed, TopicKey) and parsed.partition is None:
-        return None
-    return PartitionId(parsed.topic, parsed.topic_id, parsed.partition or 0)
+    for folder in partition_folders(store):
+        if len(folder.topic) == WHOLE_NAME_MAX or subscription.wants_topic(folder.topic):
+            yield folder
 
 
 def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest | None:

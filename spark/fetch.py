@@ -21,19 +21,17 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from stratalog.spark.decode import AbortedTransactions, Window, decode_batches
-from stratalog.spark.planner import DataLoss, SegmentSlice
+from stratalog.spark.planner import DataLoss
 from stratalog.tier import open_store
 from stratalog.tier.chunk_table import Chunk, ChunkTable
 from stratalog.tier.footer import Footer, read_footer
 from stratalog.tier.segment_blobs import aborted_from_bytes
+from stratalog.tier.slices import RANGE_BYTES, WHOLE_BYTES_MAX, SegmentSlice, chunk_runs, tail_bytes
 from stratalog.tier.store import InvalidRange, NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = ["OpenedSegment", "ReadRequest", "chunk_bytes", "open_archive", "open_segment", "read_slices"]
 
-_WHOLE_BYTES_MAX: Final = 8 << 20
-"""Objects up to this size are read by one GET."""
-_RANGE_BYTES: Final = 8 << 20
 _IN_FLIGHT: Final = 3
 _OPENED_AHEAD: Final = 2
 
@@ -140,7 +138,7 @@ def _ranges(
             piece.end_offset,
             aborted=opened.aborted if request.read_committed else None,
         )
-        for chunks in _chunk_runs(opened.chunks, piece):
+        for chunks in chunk_runs(opened.chunks, piece, RANGE_BYTES):
             waiting.append(_Range(piece, window, pool.submit(chunk_bytes, store, opened, chunks)))
             if len(waiting) > _IN_FLIGHT:
                 yield waiting.popleft()
@@ -178,9 +176,8 @@ def open_segment(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
 
     Raises `DataLoss` if it is not there, and `Corrupt` if it is not the one that the manifest describes.
     """
-    length = piece.size_bytes if piece.size_bytes <= _WHOLE_BYTES_MAX else piece.size_bytes - piece.tail_position
     with _told(piece):
-        suffix, total_bytes = store.get_suffix(piece.key, length)
+        suffix, total_bytes = store.get_suffix(piece.key, tail_bytes(piece, WHOLE_BYTES_MAX))
         if total_bytes != piece.size_bytes:
             raise Corrupt(f"the object has {total_bytes} bytes, the manifest says {piece.size_bytes}")
         footer = read_footer(suffix, total_bytes)
@@ -219,25 +216,6 @@ def _aborted(table: bytes) -> AbortedTransactions:
     for row in sorted(aborted_from_bytes(table)):
         transactions.setdefault(row.producer_id, []).append((row.first_offset, row.last_offset))
     return transactions
-
-
-def _chunk_runs(table: ChunkTable, piece: SegmentSlice) -> Iterator[list[Chunk]]:
-    """The chunks that may hold rows of ``piece``, neighbours together as long as they fit into one GET."""
-    run: list[Chunk] = []
-    for index, chunk in enumerate(table):
-        behind = table[index + 1].first_offset if index + 1 < len(table) else piece.end
-        wanted = (
-            piece.start_position <= chunk.position < piece.end_position
-            and chunk.first_offset < piece.end_offset
-            and behind > piece.start_offset
-        )
-        if run and (not wanted or chunk.position + chunk.length - run[0].position > _RANGE_BYTES):
-            yield run
-            run = []
-        if wanted:
-            run.append(chunk)
-    if run:
-        yield run
 
 
 def chunk_bytes(store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chunk]) -> bytes:

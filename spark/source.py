@@ -20,17 +20,9 @@ from pyspark.sql.types import StructType
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.options import OffsetBound, ReadOptions, parse_options
-from stratalog.spark.planner import (
-    DataLoss,
-    OffsetRange,
-    PartitionArchive,
-    SegmentSlice,
-    cut_slices,
-    group_tasks,
-    resolve_range,
-    task_limits,
-)
+from stratalog.spark.planner import DataLoss, limits_of, resolve_range
 from stratalog.spark.schema import check_columns, spark_ddl
+from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 
@@ -129,7 +121,7 @@ def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[tupl
         slices += found
         losses += [*offsets.losses, *holes]
     _tell(losses, fail=options.fail_on_data_loss)
-    return group_tasks(slices, task_limits(slices, options, core_count))
+    return group_tasks(slices, limits_of(slices, options, core_count))
 
 
 def _check_named(bound: OffsetBound, name: str, archives: Sequence[PartitionArchive], options: ReadOptions) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.options import Subscription, parse_options
-from stratalog.spark.planner import PartitionArchive
+from stratalog.tier.slices import PartitionArchive
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Invalid
 
@@ -112,7 +112,7 @@ class ListedStore:
 
 def test_folders_of_many_objects_are_jumped_over(filled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding partitions does not list every object that they hold."""
-    monkeypatch.setattr("stratalog.spark.archive._KEYS_PER_LISTING", 10)
+    monkeypatch.setattr("stratalog.tier.partition_folders.KEYS_PER_LISTING", 10)
     for manifest in filled.manifests.values():
         for number in range(200):
             filled.store.put(

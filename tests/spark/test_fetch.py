@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
-from stratalog.spark.planner import DataLoss, OffsetRange, PartitionArchive, SegmentSlice, cut_slices
+from stratalog.spark.planner import DataLoss
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices
 from stratalog.tier.store import NotFound
 from stratalog.wire.batch import Record, build_batch, build_control_batch
 from stratalog.wire.errors import Corrupt, Invalid
@@ -84,8 +85,8 @@ def test_a_small_object_costs_one_get(memory_archive: Any, batches: Batches) -> 
 @pytest.fixture
 def large(memory_archive: Any, monkeypatch: pytest.MonkeyPatch, batches: Batches) -> tuple[Any, list[Entry]]:
     """An object of many chunks that does not count as small."""
-    monkeypatch.setattr("stratalog.spark.fetch._WHOLE_BYTES_MAX", 0)
-    monkeypatch.setattr("stratalog.spark.fetch._RANGE_BYTES", 5000)
+    monkeypatch.setattr("stratalog.spark.fetch.WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr("stratalog.spark.fetch.RANGE_BYTES", 5000)
     memory_archive.chunk_bytes = 2000
     return memory_archive, memory_archive.add("orders", 0, batches(0, 1000))
 

@@ -1,28 +1,15 @@
-"""From manifest entries to tasks, without store or Spark."""
+"""From options to offsets and limits, without store or Spark."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stratalog.spark.options import parse_options
-from stratalog.spark.planner import (
-    Limits,
-    OffsetRange,
-    PartitionArchive,
-    SegmentSlice,
-    cut_slices,
-    group_tasks,
-    resolve_range,
-    task_limits,
-)
-from stratalog.tier.chunk_table import CHUNK_BYTES
+from stratalog.spark.planner import limits_of, resolve_range
 from stratalog.tier.entry import Entry
+from stratalog.tier.slices import OffsetRange, PartitionArchive, cut_slices
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -115,153 +102,9 @@ def test_times_behind_the_last_record() -> None:
         resolve(VIEW, startingTimestamp="1")
 
 
-def cut(view: PartitionArchive, start: int, end: int) -> tuple[list[tuple[int, int]], list[str]]:
-    slices, losses = cut_slices(view, OffsetRange(start, end))
-    return [(each.start_offset, each.end_offset) for each in slices], losses
-
-
-LONG = archive(*(entry(base, base + 100) for base in range(0, 500, 100)))
-
-
-def test_slices_cover_the_range_object_by_object() -> None:
-    """Only the first and the last are trimmed."""
-    assert cut(LONG, 150, 310) == ([(150, 200), (200, 300), (300, 310)], [])
-    assert cut(LONG, 150, 150) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("entries", "holes"),
-    [
-        ([entry(0, 100), entry(150, 200)], ["100 to 149"]),
-        ([entry(50, 200)], ["0 to 49"]),
-        ([entry(0, 100), entry(120, 130), entry(140, 200)], ["100 to 119", "130 to 139"]),
-        ([], ["0 to 199"]),
-    ],
-)
-def test_holes_are_losses(entries: list[Entry], holes: list[str]) -> None:
-    """Offsets that no object holds are told with their borders."""
-    view = PartitionArchive(ORDERS, 0, 200, entries)
-    _, losses = cut(view, 0, 200)
-    assert [loss.rpartition("offsets ")[2] for loss in losses] == holes
-    assert all(loss.startswith("orders-0: the manifest has no object") for loss in losses)
-
-
-def test_holes_outside_the_range_do_not_matter() -> None:
-    """Only what was asked for can be lost."""
-    view = PartitionArchive(ORDERS, 0, 300, [entry(0, 100), entry(200, 300)])
-    assert cut(view, 200, 300) == ([(200, 300)], [])
-
-
-def test_a_partition_that_was_never_uploaded_to_is_empty() -> None:
-    """A claimed manifest without entries has nothing to lose."""
-    view = archive(log_start=5)
-    assert resolve(view) == (5, 5, ())
-    assert cut(view, 5, 5) == ([], [])
-
-
-def slices_of(*entries: Entry) -> list[SegmentSlice]:
-    return cut_slices(archive(*entries), OffsetRange(entries[0].base, entries[-1].end))[0]
-
-
-def test_ten_thousand_small_objects_become_few_tasks() -> None:
-    """Small objects are merged: a task each would cost minutes of worker latency."""
-    slices = slices_of(*(entry(base * 10, base * 10 + 10, MIB) for base in range(10_000)))
-    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
-    assert len(group_tasks(slices, task_limits(slices, options, core_count=2))) <= 80
-
-
-def test_a_large_object_is_divided_by_position() -> None:
-    """Windows of one object meet, and cover it."""
-    tasks = group_tasks(slices_of(entry(0, 1000, 1024 * MIB)), Limits(256 * MIB, None))
-    windows = [(piece.start_position, piece.end_position) for task in tasks for piece in task]
-    assert len(tasks) == 4
-    assert windows == [(i * 256 * MIB, (i + 1) * 256 * MIB) for i in range(4)]
-    assert all(piece.offset_count == 1000 for task in tasks for piece in task)
-
-
-def test_cores_are_not_left_idle() -> None:
-    """An archive smaller than one task's limit still gives every core work, in pieces worth a task."""
-    slices = slices_of(*(entry(base * 10, base * 10 + 10, 30 * MIB) for base in range(16)))
-    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
-    assert len(group_tasks(slices, task_limits(slices, options, core_count=2))) == 4
-    alone = slices_of(entry(0, 10, 60 * MIB))
-    assert len(group_tasks(alone, task_limits(alone, options, core_count=64))) == 2
-
-
-def test_tasks_are_about_equal() -> None:
-    """Eleven equal objects for two cores: nobody waits for an odd one, since objects are divided between tasks."""
-    slices = slices_of(*(entry(base * 10, base * 10 + 10, 33 * MIB) for base in range(11)))
-    options = parse_options({"path": "s3://b/p", "subscribe": "orders"})
-    tasks = group_tasks(slices, task_limits(slices, options, core_count=2))
-    sizes = [sum(piece.read_bytes for piece in task) / MIB for task in tasks]
-    assert len(tasks) == 4
-    assert max(sizes) - min(sizes) < 3
-
-
-@settings(max_examples=40)
-@given(st.lists(st.integers(1, 600 * MIB), min_size=1, max_size=30), st.integers(1, 300 * MIB))
-def test_tasks_keep_their_limit(sizes: list[int], size_bytes: int) -> None:
-    """A task reads at most one chunk more than its limit, which cannot be finer than a chunk."""
-    slices = slices_of(*(entry(base, base + 1, data_bytes) for base, data_bytes in enumerate(sizes)))
-    tasks = group_tasks(slices, Limits(size_bytes, None))
-    read = [sum(piece.read_bytes for piece in task) for task in tasks]
-    assert max(read) <= max(size_bytes, CHUNK_BYTES) + CHUNK_BYTES
-    assert sum(read) == sum(sizes)
-    assert all(piece.end_position > piece.start_position for task in tasks for piece in task)
-
-
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        ({"minPartitions": "7"}, 7),
-        ({"maxRecordsPerPartition": "30"}, 34),
-        ({"minPartitions": "3", "maxRecordsPerPartition": "100"}, 10),
-    ],
-)
-def test_partitions_are_divided_by_records_where_asked(options: dict[str, str], count: int) -> None:
-    """minPartitions and maxRecordsPerPartition hold, and no offset is lost or doubled."""
-    slices = slices_of(entry(0, 1000, MIB))
-    limits = task_limits(slices, parse_options({"path": "s3://b/p", "subscribe": "orders", **options}), core_count=1)
-    tasks = group_tasks(slices, limits)
-    assert len(tasks) >= count
-    assert all(sum(piece.offset_count for piece in task) <= (limits.records or 0) for task in tasks)
-    assert covered(tasks) == list(range(1000))
-
-
-def covered(tasks: list[tuple[SegmentSlice, ...]]) -> list[int]:
-    return [offset for task in tasks for piece in task for offset in range(piece.start_offset, piece.end_offset)]
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 600 * MIB)), min_size=1, max_size=12),
-    st.integers(1, 300 * MIB),
-    st.none() | st.integers(1, 60),
-)
-def test_tasks_cover_every_slice_once_and_in_order(
-    sizes: list[tuple[int, int]], size_bytes: int, records: int | None
-) -> None:
-    """Whatever the limits, merging and dividing neither lose, double nor reorder anything."""
-    entries = []
-    base = 0
-    for count, data_bytes in sizes:
-        entries.append(entry(base, base + count, data_bytes))
-        base += count
-    tasks = group_tasks(slices_of(*entries), Limits(size_bytes, records))
-    pieces = [piece for task in tasks for piece in task]
-    if records is not None:
-        assert covered(tasks) == list(range(base))
-        assert all(sum(piece.offset_count for piece in task) <= records or len(task) == 1 for task in tasks)
-        return
-    at: dict[str, Any] = {}
-    for piece in pieces:
-        assert piece.start_position == at.get(piece.key, 0)
-        at[piece.key] = piece.end_position
-    assert at == {each.key: each.data_bytes for each in entries}
-    assert [piece.key for piece in pieces] == sorted((piece.key for piece in pieces), key=lambda key: int(key[4:]))
-
-
-def test_a_slice_knows_where_the_tail_begins() -> None:
-    """Aborted transactions lie before the chunk table and belong to the tail."""
-    (piece,) = slices_of(replace(entry(0, 10), aborted_count=2))
-    assert piece.tail_position == 8 * MIB - 2 * 34
+def test_the_options_bound_the_tasks() -> None:
+    """Bytes, records and the least number of tasks are passed on."""
+    slices, _ = cut_slices(VIEW, OffsetRange(120, 300))
+    options = {"path": "s3://b/p", "subscribe": "orders", "minPartitions": "6", "maxRecordsPerPartition": "50"}
+    assert limits_of(slices, parse_options(options), 1).records == 30
+    assert limits_of(slices, parse_options({**options, "minPartitions": "2"}), 1).records == 50
