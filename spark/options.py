@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratalog.spark.schema import COLUMNS, HEADERS
+from stratalog.tier.leases import LEASE_MS_MAX
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -24,7 +25,16 @@ LATEST: Final = -1
 """The two offsets that stand for an end of the log, as in Spark's JSON and in Kafka's ListOffsets."""
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
-_OWN: Final = ("archive", "path", "columns", "maxPartitionBytes", "batchBytes", "strictOffsets")
+_OWN: Final = (
+    "archive",
+    "path",
+    "columns",
+    "maxPartitionBytes",
+    "batchBytes",
+    "strictOffsets",
+    "lease",
+    "leaseSeconds",
+)
 _STORE: Final = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.session-token")
 _CONNECTOR: Final = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
@@ -45,6 +55,7 @@ _REFUSED: Final = {
     "kafka.interceptor.classes": "rows reach Spark as they were written",
 }
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_LEASE_SECONDS: Final = 6 * 3600
 _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -106,6 +117,8 @@ class ReadOptions:
     fail_on_data_loss: bool
     strict_offsets: bool
     read_committed: bool
+    lease_ms: int
+    """How long what was planned must stay in the bucket after the last renewal; 0 writes no lease."""
     columns: tuple[str, ...]
     store_options: Mapping[str, str] = field(repr=False)
 
@@ -138,6 +151,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
         strict_offsets=_flag(given, "strictOffsets", default=False),
         read_committed=_isolation(isolation),
+        lease_ms=_lease_ms(given),
         columns=_columns(given),
         store_options={name: given[name] for name in _STORE if name in given},
     )
@@ -281,6 +295,13 @@ def _isolation(value: str) -> bool:
     if value not in {"read_committed", "read_uncommitted"}:
         raise Invalid(f"option 'kafka.isolation.level' must be read_committed or read_uncommitted, got '{value}'")
     return value == "read_committed"
+
+
+def _lease_ms(given: Mapping[str, str]) -> int:
+    seconds = _positive(given, "leaseSeconds") or _LEASE_SECONDS
+    if seconds * 1000 > LEASE_MS_MAX:
+        raise Invalid(f"option 'leaseSeconds' must be at most {LEASE_MS_MAX // 1000}, got {seconds}; tasks renew it")
+    return seconds * 1000 if _flag(given, "lease", default=True) else 0
 
 
 def _size(given: Mapping[str, str], name: str, default: int, highest: int = 1 << 50) -> int:

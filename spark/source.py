@@ -21,12 +21,13 @@ from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.options import OffsetBound, ReadOptions, parse_options
 from stratalog.spark.planner import DataLoss, limits_of, resolve_range
+from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.schema import check_columns, spark_ddl
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 
-__all__ = ["FORMAT", "StratalogReader", "StratalogSource", "plan"]
+__all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource", "plan"]
 
 FORMAT: Final = "stratalog"
 _THREADS: Final = 16
@@ -70,6 +71,14 @@ class StratalogSource(DataSource):
         raise Invalid("format 'stratalog' cannot write: an archive is written by its brokers; produce to them instead")
 
 
+class LeasedTask(InputPartition):
+    """The slices of one task, and the lease under which they were planned."""
+
+    def __init__(self, value: tuple[SegmentSlice, ...], lease: LeaseTicket | None) -> None:
+        super().__init__(value)
+        self.lease = lease
+
+
 class StratalogReader(DataSourceReader):
     """Plans on the driver, reads in executors.
 
@@ -85,13 +94,15 @@ class StratalogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One element per task."""
         store = open_archive(self._options.archive, self._options.store_options)
-        return [InputPartition(task) for task in plan(store, self._options, os.cpu_count() or 1)]
+        lease = take_lease(store, self._options.lease_ms) if self._options.lease_ms else None  # before any manifest
+        return [LeasedTask(task, lease) for task in plan(store, self._options, os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. A plan without tasks comes back as one whose value is None."""
         if partition.value is None:
             return iter(())
         store = open_archive(self._options.archive, self._options.store_options)
+        keep_lease(store, getattr(partition, "lease", None))
         request = ReadRequest(
             columns=self._columns,
             required=self._required,

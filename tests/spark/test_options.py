@@ -83,6 +83,13 @@ def test_sizes_take_units(text: str, size_bytes: int) -> None:
     assert parse(maxPartitionBytes=text).partition_bytes_max == size_bytes
 
 
+def test_a_lease_is_written_unless_it_is_switched_off() -> None:
+    """Six hours if nothing else is said."""
+    assert parse().lease_ms == 6 * 3_600_000
+    assert parse(leaseSeconds="90").lease_ms == 90_000
+    assert parse(lease="false", leaseSeconds="90").lease_ms == 0
+
+
 def test_columns_and_headers() -> None:
     """includeHeaders adds a column; the option columns names exactly those wanted."""
     assert parse(includeHeaders="true").columns == COLUMNS
@@ -137,6 +144,9 @@ def test_store_options_are_kept_apart() -> None:
         ({"failOnDataLoss": "yes"}, "'failOnDataLoss' must be true or false"),
         ({"maxPartitionBytes": "0"}, "must be a size"),
         ({"batchBytes": "4g"}, "at most"),
+        ({"lease": "maybe"}, "'lease' must be true or false"),
+        ({"leaseSeconds": "0"}, "'leaseSeconds' must be at least 1"),
+        ({"leaseSeconds": "604801"}, "'leaseSeconds' must be at most 604800"),
         ({"columns": "offset,colour"}, "colour"),
         ({"kafka.isolation.level": "none"}, "isolation"),
         ({"kafka.auto.offset.reset": "latest"}, "'auto.offset.reset' is not supported.*startingOffsets"),

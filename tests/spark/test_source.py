@@ -251,3 +251,17 @@ def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: 
         short = {"spark", "tier", "wire", "hot", "metadata", "broker"}
         assert not [name for name, _ in ours if name.partition(".")[0] in short]
         assert any(name == "stratalog.spark.decode" for name, _ in ours)
+
+
+def test_a_planned_read_is_leased(spark: SparkSession, file_archive: Any) -> None:
+    """One lease a plan, written before the manifests are read; none where that is switched off."""
+    from stratalog.tier.leases import list_leases
+
+    before = {lease.uuid for lease in list_leases(file_archive.store)}
+    reader = spark.read.format("stratalog").option("subscribe", "orders")
+    reader.option("lease", "false").load(file_archive.store.url).count()
+    assert {lease.uuid for lease in list_leases(file_archive.store)} == before
+    reader.option("lease", "true").option("leaseSeconds", "600").load(file_archive.store.url).count()
+    leases = [lease for lease in list_leases(file_archive.store) if lease.uuid not in before]
+    assert leases
+    assert all(lease.expires_ms - lease.created_ms == 600_000 for lease in leases)

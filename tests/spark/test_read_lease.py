@@ -1,0 +1,90 @@
+"""The lease of one planned read: when it is written, renewed, and what happens where it cannot be."""
+
+import logging
+
+import pytest
+
+from stratalog.spark import read_lease
+from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
+from stratalog.tier.leases import end_lease, list_leases
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.store import StoreDenied, StoreUnavailable
+from stratalog.tier.wrappers import CountingStore, StoreWrapper
+
+HOUR = 3_600_000
+
+
+class ReadOnlyStore(StoreWrapper):
+    """A bucket whose policy lets this job read."""
+
+    def _around(self, call, run):
+        if call.operation.startswith(("put", "compare", "delete")):
+            raise StoreDenied(call.operation, call.key, self.url, "access denied")
+        return run()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that leases go by, set by the test."""
+    times = [1_700_000_000_000]
+    monkeypatch.setattr(read_lease, "_now_ms", lambda: times[0])
+    return times
+
+
+def test_a_lease_is_written(clock):
+    """From now on for as long as it was asked for; who holds it can be read."""
+    store = MemoryStore("memory:spark-lease")
+    ticket = take_lease(store, HOUR)
+    (lease,) = list_leases(store)
+    assert ticket == LeaseTicket(lease.uuid, clock[0], HOUR)
+    assert (lease.created_ms, lease.expires_ms) == (clock[0], clock[0] + HOUR)
+    assert lease.holder.startswith("spark, ")
+
+
+def test_a_bucket_that_may_only_be_read_gives_one_warning(clock, caplog):
+    """The query goes on without a lease, and the user learns what that means."""
+    with caplog.at_level(logging.WARNING, "stratalog.spark"):
+        assert take_lease(ReadOnlyStore(MemoryStore("memory:read-only")), HOUR) is None
+        keep_lease(ReadOnlyStore(MemoryStore("memory:read-only")), None)
+    assert len(caplog.records) == 1
+    assert "leases/" in caplog.text
+
+
+def test_a_bucket_that_does_not_answer_is_an_error(clock):
+    """Reading without the lease that was asked for would be a silent loss of safety."""
+    store = FaultyStore(MemoryStore("memory:down"), [FaultRule(Fault.FAIL_BEFORE, "put")])
+    with pytest.raises(StoreUnavailable):
+        take_lease(store, HOUR)
+
+
+def test_tasks_renew_when_half_is_over(clock):
+    """One of them does it, the next sees that; until then nothing is asked of the bucket."""
+    store = CountingStore(MemoryStore("memory:renewed"))
+    ticket = take_lease(store, HOUR)
+    requests = store.count()
+    clock[0] += HOUR // 2 - 1
+    keep_lease(store, ticket)
+    assert store.count() == requests
+    clock[0] += 1
+    keep_lease(store, ticket)
+    (lease,) = list_leases(store)
+    assert (lease.created_ms, lease.expires_ms) == (ticket.created_ms, clock[0] + HOUR)
+    clock[0] += 1000
+    keep_lease(store, ticket)
+    assert list_leases(store) == [lease]
+
+
+def test_a_lease_that_ran_out_is_told_and_not_renewed(clock, caplog):
+    """Nor is one that somebody has removed, nor one on a bucket that fails."""
+    inner = MemoryStore("memory:expired")
+    ticket = take_lease(inner, HOUR)
+    clock[0] += HOUR
+    keep_lease(inner, ticket)
+    assert "leaseSeconds" in caplog.text
+    assert list_leases(inner)[0].expires_ms == ticket.created_ms + HOUR
+    end_lease(inner, ticket.uuid)
+    keep_lease(inner, ticket)
+    assert list_leases(inner) == []
+    keep_lease(FaultyStore(inner, [FaultRule(Fault.FAIL_BEFORE, count=None)]), ticket)
+    assert "was not renewed" in caplog.text
