@@ -1,128 +1,15 @@
-"""What is local and what is archived, against a running broker."""
+"""The group of commands about the tier."""
 
 from __future__ import annotations
 
-import time
-
-import pytest
-
-from stratalog.broker.cli_command import HTTP_DEFAULT
-from stratalog.metadata.configs import definitions
+from stratalog.broker.cli_tier import COMMANDS, tier
 
 
-def test_the_default_http_address_is_the_brokers_own() -> None:
-    """Both sides must mean the same port."""
-    assert definitions()["stratalog.http.listener"].default == HTTP_DEFAULT
-
-
-def test_status_shows_offsets_and_bytes_of_every_partition(stratalog, topic) -> None:
-    """Offsets by the Kafka protocol, bytes by HTTP."""
-    stratalog("produce", topic, "-p", "1", stdin="hello\n")
-    rows = stratalog("tier", "status", topic, "--json").rows
-    assert [row["partition"] for row in rows] == [0, 1, 2]
-    row = rows[1]
-    assert (row["topic"], row["log_start"], row["local_start"], row["remote_end"], row["log_end"]) == (
-        topic,
-        0,
-        0,
-        None,
-        1,
-    )
-    assert row["local_bytes"] > 0
-    assert row["remote_bytes"] == 0
-
-
-def test_an_archived_topic_is_followed_into_the_bucket(stratalog, live_broker) -> None:
-    """Frozen by age, uploaded, and read back through the same command; its objects pass the dump."""
-    stratalog(
-        "topic",
-        "create",
-        "archived",
-        "-c",
-        "remote.storage.enable=true",
-        "-c",
-        "segment.ms=200",
-        "-c",
-        "retention.ms=-1",
-    )
-    stratalog("produce", "archived", stdin="hello\n")
-    deadline = time.monotonic() + 30
-    row = {}
-    while row.get("remote_end") != 1 and time.monotonic() < deadline:
-        (row,) = stratalog("tier", "status", "archived", "--json").rows
-        time.sleep(0.1)
-    assert (row["remote_end"], row["log_end"], row["objects"]) == (1, 1, 1)
-    assert row["remote_bytes"] > 0
-    assert stratalog("consume", "archived", "--exit").out == "hello\n"
-    objects = [
-        str(path) for path in (live_broker.home / "bucket").rglob("archived-*/**/*") if path.suffix in {".seg", ".json"}
-    ]
-    assert {path.rpartition(".")[2] for path in objects} == {"seg", "json"}
-    stratalog("dump", *objects)
-    stratalog("topic", "delete", "archived")
-
-
-def test_status_without_http_leaves_bytes_out(stratalog, topic) -> None:
-    """A note says what to do; the offsets are shown."""
-    found = stratalog("tier", "status", topic, "--http", "127.0.0.1:1")
-    assert "Give --http HOST:PORT" in found.err
-    assert len(found.out.splitlines()) == 4
-    assert " - " in found.out.splitlines()[1]
-
-
-def test_status_without_a_name_is_of_archived_topics(stratalog, topic) -> None:
-    """Those with remote.storage.enable."""
-    assert topic not in stratalog("tier", "status").out
-    stratalog("tier", "set", topic, "--enable")
-    assert topic in stratalog("tier", "status").out
-    stratalog("topic", "delete", topic)
-
-
-def test_settings_of_the_tier_take_units(stratalog, topic) -> None:
-    """Under Kafka's names in the end."""
-    stratalog(
-        "tier", "set", topic, "--enable", "--local-retention-bytes", "100MiB", "--local-retention-ms", "6h",
-        "--retention-ms", "-1", "--segment-ms", "1h", "--segment-bytes", "64MiB"    )  # fmt: skip
-    (described,) = stratalog("topic", "describe", topic, "--json").rows
-    assert described["configs"] == {
-        "remote.storage.enable": "true",
-        "local.retention.bytes": str(100 << 20),
-        "local.retention.ms": "21600000",
-        "retention.ms": "-1",
-        "segment.ms": "3600000",
-        "segment.bytes": str(64 << 20),
-    }
-    stratalog("topic", "delete", topic)
-
-
-def test_uploads_are_stopped_and_resumed(stratalog, topic) -> None:
-    """remote.log.copy.disable, there and back; Kafka wants local retention to equal retention for it."""
-    stratalog("tier", "set", topic, "--enable", "--stop-copy")
-    stratalog("tier", "set", topic, "--resume-copy")
-    (described,) = stratalog("topic", "describe", topic, "--json").rows
-    assert described["configs"]["remote.log.copy.disable"] == "false"
-    refused = stratalog("tier", "set", topic, "--stop-copy", "--local-retention-bytes", "1MiB", code=1)
-    assert "must be set to the identical value" in refused.err
-    stratalog("topic", "delete", topic)
-
-
-def test_a_dry_run_changes_nothing(stratalog, topic) -> None:
-    """The broker checks it."""
-    assert "Would set" in stratalog("tier", "set", topic, "--retention-ms", "5", "--dry-run").err
-    (described,) = stratalog("topic", "describe", topic, "--json").rows
-    assert described["configs"] == {}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("status", "nope"), 3),
-        (("set", "nope", "--enable"), 3),
-        (("set", "{topic}"), 2),
-        (("set", "{topic}", "--segment-bytes", "1 MB"), 2),
-        (("status", "--http", "nonsense"), 2),
-    ],
-)
-def test_wrong_names_and_values_have_their_codes(stratalog, topic, arguments, code) -> None:
-    """Not found, and usage."""
-    stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)
+def test_every_command_is_loaded_under_its_name(stratalog) -> None:
+    """With examples in its help, and the short help of the list is its first sentence."""
+    listed = stratalog("tier", "--help").out
+    for name, path in COMMANDS.items():
+        assert path.short_help in listed
+        command = tier.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None
+        assert (command.name, bool(command.help)) == (name, True)
