@@ -4,13 +4,14 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 
-.PHONY: help demo test test-slow test-java test-node test-conformance check crash bench bench-kafka clean
+.PHONY: help demo test test-slow test-java test-node test-conformance check crash mutants bench bench-kafka clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
+	@echo "make mutants [ONLY=text]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
@@ -44,6 +45,9 @@ test-conformance: $(VENV)/.ready
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash
+
+mutants: $(VENV)/.ready
+	$(PY) -m mutants $(if $(ONLY),--only "$(ONLY)")
 
 sim: $(VENV)/.ready
 	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)

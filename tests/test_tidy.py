@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("wire", "hot", "tier", "metadata", "broker", "spark")
-OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "docs")
+OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "mutants", "docs")
 FILE_LINES_MAX = 420
 FUNCTION_LINES_MAX = 60
 MIRRORED_FROM_LINES = 40

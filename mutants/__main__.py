@@ -1,0 +1,117 @@
+"""Plants each bug of ``mutants.toml`` in a copy of the repository and says which of them the tests catch.
+
+.. code-block:: console
+
+    $ make mutants
+    $ make mutants ONLY=manifest
+
+Every bug breaks one row of ``docs/safety.md``. A bug is caught when a test fails; one that no test sees, and one that
+does not even import, end the run with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from mutants.listing import Mutant, read_mutants
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_CAUGHT: Final = 1
+"""Pytest's exit code when tests ran and some failed."""
+_LINES_SHOWN: Final = 25
+_TIMEOUT_SECONDS: Final = 300
+
+
+def _copy(target: Path) -> None:
+    """What git would commit, as it stands now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=_ROOT, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    for name in filter(None, listed.split("\0")):
+        source, copy = _ROOT / name, target / name
+        if source.is_symlink() or source.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy, follow_symlinks=False)
+
+
+def _pytest(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, check=False, text=True, timeout=_TIMEOUT_SECONDS,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+@contextmanager
+def _lent(folders: SimpleQueue[Path]) -> Iterator[Path]:
+    folder = folders.get()
+    try:
+        yield folder
+    finally:
+        folders.put(folder)
+
+
+def _plant(mutant: Mutant, folders: SimpleQueue[Path]) -> str:
+    """An empty text if the bug is caught, or what happened instead."""
+    with _lent(folders) as folder:
+        path = folder / mutant.file
+        sound = path.read_text()
+        path.write_text(mutant.planted(sound))
+        try:
+            code, output = _pytest(folder, mutant.tests)
+        finally:
+            path.write_text(sound)
+    if code == _CAUGHT:
+        return ""
+    shown = "\n".join(output.splitlines()[-_LINES_SHOWN:])
+    return "no test failed" if code == 0 else f"pytest ended with {code}, not with failed tests:\n{shown}"
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description="Plants bugs and says which of them the tests catch.")
+    parser.add_argument("--only", default="", help="bugs whose words or file hold this text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="so many at a time")
+    options = parser.parse_args()
+    mutants = [one for one in read_mutants() if options.only in one.says or options.only in one.file]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="stratalog-mutants-") as temporary:
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for number in range(options.jobs):
+            folder = Path(temporary, str(number))
+            _copy(folder)
+            folders.put(folder)
+        with _lent(folders) as folder:
+            code, output = _pytest(folder, sorted({name for one in mutants for name in one.tests}))
+        if code:
+            print(output)
+            print("The tests fail without any bug planted.")
+            return 1
+        with ThreadPoolExecutor(options.jobs) as threads:
+            results = threads.map(partial(_plant, folders=folders), mutants)
+            for mutant, problem in zip(mutants, results, strict=True):
+                missed += bool(problem)
+                print(f"{'MISSED' if problem else 'caught'}  {mutant.file}: {mutant.says}", flush=True)
+                if problem:
+                    print(problem)
+    print(f"{len(mutants) - missed} of {len(mutants)} bugs caught.")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The list of planted bugs and the table of rules are one; `make mutants` plants them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from mutants.listing import Mutant, read_mutants
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTANTS = read_mutants()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.says)
+def test_a_bug_can_be_planted(mutant):
+    """What it replaces is there once, the result is Python, and it is other Python."""
+    sound = (ROOT / mutant.file).read_text()
+    planted = mutant.planted(sound)
+    assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(sound))
+    assert all((ROOT / name).is_file() for name in mutant.tests)
+
+
+def test_the_table_of_rules_names_every_bug_and_no_other():
+    """Sections 1 to 9 of docs/safety.md, last column."""
+    archive = (ROOT / "docs" / "safety.md").read_text().split("## Coordinators")[0]
+    rows = [row for row in re.findall(r"^\|.*\|$", archive, re.MULTILINE) if not re.match(r"\| (rule|---|-)", row)]
+    named = {bug.strip() for row in rows for bug in re.split(r"(?<!\\)\|", row)[-2].split(";")} - {"---"}
+    assert named == {mutant.says for mutant in MUTANTS}
+
+
+def test_a_place_that_is_not_there_or_there_twice_is_an_error():
+    """A list that has fallen behind the code says so instead of planting nothing."""
+    mutant = Mutant("a bug", "a.py", "x = 1", "x = 2", ())
+    assert mutant.planted("x = 1\n") == "x = 2\n"
+    for text in ("", "x = 1\nx = 1\n"):
+        with pytest.raises(ValueError, match="once is expected"):
+            mutant.planted(text)
