@@ -1,4 +1,4 @@
-"""What the broker asks of the archive's workers, and what they answer. All of it can be pickled.
+"""What the broker asks of the archive's workers. `tier.reports` is what they answer. All of it can be pickled.
 
 A command names everything it needs: workers keep no state between two of them and may die at any time. Paths and
 uuids are chosen by the broker, times are the broker's.
@@ -7,15 +7,31 @@ uuids are chosen by the broker, times are the broker's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from stratalog.tier.chunk_table import Chunk
-from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, Uploaded
-from stratalog.tier.manifest_view import ManifestView
-from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.manifest_parts import Claimant, Uploaded
+from stratalog.tier.reports import (
+    AbortedRead,
+    ChunksFilled,
+    CorruptReport,
+    FailedReport,
+    FencedReport,
+    FilledChunk,
+    FooterRead,
+    ManifestRead,
+    ManifestUnchanged,
+    MissingReport,
+    MovedReport,
+    Report,
+    RestartStateRead,
+    TimestampFound,
+    UploadDone,
+    VerifiedUpTo,
+    Written,
+)
 from stratalog.tier.segment_object import SegmentRequest
 from stratalog.tier.segment_upload import PART_BYTES
 from stratalog.tier.store import Version
@@ -209,163 +225,4 @@ Command: TypeAlias = (
     | ReadAborted
     | ReadRestartState
     | WriteProjection
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestRead:
-    """The manifest after the command."""
-
-    view: ManifestView
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestUnchanged:
-    """The manifest still has this version."""
-
-    version: Version
-
-
-@dataclass(frozen=True, slots=True)
-class UploadDone:
-    """The object is complete and was checked; nothing names it yet."""
-
-    uploaded: Uploaded
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedUpTo:
-    """Everything of the asked range below ``offset`` is in the manifest, and HEAD agreed with it."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FilledChunk:
-    """One chunk is on the disk, checked: from byte ``start`` of the file ``path`` on.
-
-    That is a file of its own in the cache, or, if ``shared``, the archived object itself, which nobody may remove.
-
-    ``offsets`` (little-endian int64) and ``positions`` (little-endian int32, from the chunk's start) are the sparse
-    index: base offset and position of about one batch in 4 KiB, the first batch always. ``next_offset`` follows the
-    last batch.
-    """
-
-    path: str
-    length: int
-    offsets: bytes
-    positions: bytes
-    next_offset: int
-    start: int = 0
-    shared: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChunksFilled:
-    """All chunks asked for, in order."""
-
-    key: str
-    chunks: tuple[FilledChunk, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampFound:
-    """The record; ``offset`` is -1 if the object has none."""
-
-    timestamp_ms: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class FooterRead:
-    """``chunks`` are the rows of the chunk table, as `ChunkTable.from_bytes` takes them."""
-
-    key: str
-    chunks: bytes
-    blobs: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedRead:
-    """All aborted transactions that overlap the object."""
-
-    key: str
-    aborted: tuple[AbortedTransaction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RestartStateRead:
-    """Leader epochs and Kafka producer snapshot as of the object's end."""
-
-    key: str
-    leader_epochs: tuple[LeaderEpoch, ...]
-    producer_snapshot: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The store holds the document as asked."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class FencedReport:
-    """A higher claim exists: stand down."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class MovedReport:
-    """The archive ends at ``remote_end``, not where the command assumed."""
-
-    remote_end: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class MissingReport:
-    """The object is gone: read the manifest again, it may have been replaced or removed by retention."""
-
-    key: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class CorruptReport:
-    """Bytes fail their check. ``place`` is a local path or an object's key; ``offset`` -1 means unknown."""
-
-    partition: PartitionId | None
-    place: str
-    position: int
-    offset: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailedReport:
-    """The command failed. When ``retriable``, it may have been carried out all the same: send it again."""
-
-    message: str
-    retriable: bool
-
-
-Report: TypeAlias = (
-    ManifestRead
-    | ManifestUnchanged
-    | UploadDone
-    | VerifiedUpTo
-    | ChunksFilled
-    | TimestampFound
-    | FooterRead
-    | AbortedRead
-    | RestartStateRead
-    | Written
-    | FencedReport
-    | MovedReport
-    | MissingReport
-    | CorruptReport
-    | FailedReport
 )

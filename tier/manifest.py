@@ -9,13 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_parts import (
+    NOBODY,
+    PAGE_KIND,
+    Claimant,
+    CommitNote,
+    HistoryRef,
+    Job,
+    PageRef,
+    Pin,
+    Totals,
+    TrashEntry,
+    Uploaded,
+    totals_of,
+)
 from stratalog.tier.unknown_fields import UnknownFields
-from stratalog.wire.errors import Fenced, Invalid
-from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_text
+from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
 __all__ = [
     "COMMITS_KEPT",
@@ -24,23 +37,30 @@ __all__ = [
     "Claimant",
     "CommitNote",
     "ForeignUpload",
+    "HistoryRef",
+    "Job",
     "Manifest",
     "ManifestFenced",
     "ManifestFull",
     "NotAtRemoteEnd",
     "NotClaimed",
+    "PageRef",
+    "Pin",
     "Totals",
     "TrashEntry",
     "Uploaded",
     "check_claim",
     "claim",
     "commit",
+    "mark_deleted",
+    "page_at",
     "set_log_start",
+    "successor",
     "take_over",
 ]
 
 ENTRIES_MAX: Final = 8192
-"""Entries that one inline manifest may hold; beyond, older ones will have to be spilled to pages."""
+"""Entries that a manifest may hold inline: far beyond the number from which on older ones are spilled to pages."""
 COMMITS_KEPT: Final = 32
 """The latest changes that the manifest remembers."""
 
@@ -77,69 +97,17 @@ class ManifestFull(Invalid):
     """The manifest holds as many entries as it may."""
 
 
-class Claimant(NamedTuple):
-    """Who writes: one leadership of one broker in one incarnation of the cluster. ``uuid`` is its own mark."""
-
-    incarnation: int
-    leader_epoch: int
-    uuid: Uuid
-    broker_id: int = -1
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """What claims are compared by."""
-        return self.incarnation, self.leader_epoch
-
-
-class Uploaded(NamedTuple):
-    """An object that is complete in the store, and the claim under which it was uploaded."""
-
-    entry: Entry
-    claimant: Claimant
-
-
-class Totals(NamedTuple):
-    """Sums over all live entries, pages included."""
-
-    segments: int = 0
-    size_bytes: int = 0
-    records: int = 0
-
-
-NOBODY: Final = Claimant(-1, -1, ZERO_UUID)
-"""Who holds a manifest that was never claimed."""
-_NOTHING: Final = Totals()
-
-
-class CommitNote(NamedTuple):
-    """One of the latest changes: which manifest number, what, by which leader epoch, remote end after it, when."""
-
-    seq: int
-    kind: str
-    leader_epoch: int
-    remote_end: int
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrashEntry:
-    """An object that is no longer served. ``since_ms`` is -1 until a later change has dated it (rule 9)."""
-
-    key: str
-    size_bytes: int
-    epoch: int
-    seq: int
-    reason: str
-    since_ms: int = -1
-    unknown: UnknownFields = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The state of one partition's archive.
 
     A partition without a manifest is ``Manifest(partition)``: number 0, claimed by nobody. ``remote_end`` is the end
     of the last committed range; reading begins at ``log_start_offset``, which may lie inside the first entry.
+
+    ``entries`` are the newest live ones; those before them are in ``pages``, oldest first
+    (`tier.manifest_entries.iter_entries` reads both). ``rewritten_seq`` is the number of the latest change that
+    replaced entries by others: whoever knows an older manifest must read all entries again. ``deleted_ms`` is when
+    the topic was deleted, -1 if it lives.
     """
 
     partition: PartitionId
@@ -154,11 +122,17 @@ class Manifest:
     high_watermark: int = -1
     last_stable_offset: int = -1
     leader_epochs: tuple[LeaderEpoch, ...] = ()
-    totals: Totals = _NOTHING
+    totals: Totals = Totals()  # noqa: RUF009 - immutable
+    pages: tuple[PageRef, ...] = ()
     entries: tuple[Entry, ...] = ()
     trash: tuple[TrashEntry, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    history: HistoryRef | None = None
     commits: tuple[CommitNote, ...] = ()
     archive_clean_offset: int = 0
+    rewritten_seq: int = 0
+    deleted_ms: int = -1
     version: int = 1
     unknown: UnknownFields = ()
     unknown_writer: UnknownFields = ()
@@ -167,6 +141,13 @@ class Manifest:
     @property
     def remote_start(self) -> int:
         """The first offset of the first live entry; the remote end when there is none."""
+        if self.pages:
+            return self.pages[0].live_first
+        return self.entries[0].base if self.entries else self.remote_end
+
+    @property
+    def inline_start(self) -> int:
+        """The first offset that is not in a page."""
         return self.entries[0].base if self.entries else self.remote_end
 
 
@@ -185,7 +166,7 @@ def claim(manifest: Manifest, claimant: Claimant, *, now_ms: int, start_offset: 
     claimed = replace(manifest, claimant=claimant, claimed_ms=now_ms)
     if not manifest.seq:
         claimed = replace(claimed, log_start_offset=start_offset, remote_end=start_offset)
-    return _successor(claimed, "claim", now_ms)
+    return successor(claimed, "claim", now_ms)
 
 
 def take_over(manifest: Manifest, claimant: Claimant, *, now_ms: int) -> Manifest:
@@ -197,7 +178,7 @@ def take_over(manifest: Manifest, claimant: Claimant, *, now_ms: int) -> Manifes
         return manifest
     if claimant.incarnation != manifest.claimant.incarnation + 1:
         raise _fenced(manifest, claimant)
-    return _successor(replace(manifest, claimant=claimant, claimed_ms=now_ms), "takeover", now_ms)
+    return successor(replace(manifest, claimant=claimant, claimed_ms=now_ms), "takeover", now_ms)
 
 
 def commit(
@@ -223,8 +204,8 @@ def commit(
     for entry, under in added:
         if under.rank != claimant.rank or under.uuid != claimant.uuid or entry.epoch != claimant.leader_epoch:
             raise ForeignUpload(
-                f"{manifest.partition}: {entry.key} was uploaded under {_words(under)}, not under "
-                f"{_words(claimant)}: upload it again"
+                f"{manifest.partition}: {entry.key} was uploaded under {under.words}, not under "
+                f"{claimant.words}: upload it again"
             )
         if entry.base != at:
             raise NotAtRemoteEnd(manifest.partition, entry.base, at)
@@ -235,7 +216,6 @@ def commit(
             f"{manifest.partition}: the manifest would hold more than {ENTRIES_MAX} entries: raise segment.bytes or "
             "lower retention"
         )
-    totals = manifest.totals
     grown = replace(
         manifest,
         entries=manifest.entries + entries,
@@ -243,23 +223,32 @@ def commit(
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
         leader_epochs=_extend(manifest.leader_epochs, entries),
-        totals=Totals(
-            totals.segments + len(entries),
-            totals.size_bytes + sum(entry.size_bytes for entry in entries),
-            totals.records + sum(entry.record_count for entry in entries),
-        ),
+        totals=manifest.totals.plus(totals_of(entries)),
     )
-    return _successor(grown, "commit", now_ms)
+    return successor(grown, "commit", now_ms)
+
+
+def page_at(manifest: Manifest, offset: int) -> PageRef | None:
+    """The page in which some entries, but not all, end at or below ``offset``, as far as references tell."""
+    return next((page for page in manifest.pages if page.live_first < offset < page.end), None)
 
 
 def set_log_start(
-    manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: int, resume_at: int | None = None, reason: str
+    manifest: Manifest,
+    claimant: Claimant,
+    offset: int,
+    *,
+    now_ms: int,
+    resume_at: int | None = None,
+    reason: str,
+    page_entries: Sequence[Entry] | None = None,
 ) -> Manifest:
     """Move the log start up to ``offset``; entries wholly below it go to the trash, their objects stay for now.
 
     ``resume_at`` is the first batch border that the local log still has, at or below ``offset``: if it lies beyond
-    the remote end, the archive goes on from there. Raises `ManifestFenced`, `NotClaimed`, and `Invalid` for a
-    ``resume_at`` that would leave a hole in what may still be read.
+    the remote end, the archive goes on from there. ``page_entries`` are all entries of the page that `page_at` gives
+    for the new log start, which must be given if there is one. Raises `ManifestFenced`, `NotClaimed`, and `Invalid`
+    for a ``resume_at`` that would leave a hole in what may still be read.
     """
     check_claim(manifest, claimant)
     if resume_at is not None and resume_at > max(offset, manifest.log_start_offset):
@@ -271,25 +260,74 @@ def set_log_start(
     if offset <= manifest.log_start_offset and remote_end == manifest.remote_end:
         return manifest
     start = max(offset, manifest.log_start_offset)
-    dead = tuple(entry for entry in manifest.entries if entry.end <= start)
-    trashed = tuple(TrashEntry(entry.key, entry.size_bytes, entry.epoch, manifest.seq + 1, reason) for entry in dead)
-    totals = manifest.totals
-    moved = _successor(
+    pages, trashed = _drop_from_pages(manifest, start, reason, page_entries)
+    dead = [entry for entry in manifest.entries if entry.end <= start]
+    trashed += [_trashed(entry, manifest.seq + 1, reason) for entry in dead]
+    entries = manifest.entries[len(dead) :]
+    moved = successor(
         replace(
             manifest,
             log_start_offset=start,
             remote_end=remote_end,
-            entries=manifest.entries[len(dead) :],
-            totals=Totals(
-                totals.segments - len(dead),
-                totals.size_bytes - sum(entry.size_bytes for entry in dead),
-                totals.records - sum(entry.record_count for entry in dead),
-            ),
+            pages=pages,
+            entries=entries,
+            totals=totals_of(entries).plus(_totals_of_pages(pages)),
         ),
         "log start",
         now_ms,
     )
-    return replace(moved, trash=moved.trash + trashed)
+    return replace(moved, trash=moved.trash + tuple(trashed))
+
+
+def _drop_from_pages(
+    manifest: Manifest, start: int, reason: str, page_entries: Sequence[Entry] | None
+) -> tuple[tuple[PageRef, ...], list[TrashEntry]]:
+    """What remains of the pages when the log starts at ``start``, and what goes."""
+    seq = manifest.seq + 1
+    gone = [page for page in manifest.pages if page.end <= start]
+    trashed = [
+        TrashEntry(
+            page.key,
+            page.size_bytes + page.totals.size_bytes,
+            page.epoch_max,
+            seq,
+            reason,
+            kind=PAGE_KIND,
+            dead_count=page.dead_count,
+        )
+        for page in gone
+    ]
+    pages = manifest.pages[len(gone) :]
+    if page_at(manifest, start) is None:
+        return pages, trashed
+    page = pages[0]
+    if page_entries is None or len(page_entries) != page.entry_count or page_entries[-1].end != page.end:
+        raise Corrupt(f"{manifest.partition}: the entries of the page {page.key} are needed to move the log start")
+    dead = [entry for entry in page_entries[page.dead_count :] if entry.end <= start]
+    dead_count = page.dead_count + len(dead)
+    page = replace(
+        page,
+        dead_count=dead_count,
+        live_first=page_entries[dead_count].base,
+        totals=page.totals.minus(totals_of(dead)),
+    )
+    return (page, *pages[1:]), trashed + [_trashed(entry, seq, reason) for entry in dead]
+
+
+def _totals_of_pages(pages: Sequence[PageRef]) -> Totals:
+    total = Totals()
+    for page in pages:
+        total = total.plus(page.totals)
+    return total
+
+
+def _trashed(entry: Entry, seq: int, reason: str) -> TrashEntry:
+    return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason)
+
+
+def mark_deleted(manifest: Manifest, *, now_ms: int) -> Manifest:
+    """The topic was deleted: nobody writes here any more but who empties it. Nothing to do if it is marked already."""
+    return manifest if manifest.deleted_ms >= 0 else successor(replace(manifest, deleted_ms=now_ms), "deleted", now_ms)
 
 
 def check_claim(manifest: Manifest, claimant: Claimant) -> None:
@@ -299,12 +337,12 @@ def check_claim(manifest: Manifest, claimant: Claimant) -> None:
         raise _fenced(manifest, claimant)
     if held.rank < claimant.rank:
         raise NotClaimed(
-            f"{manifest.partition}: the manifest is claimed by {_words(held)}, a change came under "
-            f"{_words(claimant)}: claim first"
+            f"{manifest.partition}: the manifest is claimed by {held.words}, a change came under "
+            f"{claimant.words}: claim first"
         )
 
 
-def _successor(changed: Manifest, kind: str, now_ms: int) -> Manifest:
+def successor(changed: Manifest, kind: str, now_ms: int) -> Manifest:
     """Number the change, note it, and date the trash that earlier changes made (rule 9: dated by a later commit)."""
     seq = changed.seq + 1
     note = CommitNote(seq, kind, changed.claimant.leader_epoch, changed.remote_end, now_ms)
@@ -319,15 +357,8 @@ def _extend(history: tuple[LeaderEpoch, ...], entries: Sequence[Entry]) -> tuple
     return tuple(epochs)
 
 
-def _words(claimant: Claimant) -> str:
-    return (
-        f"incarnation {claimant.incarnation}, leader epoch {claimant.leader_epoch}, broker {claimant.broker_id}, "
-        f"claim {uuid_text(claimant.uuid)}"
-    )
-
-
 def _fenced(manifest: Manifest, claimant: Claimant) -> ManifestFenced:
     return ManifestFenced(
-        f"{manifest.partition}: the archive is claimed by {_words(manifest.claimant)}, which fences "
-        f"{_words(claimant)}: stop writing to it"
+        f"{manifest.partition}: the archive is claimed by {manifest.claimant.words}, which fences "
+        f"{claimant.words}: stop writing to it"
     )

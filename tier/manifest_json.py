@@ -1,15 +1,29 @@
-"""The manifest's bytes: JSON, one object, version 1 (``docs/format/bucket.md``). Fields we do not know are kept."""
+"""The manifest's bytes: JSON, one object (``docs/format/bucket.md``). Fields we do not know are kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 from stratalog.tier.entry import LeaderEpoch, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, CommitNote, Manifest, Totals, TrashEntry
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_parts import PAGE_KIND, Claimant, CommitNote, Totals
+from stratalog.tier.manifest_parts_json import (
+    history_from_fields,
+    history_to_fields,
+    job_from_fields,
+    job_to_fields,
+    page_from_fields,
+    page_to_fields,
+    pin_from_fields,
+    pin_to_fields,
+    trash_from_fields,
+    trash_to_fields,
+)
 from stratalog.tier.source import crc32c_of
 from stratalog.tier.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text
 from stratalog.wire.errors import Corrupt, Invalid
@@ -18,14 +32,13 @@ from stratalog.wire.topic import uuid_parse, uuid_text
 __all__ = ["READER_VERSION", "NewerManifest", "from_bytes", "predecessor_hash", "to_bytes"]
 
 FORMAT_NAME: Final = "stratalog-manifest"
-READER_VERSION: Final = 1
+READER_VERSION: Final = 2
 """A manifest whose ``min_reader_version`` is above this cannot be read here."""
+_INLINE_VERSION: Final = 1
+"""What a reader must know who finds neither pages nor jobs nor pins."""
 
-_RESERVED: Final = ("pages", "jobs", "pins")
-"""Lists that later releases fill; kept as they are, written empty."""
 _WRITER: Final = frozenset({"broker_id", "leader_epoch", "version", "ts"})
 _TOTALS: Final = frozenset({"segments", "bytes", "records"})
-_TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts"})
 _CHECKSUM: Final = b',"crc32c":'
 """What follows the bytes that the checksum covers; the number and a closing brace end the manifest."""
 _KNOWN: Final = frozenset(
@@ -33,6 +46,7 @@ _KNOWN: Final = frozenset(
         "format", "version", "min_reader_version", "cluster_id", "topic", "topic_id", "partition", "seq",
         "prev_sha256", "incarnation", "claim", "writer", "log_start_offset", "remote_end", "high_watermark",
         "last_stable_offset", "leader_epochs", "totals", "entries", "trash", "commits", "archive_clean_offset", "crc32c",
+        "pages", "jobs", "pins", "history", "rewritten_seq", "deleted_ts",
     }
 )  # fmt: skip
 
@@ -60,7 +74,7 @@ def to_bytes(manifest: Manifest) -> bytes:
     fields: dict[str, Any] = {
         "format": FORMAT_NAME,
         "version": manifest.version,
-        "min_reader_version": READER_VERSION,
+        "min_reader_version": _version_needed(manifest),
         "cluster_id": manifest.cluster_id,
         "topic": manifest.partition.topic,
         "topic_id": uuid_text(manifest.partition.topic_id),
@@ -78,10 +92,18 @@ def to_bytes(manifest: Manifest) -> bytes:
         "totals": restore_unknown(totals, manifest.unknown_totals),
         "archive_clean_offset": manifest.archive_clean_offset,
         "entries": [entry_to_fields(entry, folder) for entry in manifest.entries],
-        "trash": [_trash_to_fields(item, folder) for item in manifest.trash],
+        "trash": [trash_to_fields(item, folder) for item in manifest.trash],
         "commits": [list(note) for note in manifest.commits],
-        **{name: [] for name in _RESERVED},
+        "pages": [page_to_fields(page, folder) for page in manifest.pages],
+        "jobs": [job_to_fields(job) for job in manifest.jobs],
+        "pins": [pin_to_fields(pin) for pin in manifest.pins],
     }
+    if manifest.history is not None:
+        fields["history"] = history_to_fields(manifest.history, folder)
+    if manifest.rewritten_seq:
+        fields["rewritten_seq"] = manifest.rewritten_seq
+    if manifest.deleted_ms >= 0:
+        fields["deleted_ts"] = manifest.deleted_ms
     body = canonical_json(restore_unknown(fields, manifest.unknown)).encode("ascii").removesuffix(b"}")
     return b"%s%s%d}" % (body, _CHECKSUM, crc32c_of(body))
 
@@ -97,10 +119,10 @@ def from_bytes(data: bytes, key: str) -> Manifest:
         if fields["format"] != FORMAT_NAME:
             raise Corrupt(f"the format is {fields['format']!r}, {FORMAT_NAME!r} is expected")
         needed = integer(fields, "min_reader_version")
-        if needed > READER_VERSION or fields.get("pages"):
+        if needed > READER_VERSION:
             raise NewerManifest(
-                f"{key}: this manifest needs a reader of version {max(needed, 2)}, this one is of version "
-                f"{READER_VERSION}: upgrade"
+                f"{key}: this manifest needs a reader of version {needed}, this one is of version {READER_VERSION}: "
+                "upgrade"
             )
         _check_checksum(data, fields)
         manifest = _parse(fields)
@@ -149,47 +171,35 @@ def _parse(fields: Mapping[str, Any]) -> Manifest:
         leader_epochs=tuple(LeaderEpoch(int(epoch), int(start)) for epoch, start in fields["leader_epochs"]),
         totals=Totals(integer(totals, "segments"), integer(totals, "bytes"), integer(totals, "records")),
         entries=tuple(entry_from_fields(entry, folder) for entry in fields["entries"]),
-        trash=tuple(_trash_from_fields(item, folder) for item in fields.get("trash", ())),
+        trash=tuple(trash_from_fields(item, folder) for item in fields.get("trash", ())),
         commits=tuple(CommitNote(int(n[0]), str(n[1]), int(n[2]), int(n[3]), int(n[4])) for n in fields["commits"]),
+        pages=tuple(page_from_fields(page, folder) for page in fields.get("pages", ())),
+        jobs=tuple(job_from_fields(job) for job in fields.get("jobs", ())),
+        pins=tuple(pin_from_fields(pin) for pin in fields.get("pins", ())),
+        history=history_from_fields(fields["history"], folder) if "history" in fields else None,
         archive_clean_offset=integer(fields, "archive_clean_offset", 0),
+        rewritten_seq=integer(fields, "rewritten_seq", 0),
+        deleted_ms=integer(fields, "deleted_ts", -1),
         version=integer(fields, "version"),
-        unknown=keep_unknown(fields, _KNOWN | {name for name in _RESERVED if not fields.get(name)}),
+        unknown=keep_unknown(fields, _KNOWN),
         unknown_writer=keep_unknown(writer, _WRITER),
         unknown_totals=keep_unknown(totals, _TOTALS),
     )
 
 
+def _version_needed(manifest: Manifest) -> int:
+    """An older reader would miss what is in pages, and an older writer would overlook jobs, pins and trashed pages."""
+    newer = manifest.pages or manifest.jobs or manifest.pins or any(item.kind == PAGE_KIND for item in manifest.trash)
+    return READER_VERSION if newer else _INLINE_VERSION
+
+
 def _check_contiguous(manifest: Manifest, key: str) -> None:
     at = manifest.remote_start
-    for entry in manifest.entries:
-        if entry.base != at:
-            raise Corrupt(f"the manifest {key} is damaged: an entry begins at offset {entry.base}, {at} is due")
-        at = entry.end
+    for start, end in chain(
+        ((page.live_first, page.end) for page in manifest.pages), ((one.base, one.end) for one in manifest.entries)
+    ):
+        if start != at:
+            raise Corrupt(f"the manifest {key} is damaged: an entry or page begins at offset {start}, {at} is due")
+        at = end
     if at != manifest.remote_end:
         raise Corrupt(f"the manifest {key} is damaged: the entries end at {at}, remote_end is {manifest.remote_end}")
-
-
-def _trash_to_fields(item: TrashEntry, folder: str) -> dict[str, Any]:
-    loc = item.key.removeprefix(folder) if item.key.startswith(folder) else "/" + item.key
-    fields = {
-        "loc": loc,
-        "size": item.size_bytes,
-        "epoch": item.epoch,
-        "seq": item.seq,
-        "reason": item.reason,
-        "since_ts": item.since_ms,
-    }
-    return restore_unknown(fields, item.unknown)
-
-
-def _trash_from_fields(fields: Mapping[str, Any], folder: str) -> TrashEntry:
-    loc = text(fields, "loc")
-    return TrashEntry(
-        key=loc[1:] if loc.startswith("/") else folder + loc,
-        size_bytes=integer(fields, "size"),
-        epoch=integer(fields, "epoch"),
-        seq=integer(fields, "seq"),
-        reason=text(fields, "reason", ""),
-        since_ms=integer(fields, "since_ts", -1),
-        unknown=keep_unknown(fields, _TRASH),
-    )

@@ -7,8 +7,12 @@ import json
 import pytest
 
 from stratalog.tier.entry import LeaderEpoch
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
+from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, mark_deleted, set_log_start
+from stratalog.tier.manifest_jobs import list_job
 from stratalog.tier.manifest_json import NewerManifest, from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.manifest_pages import page_ref, page_to_bytes
+from stratalog.tier.manifest_parts import HistoryRef, Job, Pin
+from stratalog.tier.manifest_pins import pin
 from stratalog.wire.errors import Corrupt
 
 US = Claimant(2, 5, bytes(range(16)), 7)
@@ -42,8 +46,12 @@ def test_fields_of_a_newer_writer_are_kept_at_every_level(manifest):
 
     def change(fields):
         fields["version"] = 3
-        fields["jobs"] = [{"uuid": "x", "kind": "merge"}]
-        for inside in (fields, fields["writer"], fields["totals"], fields["entries"][1], fields["trash"][0]):
+        fields["min_reader_version"] = 2
+        fields["jobs"] = [{"uuid": "A" * 22, "kind": "merge", "listed_ts": 1, "expires_ts": 2, "inputs": []}]
+        fields["pins"] = [{"cut": "c", "created_ts": 1, "remote_end": 400, "log_start_offset": 120}]
+        fields["history"] = {"loc": "history/h", "seq": 1, "sha256": "00"}
+        parts = (fields["jobs"][0], fields["pins"][0], fields["history"])
+        for inside in (fields, fields["writer"], fields["totals"], fields["entries"][1], fields["trash"][0], *parts):
             inside["later"] = {"deep": [1, None]}
 
     newer = changed(manifest, change)
@@ -51,23 +59,79 @@ def test_fields_of_a_newer_writer_are_kept_at_every_level(manifest):
     written = json.loads(to_bytes(read))
     del written["crc32c"]
     assert written == json.loads(newer)
-    assert json.loads(to_bytes(claim(read, US._replace(leader_epoch=6), now_ms=1)))["jobs"] == [
-        {"uuid": "x", "kind": "merge"}
-    ]
+    later = json.loads(to_bytes(claim(read, US._replace(leader_epoch=6), now_ms=1)))
+    assert (later["jobs"], later["pins"], later["history"]) == (written["jobs"], written["pins"], written["history"])
 
 
-def test_reserved_lists_are_written_empty(manifest):
-    """Readers of version 1 find pages, jobs and pins, and nothing in them."""
+def test_what_older_readers_know_is_written_as_they_know_it(manifest):
+    """Without pages, jobs and pins a manifest needs a reader of version 1, and has no field that it would not know."""
     fields = json.loads(to_bytes(manifest))
     assert [fields[name] for name in ("pages", "jobs", "pins")] == [[], [], []]
     assert (fields["format"], fields["version"], fields["min_reader_version"]) == ("stratalog-manifest", 1, 1)
+    assert not {"history", "rewritten_seq", "deleted_ts"} & set(fields)
+    assert hashlib.sha256(to_bytes(manifest)).hexdigest() == VERSION_1_SHA256
 
 
-@pytest.mark.parametrize("change", [lambda f: f.update(min_reader_version=2), lambda f: f.update(pages=[{"first": 0}])])
-def test_a_manifest_for_newer_readers_is_refused(manifest, change):
-    """Older entries in pages would otherwise be missing silently."""
+VERSION_1_SHA256 = "7a554801aa679454df65bd1458e3c3621d6df52397d642833abb9fe98791f70e"
+"""Of the manifest above as the first release wrote it."""
+
+
+def paged(manifest):
+    """The manifest with its first two live entries in a page."""
+    entries = manifest.entries[:2]
+    data = page_to_bytes(manifest.partition, entries)
+    page = page_ref(manifest.partition, entries, data, manifest.seq)
+    return dataclasses.replace(manifest, pages=(page,), entries=manifest.entries[2:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        paged,
+        lambda m: list_job(m, Job(bytes(16), "merge", 1, 2, (bytes(15) + b"x",)), now_ms=1),
+        lambda m: pin(m, Pin("cut", 1, 400, 120), now_ms=1),
+        lambda m: set_log_start(paged(m), US, 400, now_ms=1, reason="r"),
+    ],
+)
+def test_what_older_readers_would_miss_needs_version_2(manifest, change):
+    """Pages, jobs, pins, and the trash of a page; all of it survives its bytes."""
+    newer = change(manifest)
+    assert json.loads(to_bytes(newer))["min_reader_version"] == 2
+    assert from_bytes(to_bytes(newer), "k") == newer
+
+
+def test_marks_of_the_second_version_survive_their_bytes(manifest):
+    """The rewritten number, the time of deletion and the history; no older reader is shut out by them."""
+    marked = dataclasses.replace(
+        mark_deleted(manifest, now_ms=77), rewritten_seq=3, history=HistoryRef(4, manifest.partition.prefix + "h", "00")
+    )
+    assert from_bytes(to_bytes(marked), "k") == marked
+    assert json.loads(to_bytes(marked))["min_reader_version"] == 1
+    assert mark_deleted(marked, now_ms=78) is marked
+
+
+def test_a_manifest_for_newer_readers_is_refused(manifest):
+    """What it holds besides would otherwise be missing silently."""
     with pytest.raises(NewerManifest, match="upgrade"):
-        from_bytes(changed(manifest, change), "k")
+        from_bytes(changed(manifest, lambda f: f.update(min_reader_version=3)), "k")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f["pages"][0].update(end=150),
+        lambda f: f["pages"][0].update(start=90),
+        lambda f: f["pages"][0].update(dead=2),
+        lambda f: f["pages"][0].update(first=-1),
+        lambda f: f["pages"].append(f["pages"][0]),
+        lambda f: f["pages"][0].pop("crc32c"),
+        lambda f: f["pages"][0].update(loc=7),
+    ],
+)
+def test_damaged_page_references_are_corrupt(manifest, change):
+    """A page that leaves a hole, overlaps or has nothing left."""
+    with pytest.raises(Corrupt, match="some/key"):
+        from_bytes(changed(paged(manifest), change), "some/key")
 
 
 @pytest.mark.parametrize(
