@@ -21,19 +21,18 @@ from stratalog.broker.machine import machine_of
 from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.tier_retention import planned_log_start
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
 from stratalog.broker.worker_main import Start
 from stratalog.broker.workers import Workers
 from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
-from stratalog.hot.segment import SegmentInfo
 from stratalog.tier import commands
 from stratalog.tier.backoff import BackoffSettings
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.plan import PlanSettings
 from stratalog.tier.projection import cluster_projection, format_projection
-from stratalog.tier.remote_retention import RetainedRange, log_start_after_retention
 from stratalog.wire.errors import Retriable
 
 __all__ = ["ArchiveFigures", "Tiering"]
@@ -287,35 +286,13 @@ class Tiering:
         archive, remote = self._archives.get(unified), self._remotes.get(unified)
         if archive is None or remote is None or unified in self._reconciling:
             return
-        log_, config = unified.log, unified.log.config
-        entries = remote.entries
-        if config.deletes and (config.retention_ms >= 0 or config.retention_bytes >= 0):
-            if entries is None and remote.end_offset > remote.start_offset:
-                remote.refresh()
-                return
-            archived = [] if entries is None else [entries.segment(index) for index in range(len(entries))]
-            ranges = [RetainedRange(one.base, one.end, one.data_bytes, one.max_timestamp_ms) for one in archived]
-            end = ranges[-1].end if ranges else log_.first_base_offset
-            local = [one for one in log_.segments() if one.end_offset > end or one.active]
-            ranges += [
-                RetainedRange(
-                    max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms
-                )
-                for one in local
-                if not one.active
-            ]
-            start = log_start_after_retention(
-                ranges,
-                log_start_offset=log_.log_start_offset,
-                high_watermark=unified.partition.high_watermark,
-                active_bytes=sum(one.size_bytes for one in local if one.active),
-                retention_ms=config.retention_ms,
-                retention_bytes=config.retention_bytes,
-                now_ms=now_ms,
-            )
-            if log_.advance_log_start(start):
-                log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
-                self._moved.append(unified)
+        start = planned_log_start(unified, remote, now_ms)
+        if start is None:
+            remote.refresh()
+            return
+        if unified.log.advance_log_start(start):
+            log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
+            self._moved.append(unified)
         archive.evict()
 
     def retained(self) -> None:
@@ -379,13 +356,6 @@ class Tiering:
 def _partition_id(unified: UnifiedLog) -> PartitionId:
     topic, partition = unified.topic_partition
     return PartitionId(topic, unified.topic_id, partition)
-
-
-def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int:
-    """Bytes of a frozen segment from ``offset`` on, which need not be its first."""
-    if segment.base_offset >= offset:
-        return segment.size_bytes
-    return unified.log.read_range(offset, segment.end_offset).size_bytes
 
 
 def _wake(unified: UnifiedLog) -> None:
