@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
+S3 ?= seaweed
+S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py
 
-.PHONY: help demo test test-slow test-java test-node test-conformance check crash mutants bench bench-kafka clean
+.PHONY: help demo test test-slow test-java test-node test-conformance test-s3 check crash mutants bench bench-kafka clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -15,6 +17,7 @@ help:
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
+	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real S3 server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18)"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
@@ -42,6 +45,9 @@ test-node: $(VENV)/.ready
 
 test-conformance: $(VENV)/.ready
 	$(PY) -m pytest -m conformance tests/conformance
+
+test-s3: $(VENV)/.ready
+	$(PY) localstack/run_s3.py $(S3) --install -- $(PY) -m pytest -m "store or s3" --store=s3://stratalog $(S3_TESTS)
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash

@@ -29,7 +29,28 @@ from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
 WAIT_SECONDS = 30
+CONFORMANCE = ("tests/tier/test_store.py",)
+"""What runs where `--store` is given and no file is."""
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+
+
+def pytest_addoption(parser):
+    text = "run the store conformance suite on this store (credentials and endpoint from the environment, as boto3's)"
+    parser.addoption("--store", metavar="URL", help=text)
+
+
+def pytest_configure(config):
+    if config.getoption("store") and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args[:] = [str(config.rootpath / path) for path in CONFORMANCE]
+
+
+def pytest_collection_modifyitems(config, items):
+    """With ``--store`` only tests that use it remain."""
+    if not config.getoption("store"):
+        return
+    others = [item for item in items if not any(item.get_closest_marker(name) for name in ("store", "s3"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 class RunningNode:

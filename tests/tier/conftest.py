@@ -1,7 +1,7 @@
 """Stores for the tests of the archive: in memory, in a directory, in S3 and through fsspec.
 
-S3 is moto's server in this process. With ``STRATALOG_TEST_S3_URL`` set (see localstack/run_s3.py) it is the service
-that the AWS variables name.
+S3 is moto's server in this process, or the service behind ``--store=s3://bucket``: its address and credentials are then
+those that boto3 finds. Everything written to a given store lies below a prefix of this run and is gone after each test.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from stratalog.tier.manifest_json import from_bytes, to_bytes
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.opening import open_store
 from stratalog.tier.retrying_store import RetryPolicy
+from stratalog.tier.s3_client import ENDPOINT_VARIABLES
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
@@ -34,29 +35,69 @@ QUICK = RetryPolicy(deadline_s=10.0, first_wait_s=0.001, longest_wait_s=0.02)
 class S3Service:
     """Where the S3 service of this test run is."""
 
-    endpoint_url: str
-    bucket: str
+    endpoint_url: str | None
+    url: str
     is_moto: bool
     credentials: dict
-    quirks: dict = field(default_factory=dict)
 
     def open(self, prefix="", *, endpoint_url=None, **options):
-        """Open a store in the bucket; retries are quick unless told otherwise."""
-        options = {"retry": QUICK, "region": "us-east-1", **self.credentials, **self.quirks, **options}
-        return open_store(f"s3://{self.bucket}/{prefix}", endpoint_url=endpoint_url or self.endpoint_url, **options)
+        """Open a store below the service's URL; retries are quick unless told otherwise."""
+        options = {"retry": QUICK, "region": "us-east-1" if self.endpoint_url else None, **self.credentials, **options}
+        return open_store(f"{self.url}/{prefix}", endpoint_url=endpoint_url or self.endpoint_url, **options)
+
+    def bucket(self, **options):
+        """The store of the whole bucket, without our retries."""
+        bucket = self.url.split("/")[2]
+        known = {"region": "us-east-1" if self.endpoint_url else None, **self.credentials}
+        return open_store(f"s3://{bucket}", retry=None, endpoint_url=self.endpoint_url, **known, **options)
+
+
+def empty(store):
+    """Remove everything from a store: objects and unfinished uploads."""
+    for upload in list(store.list_uploads("")):
+        store.abort_upload(upload.key, upload.upload_id)
+    store.delete_many([info.key for info in store.list("")])
 
 
 @pytest.fixture(scope="session")
-def s3_service():
-    """The S3 service, with an empty bucket."""
-    external = os.environ.get("STRATALOG_TEST_S3_URL")
-    if external:
-        credentials = {
-            "access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
-            "secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"],
-        }
-        quirks = {"unordered_listing": bool(os.environ.get("STRATALOG_TEST_S3_UNORDERED"))}
-        yield S3Service(os.environ["AWS_ENDPOINT_URL_S3"], external.removeprefix("s3://"), False, credentials, quirks)
+def given_url(request):
+    """A place of this run's own in the store of ``--store``; afterwards it must be as empty as it was."""
+    url = request.config.getoption("store")
+    if not url:
+        pytest.skip("--store=URL names no store")
+    url = f"{url.rstrip('/')}/stratalog-conformance-{uuid.uuid4().hex}" if "//" in url else url
+    yield url
+    left = open_given(url)
+    assert [info.key for info in left.list("")] == [], "the suite left objects behind"
+    assert list(left.list_uploads("")) == [], "the suite left unfinished uploads behind"
+
+
+def open_given(url, prefix=""):
+    """Open the given store, for writing where that has to be asked for."""
+    known = url.startswith(("file:", "s3:")) or "//" not in url
+    options = {} if known else {"single_writer": True}
+    return open_store(f"{url}/{prefix}" if prefix else url, **options)
+
+
+@pytest.fixture
+def given_store(given_url):
+    """An empty prefix of the store of ``--store``; emptied after the test."""
+    store = open_given(given_url, uuid.uuid4().hex if "//" in given_url else "")
+    yield store
+    empty(store)
+
+
+@pytest.fixture(scope="session")
+def s3_service(request):
+    """The S3 service, with an empty bucket or prefix."""
+    if request.config.getoption("store"):
+        url = request.getfixturevalue("given_url")
+        if not url.startswith("s3:"):
+            pytest.skip("the store of --store is not S3")
+        endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES if os.environ.get(name)), None)
+        service = S3Service(endpoint, url, False, {})
+        yield service
+        empty(service.open())
         return
     from moto.server import ThreadedMotoServer
 
@@ -65,7 +106,7 @@ def s3_service():
     server.start()
     host, port = server.get_host_and_port()
     credentials = {"access_key_id": "test", "secret_access_key": "test"}
-    service = S3Service(f"http://{host}:{port}", "stratalog", True, credentials)
+    service = S3Service(f"http://{host}:{port}", "s3://stratalog", True, credentials)
     service.open().inner.client.create_bucket(Bucket="stratalog")
     yield service
     server.stop()
@@ -113,6 +154,8 @@ class Spoiled:
 @pytest.fixture
 def fault_proxy(s3_service, load_localstack, monkeypatch):
     """S3 behind an HTTP proxy that injects faults by rule; the SDK repeats without waiting."""
+    if not (s3_service.endpoint_url or "").startswith("http://"):
+        pytest.skip("the fault proxy stands before services on plain HTTP")
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     module = load_localstack("fault_proxy")
     with module.FaultProxy(s3_service.endpoint_url) as proxy:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stratalog.tier.s3_store import S3Store
 from stratalog.tier.store import (
     PUT_ID,
     AlreadyExists,
@@ -18,6 +19,7 @@ from stratalog.tier.store import (
     StoreUnavailable,
 )
 
+pytestmark = pytest.mark.store
 LOST = ("drop_after_commit", "fail_after_commit")
 
 
@@ -128,28 +130,9 @@ def test_listing_and_deleting_go_in_pages(s3_service):
     assert list(store.list("")) == []
 
 
-def test_disorder_in_a_listing_is_an_error_unless_declared(s3_store, s3_service, monkeypatch):
-    """A service that lists in another order than the keys' is refused, or sorted here if the store was told."""
-    bucket_store = s3_store.inner.inner
-    pages = [{"Contents": [], "IsTruncated": False}]
-    for name in ("b", "c", "a"):
-        s3_store.put(name, b"")
-        info = bucket_store.head(f"{s3_store.url.rpartition('/')[2]}/{name}")
-        moment = bucket_store.client.head_object(Bucket=bucket_store.bucket, Key=info.key)["LastModified"]
-        pages[0]["Contents"].append({"Key": name, "Size": 0, "ETag": info.version, "LastModified": moment})
-    client = type("Client", (), {"list_objects_v2": staticmethod(lambda **_: pages[0])})()
-    monkeypatch.setattr(type(bucket_store), "client", client)
-    ordered = s3_service.open(retry=None, unordered_listing=False)
-    with pytest.raises(StoreError, match="not key order"):
-        list(ordered.list(""))
-    unordered = s3_service.open(retry=None, unordered_listing=True)
-    assert [info.key for info in unordered.list("", "a")] == ["b", "c"]
-    assert not unordered.capabilities.ordered_list
-
-
 def test_a_bucket_that_does_not_exist_is_no_missing_object(s3_service):
     """A wrong bucket name is not mistaken for an empty archive."""
-    store = s3_service.open(retry=None)
+    store = s3_service.bucket()
     store.bucket = "no-such-bucket-here"
     with pytest.raises(StoreDenied, match="create it, or check its name") as caught:
         store.get("k")
@@ -158,9 +141,9 @@ def test_a_bucket_that_does_not_exist_is_no_missing_object(s3_service):
         list(store.list(""))
 
 
-def test_failed_deletions_are_reported(s3_service, monkeypatch):
+def test_failed_deletions_are_reported(monkeypatch):
     """A key that the service refused to delete is named, and a busy service is asked again later."""
-    store = s3_service.open(retry=None)
+    store = S3Store("bucket")
     for code, kind in (
         ("AccessDenied", StoreDenied),
         ("SlowDown", StoreUnavailable),
@@ -168,6 +151,6 @@ def test_failed_deletions_are_reported(s3_service, monkeypatch):
     ):
         answer = {"Errors": [{"Key": "b", "Code": code, "Message": "no"}, {"Key": "c", "Code": "NoSuchKey"}]}
         client = type("Client", (), {"delete_objects": staticmethod(lambda answer=answer, **_: answer)})()
-        monkeypatch.setattr(type(store), "client", client)
+        monkeypatch.setattr(S3Store, "client", client)
         with pytest.raises(kind, match=r"'b'.*1 of 3 keys not deleted"):
             store.delete_many(["a", "b", "c"])

@@ -1,0 +1,33 @@
+"""moto: Amazon's answers in pure Python. Conditional writes are right; any checksum and any credential is accepted."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+from s3_servers.recipe import Plan, Recipe
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("moto")
+    except importlib.metadata.PackageNotFoundError:
+        return "5"
+
+
+def _find(directory: Path) -> Path | None:
+    del directory
+    try:
+        importlib.metadata.version("moto")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(sys.executable)
+
+
+def _plan(program: Path, port: int, directory: Path) -> Plan:
+    del directory
+    return Plan([str(program), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], {})
+
+
+RECIPE = Recipe("moto", _version(), 1, _find, None, "pip install 'moto[s3,server]'", _plan)

@@ -1,0 +1,121 @@
+"""What one S3 service needs to be started: its version, where its program comes from, and its command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCESS_KEY = "stratalog"
+SECRET_KEY = "stratalog-secret"  # a local service on loopback: no secret
+REGION = "us-east-1"
+
+
+class StartError(Exception):
+    """The service could not be started; the message says what to install or where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run, and with which environment on top of our own."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to get and start one service.
+
+    ``port_count``  neighbouring ports it takes, the first of them for S3.
+    ``find``        the program where it is installed already, or None.
+    ``install``     puts the pinned version into a directory of its own; None where there is nothing to install.
+    ``hint``        what to do by hand where the program is missing and may not be installed.
+    ``plan``        from the program, the first port and an empty directory to what is run.
+    """
+
+    name: str
+    version: str
+    port_count: int
+    find: Callable[[Path], Path | None]
+    install: Callable[[Path], None] | None
+    hint: str
+    plan: Callable[[Path, int, Path], Plan]
+
+    def program(self, *, install: bool) -> Path:
+        """The program, installed into the cache first if it is missing and ``install`` says so. Raises `StartError`."""
+        directory = cache_directory() / f"{self.name}-{self.version}"
+        found = self.find(directory)
+        if found is None and install and self.install is not None:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{self.name}-", dir=directory.parent) as staged:
+                built = Path(staged) / "built"
+                self.install(built)
+                _move_into_place(built, directory)
+            found = self.find(directory)
+        if found is None:
+            raise StartError(f"{self.name} {self.version} is not installed: {self.hint}, or run with --install")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service: its endpoint, the bucket made in it, and its process."""
+
+    kind: str
+    version: str
+    endpoint_url: str
+    bucket: str
+    process_id: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables with which S3 clients find the service."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "STRATALOG_S3_SERVER": f"{self.kind} {self.version}",
+        }
+
+
+def cache_directory() -> Path:
+    """Where installed services are kept between runs; ``STRATALOG_S3_SERVERS`` names another place."""
+    named = os.environ.get("STRATALOG_S3_SERVERS")
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(named) if named else Path(caches) / "stratalog" / "s3-servers"
+
+
+def run_installer(command: Sequence[str], *, advice: str, **environment: str) -> None:
+    """Run a package client; its output is shown only if it fails. Raises `StartError`."""
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, cwd="/"
+        )
+    except FileNotFoundError as error:
+        raise StartError(f"{command[0]} is not installed: {advice}") from error
+    if done.returncode:
+        raise StartError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def _move_into_place(built: Path, directory: Path) -> None:
+    """Make an installed directory visible under its name at once; whoever was quicker stays."""
+    try:
+        built.rename(directory)
+    except OSError:
+        if not directory.is_dir():
+            raise
+
+
+def find_program(name: str, directory: Path) -> Path | None:
+    """The program in the cache's ``directory``, beside this Python, or on the path: the first that there is."""
+    places = [directory, directory / "bin", Path(sys.executable).parent, os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(str(place) for place in places))
+    return None if found is None else Path(found)

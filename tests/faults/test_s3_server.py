@@ -1,0 +1,92 @@
+"""A broker on a real S3 server, from the first record to the last reader; `make test-s3` starts the server."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from stratalog.tier import open_store
+from stratalog.tier.keys import parse_key
+
+pytestmark = [pytest.mark.s3]
+
+READ_BY_SPARK = """
+import sys
+from stratalog import spark as sl
+spark = sl.session("local[1]")
+rows = spark.read.format("stratalog").option("subscribe", "t").load(sys.argv[1]).selectExpr("offset", "value").collect()
+assert [row.offset for row in rows] == list(range(len(rows)))
+print(len(rows), sum(len(row.value) for row in rows))
+"""
+
+
+@pytest.fixture
+def bucket_url(request):
+    """A prefix of this test's own in the store of ``--store``; emptied afterwards."""
+    given = request.config.getoption("--store")
+    if not given or not given.startswith("s3:"):
+        pytest.skip("needs --store=s3://bucket (make test-s3)")
+    url = f"{given.rstrip('/')}/stratalog-end-to-end-{uuid.uuid4().hex}"
+    yield url
+    store = open_store(url)
+    for upload in list(store.list_uploads("")):
+        store.abort_upload(upload.key, upload.upload_id)
+    store.delete_many([info.key for info in store.list("")])
+    assert list(store.list("")) == []
+
+
+@pytest.fixture
+def archive(bucket_url, start_tiered):
+    """A broker on the bucket, with a topic ``t`` of 120 records of which the frozen ones are only in the bucket."""
+    tiered = start_tiered(bucket_url=bucket_url, stratalog_bucket_region="us-east-1")
+    tiered.topic("t", internal_segment_bytes=6_000)
+    tiered.write("t", 24)
+    tiered.roll("t")
+    tiered.archived("t")
+    return tiered
+
+
+def test_what_is_only_in_the_bucket_is_read_back(archive):
+    """Produced, archived, evicted, read by a client; and again after a restart."""
+    log_start, local_start, remote_end, log_end = archive.offsets("t")
+    assert (log_start, local_start, log_end) == (0, remote_end, remote_end)
+    archive.check_reads("t")
+    archive.node.restart()
+    archive.check_reads("t")
+    archive.write("t", 3)
+    archive.check_reads("t")
+
+
+def test_no_key_of_ours_is_a_directory_of_another(archive, bucket_url):
+    """A store of files cannot hold `a` and `a/b`: every key of a lived-in archive is a leaf."""
+    archive.topic("t.2", internal_segment_bytes=6_000)
+    archive.write("t.2", 24)
+    archive.archived("t.2")
+    keys = {info.key for info in open_store(bucket_url).list("")}
+    assert sum(key.endswith(".seg") for key in keys) > 2
+    above = {key[:at] for key in keys for at in range(len(key)) if key[at] == "/"}
+    assert keys & above == set()
+    for key in keys:
+        if key.startswith("topics/"):
+            parse_key(key)
+
+
+def test_removed_records_leave_the_bucket_readable(archive):
+    """DeleteRecords into the archived part: what remains is read, and no request of ours was conditional on a delete."""
+    half = archive.offsets("t")[2] // 2
+    assert archive.delete_records("t", half) == half
+    archive.check_reads("t", offset=half)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_reads_the_archive(archive, bucket_url):
+    """A Spark session of its own reads every archived record from the bucket, with nothing but the environment."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BY_SPARK, bucket_url], capture_output=True, check=False, text=True, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    written = archive.written["t", 0][: archive.offsets("t")[2]]
+    assert done.stdout.split()[-2:] == [str(len(written)), str(sum(len(value) for _, _, value in written))]
