@@ -15,7 +15,6 @@ from stratalog.tier.store import (
     NotFound,
     PreconditionFailed,
     StoreDenied,
-    StoreError,
     StoreUnavailable,
 )
 
