@@ -34,6 +34,7 @@ __all__ = [
     "COMMITS_KEPT",
     "ENTRIES_MAX",
     "NOBODY",
+    "ArchiveDeleted",
     "Claimant",
     "CommitNote",
     "ForeignUpload",
@@ -91,6 +92,10 @@ class NotAtRemoteEnd(Invalid):
 
 class ForeignUpload(Invalid):
     """An object was uploaded under another claim than the one that commits it (rule 1)."""
+
+
+class ArchiveDeleted(Invalid):
+    """The archive is on its way out: its topic was deleted, or is archived no more."""
 
 
 class ManifestFull(Invalid):
@@ -193,9 +198,13 @@ def commit(
     """Append consecutive uploaded ranges (rules 1 and 2); those that are there already, by uuid, count as done.
 
     Raises `ManifestFenced`, `NotClaimed`, `ForeignUpload` for an object uploaded under another claim,
-    `NotAtRemoteEnd` for a range that does not begin at the remote end, and `ManifestFull`.
+    `NotAtRemoteEnd` for a range that does not begin at the remote end, `ManifestFull`, and `ArchiveDeleted`.
     """
     check_claim(manifest, claimant)
+    if manifest.deleted_ms >= 0:
+        raise ArchiveDeleted(
+            f"{manifest.partition}: the archive was deleted at {manifest.deleted_ms}: nothing is added"
+        )
     committed = {entry.uuid for entry in manifest.entries}
     added = [upload for upload in uploads if upload.entry.uuid not in committed]
     if not added:
@@ -294,6 +303,7 @@ def _drop_from_pages(
             reason,
             kind=PAGE_KIND,
             dead_count=page.dead_count,
+            max_timestamp_ms=page.max_timestamp_ms,
         )
         for page in gone
     ]
@@ -322,7 +332,7 @@ def _totals_of_pages(pages: Sequence[PageRef]) -> Totals:
 
 
 def _trashed(entry: Entry, seq: int, reason: str) -> TrashEntry:
-    return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason)
+    return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason, max_timestamp_ms=entry.max_timestamp_ms)
 
 
 def mark_deleted(manifest: Manifest, *, now_ms: int) -> Manifest:

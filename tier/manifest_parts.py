@@ -108,7 +108,8 @@ class TrashEntry:
 
     Of `PAGE_KIND`, ``key`` is a page of which nothing is live any more: it stands for the page and for the objects of
     its entries from number ``dead_count`` on; the objects of those before have trash entries of their own.
-    ``size_bytes`` then counts page and objects, ``epoch`` is the highest of the leader epochs.
+    ``size_bytes`` then counts page and objects, ``epoch`` is the highest of the leader epochs. ``max_timestamp_ms`` is
+    the newest record time in it, -1 if unknown: retention is judged by it once more before the object goes (rule 6).
     """
 
     key: str
@@ -119,6 +120,7 @@ class TrashEntry:
     since_ms: int = -1
     kind: str = ""
     dead_count: int = 0
+    max_timestamp_ms: int = -1
     unknown: UnknownFields = ()
 
 

@@ -26,7 +26,7 @@ __all__ = [
     "trash_to_fields",
 ]
 
-_TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts", "kind", "dead"})
+_TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts", "kind", "dead", "max_ts"})
 _PAGE: Final = frozenset(
     {
         "loc", "first", "end", "seq", "entries", "dead", "start", "size", "crc32c", "segments", "bytes", "records",
@@ -62,6 +62,8 @@ def trash_to_fields(item: TrashEntry, folder: str) -> dict[str, Any]:
         fields["kind"] = item.kind
     if item.dead_count:
         fields["dead"] = item.dead_count
+    if item.max_timestamp_ms >= 0:
+        fields["max_ts"] = item.max_timestamp_ms
     return restore_unknown(fields, item.unknown)
 
 
@@ -76,6 +78,7 @@ def trash_from_fields(fields: Mapping[str, Any], folder: str) -> TrashEntry:
         since_ms=integer(fields, "since_ts", -1),
         kind=text(fields, "kind", ""),
         dead_count=integer(fields, "dead", 0),
+        max_timestamp_ms=integer(fields, "max_ts", -1),
         unknown=keep_unknown(fields, _TRASH),
     )
 
