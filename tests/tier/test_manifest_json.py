@@ -69,8 +69,10 @@ def test_what_older_readers_know_is_written_as_they_know_it(manifest):
     assert [fields[name] for name in ("pages", "jobs", "pins")] == [[], [], []]
     assert (fields["format"], fields["version"], fields["min_reader_version"]) == ("stratalog-manifest", 1, 1)
     assert not {"history", "rewritten_seq", "deleted_ts"} & set(fields)
-    ageless = tuple(replace(item, max_timestamp_ms=-1) for item in manifest.trash)  # a field that older readers keep
-    assert hashlib.sha256(to_bytes(replace(manifest, trash=ageless))).hexdigest() == VERSION_1_SHA256
+    ageless = tuple(
+        dataclasses.replace(item, max_timestamp_ms=-1) for item in manifest.trash
+    )  # a field that older readers keep
+    assert hashlib.sha256(to_bytes(dataclasses.replace(manifest, trash=ageless))).hexdigest() == VERSION_1_SHA256
 
 
 VERSION_1_SHA256 = "7a554801aa679454df65bd1458e3c3621d6df52397d642833abb9fe98791f70e"
