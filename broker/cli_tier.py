@@ -11,6 +11,7 @@ __all__ = ["tier"]
 COMMANDS: Final = {
     "status": LazyPath("stratalog.broker.cli_tier_status", "status", "Show where each partition of a topic is held."),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
+    "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
 }
 
 tier = LazyGroup(

@@ -108,11 +108,12 @@ def to_bytes(manifest: Manifest) -> bytes:
     return b"%s%s%d}" % (body, _CHECKSUM, crc32c_of(body))
 
 
-def from_bytes(data: bytes, key: str) -> Manifest:
+def from_bytes(data: bytes, key: str, *, contiguous: bool = True) -> Manifest:
     """The inverse of :func:`to_bytes`; ``key`` is only for messages.
 
     Raises `NewerManifest` if this release is too old for it, and `Corrupt` if it is damaged: entries that overlap,
-    leave a hole, do not end at ``remote_end`` or do not match the checksum count as damage too.
+    leave a hole or do not end at ``remote_end`` (unless ``contiguous`` is off, for those who look for damage), or
+    bytes that do not match the checksum count as damage too.
     """
     try:
         fields = json.loads(data)
@@ -132,7 +133,8 @@ def from_bytes(data: bytes, key: str) -> Manifest:
         raise Corrupt(
             f"the manifest {key} is damaged: {error!r}. Restore it from a copy or from the objects"
         ) from error
-    _check_contiguous(manifest, key)
+    if contiguous:
+        _check_contiguous(manifest, key)
     return manifest
 
 

@@ -337,3 +337,20 @@ class ModelTools:
 def model_tools():
     """A search and a numbering of manifests."""
     return ModelTools()
+
+
+@pytest.fixture(scope="session")
+def damages():
+    """The module ``damaged_archive.py``, loaded by its path: the directory of the tests is no package."""
+    name = "stratalog_damaged_archive"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("damaged_archive.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
+
+
+@pytest.fixture
+def archive(damages, memory_store, log_bytes):
+    """A clean archive of two topics that can be damaged."""
+    return damages.Damaged(memory_store, log_bytes)

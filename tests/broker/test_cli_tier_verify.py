@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from stratalog.broker.cli import cli
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.local_store import LocalStore
+from stratalog.wire.batch import Record, build_batch
+
+ORDERS = PartitionId("orders", bytes(range(16)), 0)
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """A directory with one archived partition: its URL and the store."""
+    store = LocalStore(str(tmp_path / "bucket"), sync=False)
+    batches = [bytes(build_batch([Record(at, 1000 + at, None, b"v" * 50)], leader_epoch=1)) for at in range(20)]
+    archive_log(store, ORDERS, [b"".join(batches[:10]), b"".join(batches[10:])], now_ms=1)
+    return f"file://{tmp_path}/bucket", store
+
+
+def run(*arguments):
+    """One command; exit code, stdout, stderr."""
+    result = CliRunner().invoke(cli, ["tier", "verify", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("depth", ["--shallow", "--deep"])
+def test_a_clean_bucket_ends_with_0_and_says_what_was_looked_at(bucket, depth):
+    """Nothing on stdout."""
+    code, out, err = run("--bucket", bucket[0], depth)
+    assert (code, out) == (0, "")
+    assert err.startswith("Clean: 1 partitions, 2 objects, ")
+
+
+def test_anomalies_end_with_4_a_line_each_and_advice(bucket):
+    """The table on stdout, what to do on stderr."""
+    url, store = bucket
+    keys = [info.key for info in store.list(ORDERS.segments_prefix)]
+    store.delete_many(keys[:1])
+    code, out, err = run("--bucket", url)
+    assert code == 4
+    assert "missing-object" in out
+    assert keys[0] in out
+    assert "missing-object (1): An entry names an object that the store does not have" in err
+
+
+def test_json_is_an_object_for_each_anomaly_and_a_summary(bucket):
+    """With advice, so that a program needs no table of its own."""
+    url, store = bucket
+    key = next(iter(store.list(ORDERS.segments_prefix))).key
+    data = bytearray(store.get(key)[0])
+    data[70] ^= 1
+    store.put(key, bytes(data))
+    assert run("--bucket", url)[0] == 0
+    code, out, _ = run("--bucket", url, "--deep", "--json", "--topic", "orders")
+    anomaly, summary = map(json.loads, out.splitlines())
+    assert code == 4
+    assert (anomaly["kind"], anomaly["topic"], anomaly["partition"], anomaly["key"]) == ("wrong-crc", "orders", 0, key)
+    assert anomaly["advice"]
+    assert (summary["what"], summary["anomalies"], summary["kinds"]) == ("summary", 1, {"wrong-crc": 1})
+
+
+def test_a_bucket_that_is_not_there_is_not_found(tmp_path):
+    """Exit code 3, and no directory is made."""
+    assert run("--bucket", f"file://{tmp_path}/nowhere")[0] == 3
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,211 @@
+"""An archive that is right in every byte, ways to damage it, one for each kind of anomaly, and what verifying finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crc32c import crc32c
+
+from stratalog.tier.anomaly import AnomalyKind
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.entry import Entry, LeaderEpoch
+from stratalog.tier.footer import encode_footer, encode_trailer
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.manifest_pages import compressed, page_ref, page_to_bytes
+from stratalog.tier.manifest_parts import HistoryRef, totals_of
+from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.tier.segment_reader import read_object_footer
+from stratalog.tier.verify import verify_bucket
+from stratalog.tier.verify_partition import VerifyOptions
+
+DAY_MS = 86_400_000
+OPTIONS = VerifyOptions(now_ms=2**62, grace_ms=DAY_MS)
+
+
+class Damaged:
+    """An archive of two partitions in memory, one with a page and a history, and ways to break it."""
+
+    def __init__(self, store, log_bytes):
+        self.store = store
+        self.log_bytes = log_bytes
+        self.partition = log_bytes.partition
+        self.other = PartitionId("payments", bytes(range(1, 17)), 0)
+        archive_log(store, self.other, [log_bytes.segment(0, 2)], now_ms=1)
+        for epoch in (1, 2, 3):
+            base = (epoch - 1) * 100
+            data = [log_bytes.segment(base + i * 50, 5, leader_epoch=epoch) for i in range(2)]
+            archive_log(store, self.partition, data, now_ms=epoch, chunk_bytes=1000)
+        self._spill()
+
+    @property
+    def manifest(self):
+        """The manifest as stored."""
+        return from_bytes(self.store.get(self.partition.manifest_key)[0], "")
+
+    def put(self, manifest):
+        """Store a manifest, whatever it says."""
+        self.store.put(self.partition.manifest_key, to_bytes(manifest))
+
+    def _spill(self):
+        """The two oldest entries go to a page, and a copy of the manifest to the history, twice."""
+        before = self.manifest
+        page = page_to_bytes(self.partition, before.entries[:2])
+        ref = page_ref(self.partition, before.entries[:2], page, before.seq + 1)
+        self.store.put(ref.key, page)
+        spilled = replace(before, seq=before.seq + 1, entries=before.entries[2:], pages=(ref,))
+        for seq in (before.seq, before.seq + 1):
+            raw = to_bytes(replace(spilled, seq=seq))
+            key = self.partition.history_key(seq, "b1")
+            self.store.put(key, compressed(raw))
+            spilled = replace(spilled, seq=seq + 1, history=HistoryRef(seq, key, predecessor_hash(raw)))
+        self.put(spilled)
+
+    def anomalies(self, *, deep=False, **options):
+        """All that verifying finds."""
+        asked = OPTIONS._replace(deep=deep, **options)
+        return [one for report in verify_bucket(self.store, asked, threads=2) for one in report.anomalies]
+
+    def kinds(self, **options):
+        """The kinds of it."""
+        return {one.kind for one in self.anomalies(**options)}
+
+    def damage(self, kind):
+        """Damage it in one way; gives the kind."""
+        globals()[kind.replace("-", "_")](self)
+        return AnomalyKind(kind)
+
+    def flip(self, key, position):
+        """Flip a bit of an object."""
+        data = bytearray(self.store.get(key)[0])
+        data[position] ^= 1
+        self.store.put(key, bytes(data))
+
+    def replace_object(self, index, data, *, partition=None, **footer_fields):
+        """Put an object of other batches, sound in itself, under an inline entry's key; its footer's entry may lie."""
+        entry = self.manifest.entries[index]
+        built = build_segment(
+            SegmentRequest(
+                partition or self.partition, entry.uuid, entry.base, entry.end, entry.epoch, (data,), compacted=True
+            )
+        )
+        self.store.put(entry.key, b"".join(bytes(piece) for piece in built.source))
+        footer = read_object_footer(self.store, entry.key)
+        told = replace(footer.entry, **footer_fields)
+        position = footer.blobs["chunks"].position + footer.blobs["chunks"].length
+        plain = encode_footer(replace(footer, entry=told))
+        raw = self.store.get(entry.key)[0][:position] + plain + encode_trailer(position, plain, told.data_bytes)
+        self.store.put(entry.key, raw)
+        self.change(
+            index,
+            **{
+                **{name: getattr(told, name) for name in Entry.__slots__ if name not in ("key", "unknown")},
+                "size_bytes": len(raw),
+                "crc32c": crc32c(raw),
+            },
+        )
+
+    def change(self, index, **fields):
+        """Change fields of an inline entry; the sums follow."""
+        manifest = self.manifest
+        entries = list(manifest.entries)
+        entries[index] = replace(entries[index], **fields)
+        sums = manifest.pages[0].totals.plus(totals_of(entries))
+        self.put(replace(manifest, entries=tuple(entries), totals=sums))
+
+    def raw_entry(self, index):
+        """The bytes of an inline entry's object."""
+        return self.store.get(self.manifest.entries[index].key)[0]
+
+
+# -- one of each kind: the name of the function is the kind -----------------------------------------------------------
+
+
+def missing_manifest(archive):
+    """The commit point is gone."""
+    archive.store.delete_many([archive.partition.manifest_key])
+
+
+def missing_page(archive):
+    """A page is gone."""
+    archive.store.delete_many([archive.manifest.pages[0].key])
+
+
+def missing_object(archive):
+    """An object is gone."""
+    archive.store.delete_many([archive.manifest.entries[1].key])
+
+
+def broken_history(archive):
+    """A copy of an earlier manifest is gone."""
+    archive.store.delete_many([archive.manifest.history.key])
+
+
+def wrong_bounds(archive):
+    """The sums are not those of the entries."""
+    archive.put(replace(archive.manifest, totals=archive.manifest.totals._replace(records=7)))
+
+
+def offset_gap(archive):
+    """An entry and its object are gone from the middle."""
+    manifest = archive.manifest
+    entries = (manifest.entries[0], *manifest.entries[2:])
+    gone = manifest.entries[1]
+    archive.store.delete_many([gone.key])
+    sums = manifest.totals.minus(totals_of([gone]))
+    raw = to_bytes(replace(manifest, entries=entries, totals=sums))
+    archive.store.put(archive.partition.manifest_key, raw)
+
+
+def offset_overlap(archive):
+    """An entry is there twice."""
+    manifest = archive.manifest
+    entries = (*manifest.entries[:2], manifest.entries[1], *manifest.entries[2:])
+    sums = manifest.totals.plus(totals_of([manifest.entries[1]]))
+    archive.put(replace(manifest, entries=entries, totals=sums))
+
+
+def epoch_order(archive):
+    """An entry is of an earlier epoch than the one before."""
+    archive.change(2, epochs=(LeaderEpoch(1, archive.manifest.entries[2].base),))
+
+
+def orphan_object(archive):
+    """An object that nothing names."""
+    entry = archive.manifest.entries[0]
+    key = archive.partition.segment_key(entry.base, entry.end, 1, bytes(16))
+    archive.store.put(key, archive.store.get(entry.key)[0])
+
+
+def foreign_key(archive):
+    """A key that is none of the format."""
+    archive.store.put(archive.partition.prefix + "seg/holiday.jpg", b"x")
+
+
+def wrong_length(archive):
+    """An object lacks its last byte."""
+    entry = archive.manifest.entries[0]
+    archive.store.put(entry.key, archive.raw_entry(0)[:-1])
+
+
+def wrong_crc(archive):
+    """A bit of the data has changed."""
+    archive.flip(archive.manifest.entries[0].key, 200)
+
+
+def entry_differs(archive):
+    """An entry says something else than its object's footer."""
+    archive.change(0, max_timestamp_ms=5)
+
+
+def broken_batches(archive):
+    """Footer, chunks and entry are right, of batches that leave offsets out although the topic is not compacted."""
+    base = archive.manifest.entries[0].base
+    holes = [archive.log_bytes.segment(at, 2, leader_epoch=2) for at in (base, base + 30)]
+    archive.replace_object(0, b"".join(holes), compacted=False)
+
+
+def unreadable_index(archive):
+    """A bit of an index has changed."""
+    key = archive.manifest.entries[0].key
+    archive.flip(key, read_object_footer(archive.store, key).blobs["offset_index"].position)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from stratalog.tier.anomaly import AnomalyKind
+from stratalog.tier.manifest_json import from_bytes
+
+
+def test_every_flipped_bit_of_an_object_is_found(archive):
+    """Data, indexes, chunk table, footer and trailer: there is no byte that nothing covers."""
+    entry = archive.manifest.entries[0]
+    raw = archive.raw_entry(0)
+    for position in [*range(0, len(raw), 101), *range(entry.data_bytes, len(raw), 17), len(raw) - 1]:
+        archive.flip(entry.key, position)
+        assert archive.kinds(deep=True), f"a flipped bit at position {position} was not found"
+        archive.store.put(entry.key, raw)
+    assert archive.anomalies(deep=True) == []
+
+
+def test_an_entry_and_an_object_of_another_partition_are_foreign(archive):
+    """A manifest that names another partition's object, and an object that says it is another's."""
+    data = archive.log_bytes.segment(archive.manifest.entries[0].base, 5, leader_epoch=2)
+    archive.replace_object(0, data, partition=archive.other)
+    assert archive.kinds(deep=True) == {AnomalyKind.FOREIGN_KEY}
+    stranger = from_bytes(archive.store.get(archive.other.manifest_key)[0], "").entries[0]
+    archive.change(0, key=stranger.key)
+    assert AnomalyKind.FOREIGN_KEY in archive.kinds()

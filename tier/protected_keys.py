@@ -1,0 +1,53 @@
+"""The keys of a partition that no live entry names and that are still no orphans: trash, pages in it, jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from stratalog.tier.entry import entry_from_fields
+from stratalog.tier.keys import SegmentKey, parse_key
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_pages import decompressed
+from stratalog.tier.manifest_parts import PAGE_KIND
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.topic import Uuid
+
+__all__ = ["ProtectedKeys", "protected_keys"]
+
+
+class ProtectedKeys(NamedTuple):
+    """Whole keys, and the uuids that an object's key may carry."""
+
+    keys: frozenset[str]
+    uuids: frozenset[Uuid]
+
+    def covers(self, key: str) -> bool:
+        """Whether the object under ``key`` is spoken for."""
+        if key in self.keys:
+            return True
+        try:
+            parsed = parse_key(key)
+        except Invalid:
+            return False
+        return isinstance(parsed, SegmentKey) and parsed.uuid in self.uuids
+
+
+def protected_keys(store: ObjectStore, manifest: Manifest) -> ProtectedKeys:
+    """What trash and jobs of the manifest speak for. Raises what the store raises but `NotFound`."""
+    keys = {item.key for item in manifest.trash}
+    for item in manifest.trash:
+        if item.kind == PAGE_KIND:
+            keys.update(_keys_of_page(store, manifest, item.key))
+    uuids = {job.uuid for job in manifest.jobs} | {uuid for job in manifest.jobs for uuid in job.inputs}
+    return ProtectedKeys(frozenset(keys), frozenset(uuids))
+
+
+def _keys_of_page(store: ObjectStore, manifest: Manifest, key: str) -> list[str]:
+    """The objects of a page in the trash: all of its entries, for those already gone are in nobody's way."""
+    try:
+        fields = json.loads(decompressed(store.get(key)[0], key))
+        return [entry_from_fields(each, manifest.partition.prefix).key for each in fields["entries"]]
+    except (NotFound, Corrupt, ValueError, TypeError, LookupError):
+        return []

@@ -1,0 +1,73 @@
+"""Verifies a bucket without a broker: every partition of every topic, several side by side, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.bucket_walk import PartitionFolder, iter_partitions, iter_topics, read_topic_document
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.store import ObjectStore
+from stratalog.tier.verify_partition import PartitionReport, VerifyOptions, verify_partition
+from stratalog.wire.topic import ZERO_UUID
+
+__all__ = ["verify_bucket"]
+
+_AHEAD: Final = 2
+"""Partitions for each thread that may be under way or waiting to be told."""
+
+
+class _Work(NamedTuple):
+    folder: PartitionFolder
+    name: str
+
+
+def verify_bucket(
+    store: ObjectStore,
+    options: VerifyOptions,
+    *,
+    topics: Collection[str] = (),
+    threads: int = 8,
+    on_object: Callable[[int], object] = lambda _: None,
+) -> Iterator[PartitionReport]:
+    """A report for each partition, in key order; ``topics`` are the names to look at, all if empty.
+
+    ``on_object`` hears, in any thread, of the bytes of each object that was looked at. Keys that belong to no topic
+    or partition come last, under an empty name. Raises `NewerManifest`, and what the store raises.
+    """
+    foreign: list[str] = []
+    pending: deque[Future[PartitionReport]] = deque()
+    with ThreadPoolExecutor(threads, "verify") as partitions, ThreadPoolExecutor(threads, "verify-read") as readers:
+        try:
+            for work in _works(store, topics, foreign):
+                pending.append(
+                    partitions.submit(
+                        verify_partition, store, work.folder, work.name, options, readers=readers, on_object=on_object
+                    )
+                )
+                while len(pending) > _AHEAD * threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+    if foreign:
+        stray = PartitionReport(PartitionId("", ZERO_UUID, -1))
+        stray.add(
+            Anomaly(AnomalyKind.FOREIGN_KEY, "", -1, key, -1, "the key is none of this format") for key in foreign
+        )
+        yield stray
+
+
+def _works(store: ObjectStore, topics: Collection[str], foreign: list[str]) -> Iterator[_Work]:
+    wanted = set(topics)
+    for topic in iter_topics(store, foreign.append if not wanted else None):
+        name = read_topic_document(store, topic).name
+        if wanted and name not in wanted:
+            continue
+        for folder in iter_partitions(store, topic, foreign.append):
+            yield _Work(folder, name)

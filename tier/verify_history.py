@@ -1,0 +1,53 @@
+"""Follows the chain of copies of earlier manifests, each named and hashed by its successor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_json import from_bytes, predecessor_hash
+from stratalog.tier.manifest_pages import decompressed
+from stratalog.tier.manifest_parts import HistoryRef
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["check_history", "read_history_copy"]
+
+
+def read_history_copy(store: ObjectStore, ref: HistoryRef) -> Manifest:
+    """The manifest that ``ref`` names.
+
+    Raises `NotFound`, `NewerManifest`, and `Corrupt` if it is not the one whose hash ``ref`` holds, or another number.
+    """
+    raw = decompressed(store.get(ref.key)[0], ref.key)
+    if predecessor_hash(raw) != ref.sha256:
+        raise Corrupt(f"{ref.key} is not the copy that was made: its SHA-256 is {predecessor_hash(raw)}")
+    manifest = from_bytes(raw, ref.key, contiguous=False)
+    if manifest.seq != ref.seq:
+        raise Corrupt(f"{ref.key} holds the manifest number {manifest.seq}, not {ref.seq}")
+    return manifest
+
+
+def check_history(store: ObjectStore, manifest: Manifest, *, whole: bool) -> Iterator[Anomaly]:
+    """What is wrong with the chain; without ``whole`` only its newest copy is looked at.
+
+    A broken link ends it: what came before cannot be told from what somebody put there.
+    """
+    ref, above = manifest.history, manifest.seq
+    while ref is not None:
+        copy = None
+        fault = f"the copy of manifest {ref.seq} is named by manifest {above}, which is older"
+        if ref.seq <= above:
+            try:
+                copy = read_history_copy(store, ref)
+            except (NotFound, Corrupt) as error:
+                fault = str(error)
+        if copy is None:
+            partition = manifest.partition
+            yield Anomaly(AnomalyKind.BROKEN_HISTORY, partition.topic, partition.partition, ref.key, -1, fault)
+            return
+        if not whole:
+            return
+        above = ref.seq - 1
+        ref = copy.history
