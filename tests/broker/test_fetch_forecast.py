@@ -1,0 +1,159 @@
+"""Forecasts of reads, against what the real reader asks of a store that counts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.fetch_forecast import FetchForecast, forecast_fetch
+from stratalog.broker.remote_reader import RemotePartition
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.chunk_table import ChunkTable
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.remote_log import RemoteLog
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.segment_reader import read_object_footer
+from stratalog.tier.work import Worker
+from stratalog.tier.wrappers import CountingStore
+from stratalog.wire.batch import Record, build_batch
+
+PARTITION = PartitionId("t", bytes(16), 0)
+CACHE_BYTES = 64 << 20
+CHUNK_BYTES = 20_000
+
+
+class Rig:
+    """An archive of small chunks behind a store that counts, and the broker's own reader of it."""
+
+    def __init__(self, tmp_path: Any, objects: int, batches: int, *, aborted: bool = False) -> None:
+        self.store = CountingStore(MemoryStore())
+        self.worker = Worker(self.store)
+        self.queue: list[Any] = []
+        segments = [self.segment(objects_before * batches, batches) for objects_before in range(objects)]
+        lost = (AbortedTransaction(7, 3, 40, 40),) if aborted else ()
+        self.manifest: Manifest = archive_log(
+            self.store, PARTITION, segments, now_ms=0, chunk_bytes=CHUNK_BYTES, aborted=lost
+        )
+        self.end = self.manifest.remote_end
+        chunks = ChunkFiles(str(tmp_path / "cache"), CACHE_BYTES, self.submit, lambda: 0)
+        self.remote = RemotePartition(
+            PARTITION,
+            submit=self.submit,
+            chunks=chunks,
+            metrics=SimpleNamespace(remote_fetch_errors=0, remote_log_size_bytes=0),  # type: ignore[arg-type]
+            wake=lambda: None,
+            now_ms=lambda: 0,
+        )
+
+    @staticmethod
+    def segment(first_batch: int, batches: int) -> bytes:
+        """Batches of five records, unequal in size."""
+        built = []
+        for number in range(first_batch, first_batch + batches):
+            value = b"v" * (300 + 137 * (number % 7))
+            built.append(build_batch([Record(5 * number + n, 0, None, value) for n in range(5)], leader_epoch=1))
+        return b"".join(bytes(one) for one in built)
+
+    def submit(self, command: Any, answered: Any) -> None:
+        self.queue.append((command, answered))
+
+    def run(self) -> None:
+        while self.queue:
+            command, answered = self.queue.pop(0)
+            answered(self.worker.execute(command))
+
+    def read(self, start: int, end: int, answer_bytes: int) -> tuple[int, int]:
+        """Read for real; GETs and bytes of that, all that was asked for ahead included."""
+        self.remote.refresh()
+        self.run()
+        gets, received = self._gets(), self.store.received_bytes
+        offset = start
+        while offset < end:
+            found = self.remote.read("r", offset, answer_bytes)
+            if found is not None:
+                offset = found.next_offset
+            self.run()
+        return self._gets() - gets, self.store.received_bytes - received
+
+    def _gets(self) -> int:
+        return sum(self.store.count(name) for name in ("get", "get_range", "get_suffix"))
+
+    def forecast(self, start: int, end: int, answer_bytes: int, **options: Any) -> FetchForecast:
+        remote = RemoteLog(PARTITION)
+        remote.merge(ManifestView.of(self.manifest, ""))
+        return forecast_fetch(
+            remote, start, end, answer_bytes=answer_bytes, cache_bytes=CACHE_BYTES, **options
+        )
+
+
+def table_of(rig: Rig) -> Any:
+    def read(segment: Any) -> ChunkTable:
+        chunks = read_object_footer(rig.store.inner, segment.key).chunks
+        assert chunks is not None
+        return chunks
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("objects", "batches", "start", "end", "answer_bytes"),
+    [
+        (6, 700, 0, 1 << 40, 50_000),
+        (6, 700, 5_000, 12_000, 50_000),
+        (40, 60, 1_000, 1 << 40, 10_000),
+        (2, 3_000, 100, 160, 10_000),
+        (3, 1_500, 7_000, 1 << 40, 1 << 20),
+    ],
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_predicted_equals_counted_within_five_percent(
+    tmp_path: Any, objects: int, batches: int, start: int, end: int, answer_bytes: int, exact: bool
+) -> None:
+    """GETs and bytes, whole and partial reads, with and without the real chunk tables."""
+    rig = Rig(tmp_path, objects, batches)
+    gets, received = rig.read(start, min(end, rig.end), answer_bytes)
+    options = {"table_of": table_of(rig)} if exact else {}
+    usage = rig.forecast(start, end, answer_bytes, **options).usage
+    assert usage.reads == pytest.approx(gets, rel=0.05, abs=0.99)
+    assert usage.received_bytes == pytest.approx(received, rel=0.05)
+
+
+def test_aborted_transactions_cost_two_gets_more(tmp_path: Any) -> None:
+    """For each object that has some in the range."""
+    rig = Rig(tmp_path, 3, 200, aborted=True)
+    gets, _ = rig.read(0, rig.end, 50_000)
+    assert rig.forecast(0, rig.end, 50_000).usage.reads == gets
+
+
+def test_what_is_read_ahead_is_told(tmp_path: Any) -> None:
+    """A reader that stops half-way has fetched more than it got."""
+    rig = Rig(tmp_path, 6, 700)
+    half = rig.forecast(0, rig.end // 2, 50_000)
+    assert half.end == rig.end // 2
+    assert half.ahead_bytes > 0
+    assert half.delivered_bytes < half.chunk_bytes
+    whole = rig.forecast(0, rig.end, 50_000)
+    assert (whole.ahead_bytes, whole.objects) == (0, 6)
+    assert whole.delivered_bytes == pytest.approx(sum(one.data_bytes for one in rig.manifest.entries), rel=0.01)
+
+
+def test_bytes_bound_a_read(tmp_path: Any) -> None:
+    """It ends with the answer that reaches them."""
+    rig = Rig(tmp_path, 6, 700)
+    found = rig.forecast(0, rig.end, 50_000, delivered_bytes_max=400_000)
+    assert 400_000 <= found.delivered_bytes <= 450_000
+    assert 0 < found.end < rig.end
+
+
+def test_offsets_outside_the_archive_cost_nothing(tmp_path: Any) -> None:
+    """What is below it is gone, what is above it is local."""
+    rig = Rig(tmp_path, 2, 20)
+    found = rig.forecast(rig.end, rig.end + 100, 50_000)
+    assert not found.usage
+    assert rig.forecast(-5, 5, 1).start == 0
