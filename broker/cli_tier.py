@@ -10,6 +10,11 @@ __all__ = ["tier"]
 
 COMMANDS: Final = {
     "status": LazyPath("stratalog.broker.cli_tier_status", "status", "Show where each partition of a topic is held."),
+    "explain": LazyPath(
+        "stratalog.broker.cli_tier_explain",
+        "explain",
+        "Say what a read will cost before it happens.",
+    ),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
     "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
 }

@@ -94,7 +94,9 @@ def price_table(
     """
     if name is not None:
         if name not in tables:
-            raise Invalid(f"no price table is called {name!r}; there are {', '.join(tables)}: give one by --prices FILE")
+            raise Invalid(
+                f"no price table is called {name!r}; there are {', '.join(tables)}: give one by --prices FILE"
+            )
         return tables[name]
     scheme = url.partition(":")[0]
     if scheme in FREE_SCHEMES:

@@ -87,9 +87,7 @@ class Rig:
     def forecast(self, start: int, end: int, answer_bytes: int, **options: Any) -> FetchForecast:
         remote = RemoteLog(PARTITION)
         remote.merge(ManifestView.of(self.manifest, ""))
-        return forecast_fetch(
-            remote, start, end, answer_bytes=answer_bytes, cache_bytes=CACHE_BYTES, **options
-        )
+        return forecast_fetch(remote, start, end, answer_bytes=answer_bytes, cache_bytes=CACHE_BYTES, **options)
 
 
 def table_of(rig: Rig) -> Any:
