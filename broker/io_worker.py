@@ -8,7 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratalog.tier import open_store
-from stratalog.tier.commands import Claim, Command, Commit, FailedReport, Report, SetLogStart, Upload, WriteProjection
+from stratalog.tier.commands import (
+    BeginAgain,
+    Claim,
+    Command,
+    Commit,
+    EmptyTrash,
+    FailedReport,
+    RemoveArchive,
+    Report,
+    SetLogStart,
+    TrashArchive,
+    Upload,
+    WriteProjection,
+)
 from stratalog.tier.probe import probe
 from stratalog.tier.store import UnsafeStore
 from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
@@ -21,7 +34,17 @@ __all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "io_worker"]
 Submit = Callable[[Command, Callable[[Report], None]], None]
 """Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
 
-_WRITES: Final = (Claim, Upload, Commit, SetLogStart, WriteProjection)
+_WRITES: Final = (
+    Claim,
+    Upload,
+    Commit,
+    SetLogStart,
+    WriteProjection,
+    EmptyTrash,
+    TrashArchive,
+    BeginAgain,
+    RemoveArchive,
+)
 _PAUSE_DOUBLINGS_MAX: Final = 10
 """So often the number of writes that are refused before the next probe doubles."""
 _UNLIMITED: Final = (1 << 63) - 1

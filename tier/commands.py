@@ -15,6 +15,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Claimant, Uploaded
 from stratalog.tier.reports import (
     AbortedRead,
+    ArchiveRemoved,
     ChunksFilled,
     CorruptReport,
     FailedReport,
@@ -28,6 +29,7 @@ from stratalog.tier.reports import (
     Report,
     RestartStateRead,
     TimestampFound,
+    TrashEmptied,
     UploadDone,
     VerifiedUpTo,
     Written,
@@ -35,15 +37,19 @@ from stratalog.tier.reports import (
 from stratalog.tier.segment_object import SegmentRequest
 from stratalog.tier.segment_upload import PART_BYTES
 from stratalog.tier.store import Version
+from stratalog.tier.trash import Retention
 
 __all__ = [
     "AbortedRead",
+    "ArchiveRemoved",
+    "BeginAgain",
     "ChunkFill",
     "ChunksFilled",
     "Claim",
     "Command",
     "Commit",
     "CorruptReport",
+    "EmptyTrash",
     "FailedReport",
     "FencedReport",
     "FillChunks",
@@ -59,10 +65,13 @@ __all__ = [
     "ReadFooter",
     "ReadManifest",
     "ReadRestartState",
+    "RemoveArchive",
     "Report",
     "RestartStateRead",
     "SetLogStart",
     "TimestampFound",
+    "TrashArchive",
+    "TrashEmptied",
     "Upload",
     "UploadDone",
     "VerifiedUpTo",
@@ -147,6 +156,56 @@ class SetLogStart:
 
 
 @dataclass(frozen=True, slots=True)
+class EmptyTrash:
+    """Delete what may leave the trash now, then forget it (rule 9); answered by `TrashEmptied`, `FencedReport`, failures.
+
+    ``retention`` is that of the topic now; None if there is nothing to judge by. Repeated after a lost answer it
+    goes on where it was.
+    """
+
+    partition: PartitionId
+    claimant: Claimant
+    now_ms: int
+    grace_ms: int
+    retention: Retention | None
+    items_max: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TrashArchive:
+    """Claim, move the whole archive to the trash and mark it as deleted; answered by `ManifestRead`, `FencedReport`."""
+
+    partition: PartitionId
+    claimant: Claimant
+    now_ms: int
+    reason: str
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAgain:
+    """Archive again from ``offset`` on, after `TrashArchive`; answered by `ManifestRead`, `FencedReport`."""
+
+    partition: PartitionId
+    claimant: Claimant
+    offset: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveArchive:
+    """Empty the trash of a deleted topic's archive, then remove all that is left of it, the manifest last.
+
+    Answered by `ArchiveRemoved`, `FencedReport`, failures. Repeat it until it says that nothing is left.
+    """
+
+    partition: PartitionId
+    claimant: Claimant
+    now_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkFill:
     """One chunk to fetch, and the file it goes to."""
 
@@ -219,6 +278,10 @@ Command: TypeAlias = (
     | ReadBack
     | ReadManifest
     | SetLogStart
+    | EmptyTrash
+    | TrashArchive
+    | BeginAgain
+    | RemoveArchive
     | FillChunks
     | FindTimestamp
     | ReadFooter

@@ -15,6 +15,7 @@ from stratalog.tier.store import Version
 
 __all__ = [
     "AbortedRead",
+    "ArchiveRemoved",
     "ChunksFilled",
     "CorruptReport",
     "FailedReport",
@@ -28,6 +29,7 @@ __all__ = [
     "Report",
     "RestartStateRead",
     "TimestampFound",
+    "TrashEmptied",
     "UploadDone",
     "VerifiedUpTo",
     "Written",
@@ -133,6 +135,33 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class TrashEmptied:
+    """What went from the trash and what is left in it.
+
+    ``next_ms`` is when the grace of the next item ends, None if none is dated. ``claim_needed``: there is something
+    to do, but the manifest does not carry the claim yet. ``problem`` is why something cannot go.
+    """
+
+    removed_count: int = 0
+    removed_bytes: int = 0
+    left_count: int = 0
+    next_ms: int | None = None
+    claim_needed: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRemoved:
+    """``left_count`` objects of the archive, the manifest among them, have to wait; 0: nothing is left of it.
+
+    ``problem`` is why something cannot go.
+    """
+
+    left_count: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FencedReport:
     """A higher claim exists: stand down."""
 
@@ -185,6 +214,8 @@ Report: TypeAlias = (
     | AbortedRead
     | RestartStateRead
     | Written
+    | TrashEmptied
+    | ArchiveRemoved
     | FencedReport
     | MovedReport
     | MissingReport

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
 from stratalog.tier.commands import (
+    BeginAgain,
     Claim,
     Command,
     Commit,
     CorruptReport,
+    EmptyTrash,
     FailedReport,
     FencedReport,
     FillChunks,
@@ -26,14 +28,17 @@ from stratalog.tier.commands import (
     ReadFooter,
     ReadManifest,
     ReadRestartState,
+    RemoveArchive,
     Report,
     SetLogStart,
+    TrashArchive,
     Upload,
     WriteProjection,
 )
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
 from stratalog.tier.manifest import NotAtRemoteEnd
 from stratalog.tier.projection import write_projection
+from stratalog.tier.removal_commands import archive_again, empty_trash, remove_archive, trash_partition
 from stratalog.tier.segment_object import CorruptSource
 from stratalog.tier.segment_reader import CorruptObject
 from stratalog.tier.store import NotFound, ObjectStore
@@ -48,6 +53,10 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     ReadBack: read_back,
     ReadManifest: read_view,
     SetLogStart: move_log_start,
+    EmptyTrash: empty_trash,
+    TrashArchive: trash_partition,
+    BeginAgain: archive_again,
+    RemoveArchive: remove_archive,
     FillChunks: fill_chunks,
     FindTimestamp: find_timestamp,
     ReadFooter: read_footer_of,

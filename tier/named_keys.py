@@ -1,0 +1,65 @@
+"""Every key that a manifest names, directly or through its pages, its trash and its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_json import from_bytes
+from stratalog.tier.manifest_pages import decompressed
+from stratalog.tier.manifest_parts import PAGE_KIND, TrashEntry
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["named_keys", "objects_of"]
+
+
+def named_keys(store: ObjectStore, manifest: Manifest) -> set[str]:
+    """The keys of live entries, pages, trash and history copies.
+
+    Raises `NotFound` or `Corrupt` if a page cannot be read: then nobody knows what else it names, and nothing may be
+    removed.
+    """
+    named = {entry.key for entry in iter_entries(store, manifest)}
+    named.update(page.key for page in manifest.pages)
+    for item in manifest.trash:
+        named.update(objects_of(store, manifest.partition, item))
+    named.update(_history(store, manifest))
+    return named
+
+
+def objects_of(store: ObjectStore, partition: PartitionId, item: TrashEntry) -> list[str]:
+    """What goes when ``item`` leaves the trash, in this order: of a page, the objects of its entries, then the page.
+
+    A page that is gone went last: nothing of it is left. Raises `Corrupt` for a page that cannot be read.
+    """
+    if item.kind != PAGE_KIND:
+        return [item.key]
+    try:
+        data, _ = store.get(item.key)
+    except NotFound:
+        return [item.key]
+    try:
+        fields: dict[str, Any] = json.loads(decompressed(data, item.key))
+        locs = [str(each["loc"]) for each in fields["entries"][item.dead_count :]]
+    except (ValueError, TypeError, LookupError) as error:
+        raise Corrupt(f"{partition}: the page {item.key} in the trash cannot be read: {error!r}") from error
+    return [*(loc[1:] if loc.startswith("/") else partition.prefix + loc for loc in locs), item.key]
+
+
+def _history(store: ObjectStore, manifest: Manifest) -> Iterator[str]:
+    """The chain of history copies, newest first. A copy that is gone ends it; one that cannot be read raises `Corrupt`."""
+    seen: set[str] = set()
+    ref = manifest.history
+    while ref is not None and ref.key not in seen:
+        seen.add(ref.key)
+        yield ref.key
+        try:
+            data, _ = store.get(ref.key)
+        except NotFound:
+            return
+        ref = from_bytes(decompressed(data, ref.key), ref.key).history
