@@ -20,6 +20,7 @@ __all__ = [
     "AllowAll",
     "Authorizer",
     "Operation",
+    "ReadOnly",
     "ResourceType",
     "StandardAuthorizer",
     "authorizer_of",
@@ -95,6 +96,9 @@ OPERATIONS_ON: Final = {
 """What can be done to a resource of each type, as answers about authorised operations list it (KIP-430)."""
 
 
+_READING: Final = frozenset({Operation.ANY, Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS})
+
+
 class Authorizer(Protocol):
     """Decides on one operation on one named resource."""
 
@@ -152,8 +156,28 @@ class StandardAuthorizer:
             self._rules.setdefault(rule.resource_type, []).append(rule)
 
 
+class ReadOnly:
+    """Nobody may change anything but groups, whose offsets are the broker's own; ``then`` decides on the rest."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Authorizer) -> None:
+        self._then = then
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Reading and describing, and whatever is done to a group."""
+        if resource is not ResourceType.GROUP and operation not in _READING:
+            return False
+        return self._then.allows(principal, host, operation, resource, name)
+
+
 def authorizer_of(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Authorizer | None:
     """What the settings ask for; None where everybody may do everything."""
+    chosen = _chosen_authorizer(config, acls)
+    return ReadOnly(chosen or AllowAll()) if config.boolean("stratalog.read.only") else chosen
+
+
+def _chosen_authorizer(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Authorizer | None:
     if not config.text("authorizer.class.name"):
         return None
     users = config.text("super.users") or ""

@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 COMMANDS: Final = {
     "dev": LazyPath("stratalog.broker.cli_serve", "dev", "Run a broker in a temporary folder, to try things out."),
     "serve": LazyPath("stratalog.broker.cli_serve", "serve", "Run a broker from a configuration file."),
+    "mount": LazyPath("stratalog.broker.cli_mount", "mount", "Serve a bucket for reading, without writing to it."),
     "topic": LazyPath("stratalog.broker.cli_topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": LazyPath("stratalog.broker.cli_produce", "produce", "Write records from standard input to a topic."),
     "consume": LazyPath("stratalog.broker.cli_consume", "consume", "Read the records of a topic."),

@@ -26,7 +26,7 @@ from stratalog.broker.config_listeners import parse_address
 if TYPE_CHECKING:
     from stratalog.broker.node import Node
 
-__all__ = ["dev", "serve"]
+__all__ = ["dev", "free_or_any", "run_broker", "serve", "start_logging"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 TOGETHER_SECONDS: Final = 0.05
@@ -108,8 +108,8 @@ def serve(
     if print_config:
         _print_config(config, as_json=as_json)
         return
-    _start_logging(log_level)
-    raise SystemExit(asyncio.run(_run(config, on_ready=None)))
+    start_logging(log_level)
+    raise SystemExit(asyncio.run(run_broker(config, on_ready=None)))
 
 
 @command("dev", DEV_EXAMPLES)
@@ -129,7 +129,7 @@ def dev(
     With --data the log is kept there. Ports 9092 and 8080 are taken if they are free, otherwise any. What to type
     next is printed on stderr.
     """
-    _start_logging(log_level)
+    start_logging(log_level)
     with _folder(data) as folder:
         config = _load(
             None,
@@ -137,12 +137,14 @@ def dev(
             Flags(
                 data=data or f"{folder}/data",
                 bucket=bucket or (f"file://{folder}/bucket" if data is None else None),
-                listen=listen or _free_or_any(BOOTSTRAP_DEFAULT),
-                http=http or _free_or_any(HTTP_DEFAULT),
+                listen=listen or free_or_any(BOOTSTRAP_DEFAULT),
+                http=http or free_or_any(HTTP_DEFAULT),
             ),
         )
         code = asyncio.run(
-            _run(config, on_ready=lambda node: note(banner(node.kafka_address, node.http_address, config, folder)))
+            run_broker(
+                config, on_ready=lambda node: note(banner(node.kafka_address, node.http_address, config, folder))
+            )
         )
     raise SystemExit(code)
 
@@ -161,7 +163,8 @@ def _print_config(config: BrokerConfig, *, as_json: bool) -> None:
             click.echo(f"{row.name}={'' if row.text is None else row.text}  # {row.origin}")
 
 
-def _start_logging(level: str) -> None:
+def start_logging(level: str) -> None:
+    """Log to stderr from ``level`` on."""
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format=LOG_FORMAT)
 
 
@@ -177,7 +180,7 @@ def _folder(data: str | None) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_or_any(address: str) -> str:
+def free_or_any(address: str) -> str:
     """The address if nothing listens there, else one with any free port."""
     host, port = parse_address(address, "address")
     with socket.socket() as probe:
@@ -190,7 +193,7 @@ def _free_or_any(address: str) -> str:
     return address
 
 
-async def _run(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
+async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code."""
     with _uncollected():
         from stratalog.broker.network_limits import allow_descriptors  # noqa: PLC0415 - as below

@@ -52,7 +52,7 @@ class SessionFetch(FetchAttempt):
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted
-        find = self.table.by_id if self.by_id else self.table.by_name
+        find = self.table.readable_by_id if self.by_id else self.table.readable_by_name
         unified = find(partition.topic, wanted.partition)  # type: ignore[arg-type]
         watchers = unified.partition.watchers
         if partition.watchers is not watchers:

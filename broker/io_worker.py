@@ -23,6 +23,7 @@ from stratalog.tier.commands import (
     WriteProjection,
 )
 from stratalog.tier.probe import probe
+from stratalog.tier.read_only_store import open_to_read
 from stratalog.tier.store import UnsafeStore
 from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
 from stratalog.tier.work import Worker
@@ -85,9 +86,10 @@ class IoWorker:
     what was read wrong once may have been damaged on its way.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
         self._costs = _Costs()
-        self._store = CountingStore(open_store(url, **options), log_count=1, on_request=self._count)
+        opened = (open_to_read if read_only else open_store)(url, **options)
+        self._store = CountingStore(opened, log_count=1, on_request=self._count)
         self._worker = Worker(self._store)
         self._rated: tuple[int, Worker] | None = None
         self._probing = threading.Lock()
@@ -149,6 +151,6 @@ class IoWorker:
         costs.sent_bytes += request.sent_bytes
 
 
-def io_worker(url: str, options: Mapping[str, Any]) -> IoWorker:
+def io_worker(url: str, options: Mapping[str, Any], *, read_only: bool = False) -> IoWorker:
     """The factory that the worker process calls."""
-    return IoWorker(url, options)
+    return IoWorker(url, options, read_only=read_only)

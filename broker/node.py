@@ -35,17 +35,17 @@ from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
+from stratalog.broker.mount import Mount
 from stratalog.broker.network_limits import segments_open_max, server_limits
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import Quotas
-from stratalog.broker.server import Server
+from stratalog.broker.server import Server, told_listeners
 from stratalog.broker.tick import Tick
 from stratalog.broker.tier_status import tier_status
 from stratalog.broker.tiering import Tiering
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.filesystem import Filesystem, RealFilesystem
-from stratalog.metadata.brokers_image import ListenerAddress
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.controller import BrokerStart, ConfigRules, TopicRules, register_broker
@@ -144,6 +144,7 @@ class Node:
             incarnation=lambda: self.image.incarnation,
             topic_written=self._topic_projection,
         )
+        self.mount = Mount(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
         follow_settings(self, self._given, self.image)
@@ -152,6 +153,8 @@ class Node:
         self.led.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
+        if self.config.boolean("stratalog.read.only"):
+            await self.mount.start()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.removals = BackgroundRemoval(loop)
@@ -169,8 +172,8 @@ class Node:
         built = vars(self)
         if "server" in built:
             await self.server.close(grace_seconds=0)
-        if "tiering" in built:
-            await self.tiering.close()
+        for name in {"mount", "tiering"} & built.keys():
+            await built[name].close()
         if "coordinators" in built:
             self.coordinators.close()
         if "deep_work" in built:
@@ -222,7 +225,7 @@ class Node:
         start = BrokerStart(
             broker_id=self.node_id,
             incarnation_id=self._incarnation_id,
-            listeners=self._advertised(),
+            listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
             directories=tuple(directory.directory_id for directory in self.directories.all),
             rack=self.config.rack,
         )
@@ -232,13 +235,6 @@ class Node:
                 image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed(image)
             )
         )
-
-    def _advertised(self) -> dict[str, ListenerAddress]:
-        """What clients are told; a port of 0 becomes the one that was bound."""
-        return {
-            listener.name: ListenerAddress(listener.host, listener.port or self.server.addresses[listener.name][1])
-            for listener in self.config.advertised_listeners
-        }
 
     def _unclean_allowed(self, image: ClusterImage) -> Callable[[str], bool]:
         """By topic; asked for each partition, so that a topic's settings are resolved only once."""
@@ -259,7 +255,8 @@ class Node:
         for resource in sorted(delta.changed_resources):
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
                 self.led.reconfigure(image, resource.name)
-        topics = [image.topics.by_id[one] for one in sorted(delta.changed_topic_ids) if one in image.topics.by_id]
+        led = (one for one in sorted(delta.changed_topic_ids) if not self.mount.holds(one))
+        topics = [image.topics.by_id[one] for one in led if one in image.topics.by_id]
         opened = itertools.chain.from_iterable(self.led.leading(image, topic) for topic in topics)
         for count, _ in enumerate(opened, 1):
             if count % _OPENED_TOGETHER == 0:
@@ -365,6 +362,7 @@ class Node:
         self.housekeeping.stop()
         await self.compaction.close()
         self.removals.close()
+        await self.mount.close()
         await self.tiering.close()
         await self.deep_work.close()
         await self.http.close()

@@ -1,4 +1,8 @@
-"""Which partitions this broker leads, found by name or by topic id without a search."""
+"""Which partitions this broker leads, found by name or by topic id without a search.
+
+Beside them stand views: partitions that are only read, of a mounted bucket or as they were at some time. Readers find
+both; whoever writes, and whoever looks after logs, finds those that are led, and no others.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,19 @@ __all__ = ["PartitionTable"]
 
 
 class PartitionTable:
-    """Leaders by (topic, partition) and by (topic id, partition)."""
+    """Leaders, and views, by (topic, partition) and by (topic id, partition)."""
 
-    __slots__ = ("_by_id", "_by_name", "_by_topic", "_counts", "_names", "_unopened", "version")
+    __slots__ = (
+        "_by_id",
+        "_by_name",
+        "_by_topic",
+        "_counts",
+        "_names",
+        "_unopened",
+        "_views_by_id",
+        "_views_by_name",
+        "version",
+    )
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
@@ -24,6 +38,8 @@ class PartitionTable:
         self._names: dict[Uuid, str] = {}
         self._counts: Counter[Uuid] = Counter()
         self._unopened: dict[tuple[str, int], Uuid] = {}
+        self._views_by_name: dict[tuple[str, int], UnifiedLog] = {}
+        self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self.version = 0
         """Grows with every change: what was looked up under another version has to be looked up again."""
 
@@ -70,20 +86,25 @@ class PartitionTable:
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
-        """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that cannot be opened."""
+        """The partition that is led here. Raises UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for one that is only read.
+
+        KAFKA_STORAGE_ERROR for one that cannot be opened.
+        """
         unified = self._by_name.get((topic, partition))
         if unified is None:
             _check_opened(unopened=(topic, partition) in self._unopened)
+            _check_writable(self._views_by_name.get((topic, partition)))
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return unified
 
     def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
-        """The partition. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
+        """The partition that is led here. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
 
-        KAFKA_STORAGE_ERROR for one that cannot be opened.
+        POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
         unified = self._by_id.get((topic_id, partition))
         if unified is None:
+            _check_writable(self._views_by_id.get((topic_id, partition)))
             unopened = (key for key, one in self._unopened.items() if one == topic_id)
             _check_opened(unopened=any(number == partition for _, number in unopened))
             if topic_id in self._names:
@@ -92,6 +113,30 @@ class PartitionTable:
                 )
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return unified
+
+    def readable_by_name(self, topic: str, partition: int) -> UnifiedLog:
+        """The partition, led here or only read. Raises as `by_name`."""
+        found = self._by_name.get((topic, partition)) or self._views_by_name.get((topic, partition))
+        return found or self.by_name(topic, partition)
+
+    def readable_by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
+        """The partition, led here or only read. Raises as `by_id`."""
+        found = self._by_id.get((topic_id, partition)) or self._views_by_id.get((topic_id, partition))
+        return found or self.by_id(topic_id, partition)
+
+    def add_view(self, unified: UnifiedLog) -> None:
+        """Let readers find a partition that is not led here."""
+        self._views_by_name[unified.topic_partition] = unified
+        self._views_by_id[unified.topic_id, unified.topic_partition.partition] = unified
+
+    def remove_view(self, unified: UnifiedLog) -> None:
+        """They find it no longer."""
+        self._views_by_name.pop(unified.topic_partition, None)
+        self._views_by_id.pop((unified.topic_id, unified.topic_partition.partition), None)
+
+    def has_view(self, topic: str, partition: int) -> bool:
+        """Whether readers find this partition although it is not led here."""
+        return (topic, partition) in self._views_by_name
 
     def name_of(self, topic_id: Uuid) -> str | None:
         """The topic with this id."""
@@ -107,3 +152,8 @@ class PartitionTable:
 def _check_opened(*, unopened: bool) -> None:
     if unopened:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log of this partition cannot be opened for now.")
+
+
+def _check_writable(view: UnifiedLog | None) -> None:
+    if view is not None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{view.topic_partition} is a read-only view of the bucket.")

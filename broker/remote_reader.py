@@ -18,6 +18,7 @@ from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.remote_stream import RemoteStream
 from stratalog.hot.log_time import TimestampOffset
 from stratalog.tier import commands
+from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_view import ManifestView, RemoteSegment
 from stratalog.tier.remote_log import ChunkRef, RemoteLog
@@ -119,6 +120,11 @@ class RemotePartition:
     def known_end(self) -> int:
         """Up to which offset a reply may leave entries out."""
         return self._remote.remote_end if self._loaded else 0
+
+    @property
+    def leader_epochs(self) -> tuple[LeaderEpoch, ...]:
+        """Which leader wrote which archived offsets; empty until the manifest has been read."""
+        return self._remote.leader_epochs
 
     @property
     def log_start_offset(self) -> int | None:

@@ -20,11 +20,12 @@ from stratalog.broker.metrics import Metrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
 from stratalog.broker.tick import Tick
+from stratalog.metadata.brokers_image import ListenerAddress
 
 if TYPE_CHECKING:
     from stratalog.broker.quotas import Quotas
 
-__all__ = ["Server", "ServerLimits"]
+__all__ = ["Server", "ServerLimits", "told_listeners"]
 
 log = logging.getLogger(__name__)
 
@@ -320,3 +321,13 @@ def _add_gauges(server: Server, metrics: Metrics) -> None:
 
 def _by_listener(server: Server) -> Counter[str]:
     return Counter(connection.listener.name for connection in server.connections)
+
+
+def told_listeners(
+    advertised: Sequence[Listener], addresses: Mapping[str, tuple[str, int]]
+) -> dict[str, ListenerAddress]:
+    """What clients are told of listeners bound to ``addresses``; a port of 0 becomes the one that was bound."""
+    return {
+        listener.name: ListenerAddress(listener.host, listener.port or addresses[listener.name][1])
+        for listener in advertised
+    }

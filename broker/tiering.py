@@ -106,7 +106,7 @@ class Tiering:
         url, options = self.config.bucket_url, dict(self.config.bucket_options)
         target = Start(
             "stratalog.broker.io_worker:io_worker",
-            {"url": url, "options": options},
+            {"url": url, "options": options, "read_only": self.config.boolean("stratalog.read.only")},
             threads=_IO_THREADS,
             niceness=_IO_NICENESS,
         )

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stratalog.tier.chunk_table import Chunk
-from stratalog.tier.keys import PartitionId
+from stratalog.tier.keys import TOPICS_PREFIX, PartitionId
 from stratalog.tier.manifest_parts import Claimant, Uploaded
 from stratalog.tier.reports import (
     AbortedRead,
     ArchiveRemoved,
+    CatalogueRead,
     ChunksFilled,
     CorruptReport,
     FailedReport,
@@ -43,6 +44,7 @@ __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
     "BeginAgain",
+    "CatalogueRead",
     "ChunkFill",
     "ChunksFilled",
     "Claim",
@@ -62,6 +64,7 @@ __all__ = [
     "MovedReport",
     "ReadAborted",
     "ReadBack",
+    "ReadCatalogue",
     "ReadFooter",
     "ReadManifest",
     "ReadRestartState",
@@ -264,6 +267,13 @@ class ReadRestartState:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadCatalogue:
+    """Read which topics the bucket holds below ``key``, a prefix; answered by `CatalogueRead`."""
+
+    key: str = TOPICS_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
 class WriteProjection:
     """Write a small JSON document (``topic.json``, ``cluster.json``, ``format.json``) until it is equal; `Written`."""
 
@@ -287,5 +297,6 @@ Command: TypeAlias = (
     | ReadFooter
     | ReadAborted
     | ReadRestartState
+    | ReadCatalogue
     | WriteProjection
 )

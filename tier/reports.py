@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from stratalog.tier.catalogue import Catalogue
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Uploaded
@@ -16,6 +17,7 @@ from stratalog.tier.store import Version
 __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
+    "CatalogueRead",
     "ChunksFilled",
     "CorruptReport",
     "FailedReport",
@@ -128,6 +130,13 @@ class RestartStateRead:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogueRead:
+    """The topics of the bucket."""
+
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """The store holds the document as asked."""
 
@@ -213,6 +222,7 @@ Report: TypeAlias = (
     | FooterRead
     | AbortedRead
     | RestartStateRead
+    | CatalogueRead
     | Written
     | TrashEmptied
     | ArchiveRemoved

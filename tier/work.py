@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
+from stratalog.tier.catalogue import read_catalogue
 from stratalog.tier.commands import (
     BeginAgain,
+    CatalogueRead,
     Claim,
     Command,
     Commit,
@@ -25,6 +27,7 @@ from stratalog.tier.commands import (
     MovedReport,
     ReadAborted,
     ReadBack,
+    ReadCatalogue,
     ReadFooter,
     ReadManifest,
     ReadRestartState,
@@ -62,6 +65,7 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     ReadFooter: read_footer_of,
     ReadAborted: read_aborted,
     ReadRestartState: read_restart_state,
+    ReadCatalogue: lambda store, command: CatalogueRead(read_catalogue(store, command.key)),
     WriteProjection: write_projection,
 }
 

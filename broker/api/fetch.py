@@ -35,7 +35,7 @@ class _FullFetch(FetchAttempt):
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """Every partition, or None if there is not enough yet and ``final`` is not set."""
         request = self.request
-        find: Any = self.table.by_id if self.by_id else self.table.by_name
+        find: Any = self.table.readable_by_id if self.by_id else self.table.readable_by_name
         left_bytes = self.max_bytes
         found_bytes = self.cut_bytes = 0
         complete = final or not request.topics

@@ -92,7 +92,7 @@ class _Lookups:
         try:
             if not self._context.allows(topic):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            unified = self._context.broker.partitions.by_name(topic, wanted.partition_index)
+            unified = self._context.broker.partitions.readable_by_name(topic, wanted.partition_index)
             unified.partition.check_leader_epoch(wanted.current_leader_epoch)
             timestamp = wanted.timestamp
             if timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < _SINCE.get(timestamp, 0):

@@ -26,7 +26,7 @@ def _look_up(context: RequestContext, topic: str, wanted: OffsetForLeaderPartiti
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        unified = context.broker.partitions.by_name(topic, wanted.partition)
+        unified = context.broker.partitions.readable_by_name(topic, wanted.partition)
         unified.partition.check_leader_epoch(wanted.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = unified.offset_for_leader_epoch(wanted.leader_epoch)
     except KafkaError as error:

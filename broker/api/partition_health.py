@@ -25,6 +25,7 @@ def partition_health(broker: Any, topic: str, number: int, state: PartitionImage
     offline: list[int] = []
     if leader == broker.node_id:
         led = broker.partitions.get(TopicPartition(topic, number))
-        if led is None or led.partition.directory.offline is not None:
+        served = broker.partitions.has_view(topic, number) if led is None else led.partition.directory.offline is None
+        if not served:
             leader, offline = NO_LEADER, [leader]
     return PartitionHealth(leader, offline, ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE)

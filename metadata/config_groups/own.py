@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.metadata.config_definition import INT, LONG, STRING, ConfigDef, setting
+from stratalog.metadata.config_definition import BOOLEAN, INT, LONG, STRING, ConfigDef, setting
 from stratalog.metadata.config_validators import NonEmptyText, at_least
 
 __all__ = ["OWN_SETTINGS"]
@@ -29,6 +29,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.incarnation", LONG, 0, at_least(0), internal=True,
             doc="Which life of the cluster writes to the bucket; kept among the cluster-wide defaults, raised only by a "
                 "takeover, never set by hand."),
+    setting("stratalog.read.only", BOOLEAN, False,
+            doc="Serve the topics of the bucket for reading, and write nothing to it; log.dirs must be empty. `stratalog "
+                "mount` sets it."),
     setting("stratalog.request.elements.max", INT, 10_000, at_least(1000),
             doc="Array elements one request may hold before its connection is closed. Ten thousand take the event "
                 "loop about 20 ms."),

@@ -150,3 +150,18 @@ def test_the_cluster_may_be_closed(guarded):
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(AssertionError, match="ALTER on the cluster is denied"):
         guarded.add(Operation.ALTER, Permission.ALLOW, "kafka-cluster", CLUSTER)
+
+
+def test_a_read_only_broker_is_changed_by_nobody():
+    """Reading and describing as the rules say; groups are its own; nothing else, whatever the rules say."""
+    config = load_config(assignments=["stratalog.read.only=true"], environment={})
+    guard = authorizer_of(config, AclsImage)
+    assert guard.allows(ANONYMOUS, HERE, Operation.READ, TOPIC, "t")
+    assert guard.allows(ANONYMOUS, HERE, Operation.DESCRIBE_CONFIGS, CLUSTER, "kafka-cluster")
+    assert guard.allows(ANONYMOUS, HERE, Operation.DELETE, ResourceType.GROUP, "g")
+    for operation in (Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS):
+        assert not guard.allows(ANONYMOUS, HERE, operation, TOPIC, "t")
+        assert not guard.allows(ANONYMOUS, HERE, operation, CLUSTER, "kafka-cluster")
+    assert not guard.allows(ANONYMOUS, HERE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
+    denying = authorizer.ReadOnly(StandardAuthorizer(AclsImage, super_users=frozenset(), without_rules=False))
+    assert not denying.allows(ANONYMOUS, HERE, Operation.READ, TOPIC, "t")

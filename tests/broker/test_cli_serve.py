@@ -172,10 +172,10 @@ def test_dev_takes_another_port_when_its_own_is_taken(capsys) -> None:
     """And says so."""
     import socket
 
-    from stratalog.broker.cli_serve import _free_or_any
+    from stratalog.broker.cli_serve import free_or_any
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert _free_or_any(address) == "127.0.0.1:0"
+        assert free_or_any(address) == "127.0.0.1:0"
         assert "is taken" in capsys.readouterr().err
-    assert _free_or_any(address) == address
+    assert free_or_any(address) == address

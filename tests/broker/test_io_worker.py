@@ -115,3 +115,11 @@ def test_a_rated_upload_is_an_upload(worker, monkeypatch):
     worker.execute(RatedUpload(upload, UNLIMITED))
     assert executed == [(worker._at_rate(1000), upload), (worker._worker, upload)]
     assert worker._probed
+
+
+def test_a_worker_that_only_reads_changes_nothing(bucket):
+    """A claim is refused before it is tried; reading goes on."""
+    worker = io_worker(bucket.url, {}, read_only=True)
+    assert isinstance(worker.execute(CLAIM).report, commands.FailedReport)
+    assert isinstance(worker.execute(READ).report, commands.ManifestRead)
+    assert list(bucket.inner.list("")) == []

@@ -117,3 +117,19 @@ def test_every_change_makes_another_version(table):
         change(one)
         versions.append(table.version)
     assert versions == sorted(set(versions))
+
+
+def test_views_are_found_by_readers_only(table):
+    """Whoever writes hears that they are read-only; whoever looks after logs never meets them."""
+    view = led("t@cut", 0, b"v" * 16)
+    table.add_view(view)
+    assert table.readable_by_name("t@cut", 0) is table.readable_by_id(b"v" * 16, 0) is view
+    assert table.readable_by_name("t", 1) is table.readable_by_id(ID, 1) is table.by_name("t", 1)
+    assert code_of(table.by_name, "t@cut", 0) is ErrorCode.POLICY_VIOLATION
+    assert code_of(table.by_id, b"v" * 16, 0) is ErrorCode.POLICY_VIOLATION
+    assert (table.get(TopicPartition("t@cut", 0)), len(table), table.of_topic("t@cut")) == (None, 2, [])
+    assert table.has_view("t@cut", 0)
+    table.remove_view(view)
+    assert not table.has_view("t@cut", 0)
+    assert code_of(table.readable_by_name, "t@cut", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.readable_by_id, b"v" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID

@@ -1,0 +1,247 @@
+"""A bucket served for reading: its topics become topics of this broker, whose records all stay where they are.
+
+At the start the bucket is listed and every manifest read; from then on manifests are read again, when they have
+changed, every few seconds for partitions that clients ask for, in turns for the others, and the list of topics now and
+then. The broker's own metadata, in which the topics are entered, and its groups are local; nothing is written to the
+bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.archived_log import LEADER_EPOCH, ArchivedPartition, archived_log
+from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.metadata.config_catalog import topic_definitions
+from stratalog.metadata.configs import ConfigError
+from stratalog.metadata.configs_image import ResourceType
+from stratalog.metadata.topic_names import check_topic_name, is_internal
+from stratalog.metadata.topics_image import PartitionImage
+from stratalog.tier import commands
+from stratalog.tier.catalogue import ArchivedTopic, Catalogue
+from stratalog.wire.errors import Invalid, KafkaError
+from stratalog.wire.records.metadata import ConfigRecord, RemoveTopicRecord, TopicRecord
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["Mount"]
+
+_ROUND_SECONDS: Final = 1.0
+_CATALOGUE_ROUNDS: Final = 30
+"""Rounds from one listing of the bucket to the next."""
+_ASKED_MS: Final = 30_000
+"""So long after a client has asked for it a partition's manifest is looked at in every `_STALE_MS`."""
+_STALE_MS: Final = 3_000
+_OTHERS_A_ROUND: Final = 64
+"""Manifests of partitions that nobody asks for, looked at in one round."""
+_LOADS_AT_ONCE: Final = 64
+_RECORDS_AT_ONCE: Final = 2_000
+
+log = logging.getLogger(__name__)
+
+
+class _Mounted:
+    """One partition: its archive, what readers see, and when its manifest was last looked at."""
+
+    __slots__ = ("looked_ms", "partition", "remote", "unified")
+
+    def __init__(self, unified: UnifiedLog, partition: ArchivedPartition, remote: RemotePartition) -> None:
+        self.unified = unified
+        self.partition = partition
+        self.remote = remote
+        self.looked_ms = -_STALE_MS
+
+
+class Mount:
+    """What of a bucket a read-only broker serves; of any other broker, nothing."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._topics: dict[Uuid, ArchivedTopic] = {}
+        self._partitions: dict[TopicPartition, _Mounted] = {}
+        self._turn: Iterator[_Mounted] = iter(())
+        self._following: asyncio.Task[None] | None = None
+        self._told: frozenset[str] = frozenset()
+
+    def holds(self, topic_id: Uuid) -> bool:
+        """Whether a topic is one of the bucket: then no log of it is opened here."""
+        return topic_id in self._topics
+
+    async def start(self) -> None:
+        """Enter the topics of the bucket and read every manifest.
+
+        Raises `Invalid` if the bucket cannot be listed, or if an earlier run has left topics in ``log.dirs``.
+        """
+        if self._node.image.topics.by_name:
+            raise Invalid("stratalog.read.only needs log.dirs that are empty: these hold topics of an earlier run")
+        report = await self._ask(commands.ReadCatalogue())
+        if not isinstance(report, commands.CatalogueRead):
+            why = getattr(report, "message", str(report))
+            raise Invalid(f"the bucket {self._node.config.bucket_url} cannot be mounted: {why}")
+        await self._take(report.catalogue)
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Follow the bucket no longer."""
+        task, self._following = self._following, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def _take(self, catalogue: Catalogue) -> None:
+        """Enter what is new, let go of what is gone. Raises `KafkaError` if the local metadata cannot be written."""
+        for problem in sorted(set(catalogue.problems) - self._told):
+            log.warning("%s", problem)
+        self._told = frozenset(catalogue.problems)
+        wanted = {topic.topic_id: topic for topic in catalogue.topics if _servable(topic)}
+        for topic_id in [one for one in self._topics if one not in wanted]:
+            await self._leave(self._topics.pop(topic_id))
+        for topic in wanted.values():
+            await self._enter(topic)
+
+    async def _enter(self, topic: ArchivedTopic) -> None:
+        known = self._topics.get(topic.topic_id)
+        if known == topic:
+            return
+        self._topics[topic.topic_id] = topic
+        first = 0 if known is None else known.partition_count
+        added = [self._mounted(topic, number) for number in range(first, topic.partition_count)]
+        for start in range(0, len(added), _LOADS_AT_ONCE):
+            await asyncio.gather(*map(self._load, added[start : start + _LOADS_AT_ONCE]))
+        records = _records(topic, first, self._node.node_id, {} if known is None else known.configs)
+        for start in range(0, len(records), _RECORDS_AT_ONCE):
+            await self._node.control.write(tuple(records[start : start + _RECORDS_AT_ONCE]))
+
+    async def _leave(self, topic: ArchivedTopic) -> None:
+        log.warning("topic %s is no longer in the bucket", topic.name)
+        for number in range(topic.partition_count):
+            mounted = self._partitions.pop(TopicPartition(topic.name, number), None)
+            if mounted is not None:
+                self._node.partitions.remove_view(mounted.unified)
+        await self._node.control.write((RemoveTopicRecord(topic_id=topic.topic_id),))
+
+    def _mounted(self, topic: ArchivedTopic, number: int) -> _Mounted:
+        node = self._node
+        name = TopicPartition(topic.name, number)
+        remote = RemotePartition(
+            topic.partition(number),
+            submit=node.tiering.submit,
+            chunks=node.tiering.chunks,
+            metrics=node.metrics.topic(topic.name),
+            wake=lambda: _wake(unified),
+            now_ms=self._now_ms,
+        )
+        unified = archived_log(name, topic.topic_id, remote, node.metrics.topic(topic.name), now_ms=self._now_ms)
+        partition = unified.partition
+        assert isinstance(partition, ArchivedPartition)
+        partition.watchers.add(lambda: node.purgatory.check(unified))
+        mounted = self._partitions[name] = _Mounted(unified, partition, remote)
+        node.partitions.add_view(unified)
+        return mounted
+
+    # -- manifests -------------------------------------------------------------------------------------------------
+
+    async def _load(self, mounted: _Mounted) -> None:
+        """Read a manifest for the first time; one that cannot be read is said to every client that asks."""
+        mounted.looked_ms = self._now_ms()
+        topic = self._topics[mounted.unified.topic_id]
+        report = await self._ask(commands.ReadManifest(topic.partition(mounted.unified.topic_partition.partition)))
+        if isinstance(report, commands.ManifestRead):
+            mounted.remote.apply(report.view)
+            mounted.partition.held_back = None
+        else:
+            mounted.partition.held_back = getattr(report, "message", str(report))
+            log.error("%s cannot be served: %s", mounted.unified.topic_partition, mounted.partition.held_back)
+
+    async def _follow(self) -> None:
+        for number in itertools.count(1):
+            await asyncio.sleep(_ROUND_SECONDS)
+            try:
+                await self._look()
+                if number % _CATALOGUE_ROUNDS == 0:
+                    await self._look_at_topics()
+            except KafkaError:
+                log.exception("what is new in the bucket could not be entered; it is tried again")
+
+    async def _look(self) -> None:
+        """Read manifests again whose turn it is."""
+        now_ms = self._now_ms()
+        due = [one for one in self._partitions.values() if one.partition.asked_ms >= now_ms - _ASKED_MS]
+        due += islice(self._turn, _OTHERS_A_ROUND)
+        if len(due) < _OTHERS_A_ROUND:
+            self._turn = iter(list(self._partitions.values()))
+        for mounted in due:
+            if now_ms - mounted.looked_ms < _STALE_MS:
+                continue
+            mounted.looked_ms = now_ms
+            if mounted.remote.known:
+                mounted.remote.refresh()
+            else:
+                await self._load(mounted)
+
+    async def _look_at_topics(self) -> None:
+        report = await self._ask(commands.ReadCatalogue())
+        if isinstance(report, commands.CatalogueRead):
+            await self._take(report.catalogue)
+        else:
+            log.warning("the bucket could not be listed again: %s", getattr(report, "message", report))
+
+    def _now_ms(self) -> int:
+        return int(self._node.clock.monotonic() * 1000)
+
+    async def _ask(self, command: commands.Command) -> commands.Report:
+        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
+        self._node.tiering.submit(command, lambda report: None if done.done() else done.set_result(report))
+        return await done
+
+
+def _servable(topic: ArchivedTopic) -> bool:
+    """Whether a topic of the bucket can be one of this broker, which has internal topics of its own."""
+    if is_internal(topic.name):
+        return False
+    try:
+        check_topic_name(topic.name)
+    except KafkaError as error:
+        log.warning("a topic of the bucket is left out: %s", error)
+        return False
+    return True
+
+
+def _records(topic: ArchivedTopic, first: int, node_id: int, known_configs: Mapping[str, str]) -> list[Message]:
+    """What enters the partitions from ``first`` on, and a new topic itself, into the metadata."""
+    records: list[Message] = [] if first else [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
+    records += [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in topic.configs.items()
+        if known_configs.get(name) != value and _is_setting(name, value)
+    ]
+    state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
+    return records + [state.to_record(topic.topic_id, number) for number in range(first, topic.partition_count)]
+
+
+def _is_setting(name: str, value: str) -> bool:
+    """Whether this version knows the setting and takes its value."""
+    row = topic_definitions().get(name)
+    if row is None:
+        return False
+    try:
+        row.parse(value)
+    except ConfigError:
+        return False
+    return True
+
+
+def _wake(unified: UnifiedLog) -> None:
+    for watcher in tuple(unified.partition.watchers):
+        watcher()

@@ -1,0 +1,134 @@
+"""Mounting a bucket from the command line, in a process of its own, with a client of others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from stratalog.broker.cli import cli
+
+READY = re.compile(r"ready kafka=(127\.0\.0\.1:[1-9]\d*) http=127\.0\.0\.1:[1-9]\d* bucket=(file:///\S+)\n")
+
+
+@pytest.fixture
+def archived(start_node):
+    """The folder of a bucket in which a broker that is stopped now has archived ``events``; and their values."""
+    node = start_node()
+    node.create("events", 2, remote_storage_enable="true", internal_segment_bytes=4096, local_retention_bytes=1)
+    values = [b"event %d " % number * 20 for number in range(200)]
+    producer = Producer({"bootstrap.servers": node.address, "linger.ms": 0, "batch.num.messages": 5})
+    for number, value in enumerate(values):
+        producer.produce("events", value, partition=number % 2)
+        if number % 20 == 0:
+            producer.flush(20)
+    assert producer.flush(20) == 0
+    del producer
+    node.wait_until(
+        lambda: all(
+            node.partition("events", number).remote.end_offset
+            == node.partition("events", number).log.active_base_offset
+            for number in range(2)
+        )
+    )
+    ends = [node.run(lambda at=number: node.partition("events", at).remote.end_offset) for number in range(2)]
+    node.stop()
+    return f"{node.directory}/bucket", [values[number::2][: ends[number]] for number in range(2)]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Mount a bucket in another process; it is gone after the test."""
+    processes = []
+
+    def started(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "stratalog.broker.cli", "mount", *arguments]
+        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        )
+        return processes[-1]
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def listed(folder):
+    """Every file below a folder with its bytes and the time it was changed."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in Path(folder).rglob("*")
+    }
+
+
+def consume(address: str, group: str, counts: list[int]) -> list[list[bytes]]:
+    """The values of each partition that a group reads, committed at the end."""
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest", "check.crcs": True}
+    )
+    consumer.subscribe(["events"])
+    found: list[list[bytes]] = [[] for _ in counts]
+    while [len(one) for one in found] != counts:
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+        assert message.offset() == len(found[message.partition()])
+        found[message.partition()].append(message.value())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(archived, start):
+    """What was archived comes back record by record; a group commits; writing and topics are refused; no byte changes."""
+    folder, values = archived
+    before = listed(folder)
+    process = start(f"file://{folder}")
+    ready = READY.fullmatch(process.stdout.readline())
+    assert ready.group(2) == f"file://{folder}"
+    address = ready.group(1)
+    assert consume(address, "readers", [len(one) for one in values]) == values
+    committed = Consumer({"bootstrap.servers": address, "group.id": "readers"})
+    asked = committed.committed([TopicPartition("events", number) for number in range(2)], timeout=20)
+    assert [one.offset for one in asked] == [len(one) for one in values]
+    committed.close()
+    errors = []
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce("events", b"no", on_delivery=lambda error, _: errors.append(error.name()))
+    producer.flush(20)
+    assert errors == ["POLICY_VIOLATION"]
+    admin = AdminClient({"bootstrap.servers": address})
+    (refused,) = admin.create_topics([NewTopic("mine", 1)]).values()
+    with pytest.raises(KafkaException) as caught:
+        refused.result(20)
+    assert caught.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    process.terminate()
+    out, words = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, ""), words
+    assert listed(folder) == before
+
+
+def test_a_folder_that_is_not_there_ends_the_start_with_words(tmp_path):
+    """Nothing is made, in the place of the bucket or elsewhere."""
+    found = CliRunner().invoke(
+        cli, ["mount", f"file://{tmp_path}/nowhere", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    )
+    assert found.exit_code != 0
+    assert "cannot be mounted" in found.output
+    assert "there is no such directory" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mount_cannot_be_made_to_write(tmp_path):
+    """The setting is what makes it one."""
+    found = CliRunner().invoke(cli, ["mount", f"file://{tmp_path}", "--set", "stratalog.read.only=false"])
+    assert found.exit_code == 2
+    assert "use stratalog serve" in found.output
