@@ -77,10 +77,12 @@ class Mount:
         return topic_id in self._topics
 
     async def start(self) -> None:
-        """Enter the topics of the bucket and read every manifest.
+        """Enter the topics of the bucket and read every manifest, where the broker is to serve them.
 
         Raises `Invalid` if the bucket cannot be listed, or if an earlier run has left topics in ``log.dirs``.
         """
+        if not self._node.config.boolean("stratalog.read.only"):
+            return
         if self._node.image.topics.by_name:
             raise Invalid("stratalog.read.only needs log.dirs that are empty: these hold topics of an earlier run")
         report = await self._ask(commands.ReadCatalogue())

@@ -120,10 +120,7 @@ class Node:
             metadata_only=self.config.metadata_only_dir,
         )
         self.cluster_id = self.directories.cluster_id
-        authorizer = authorizer_of(self.config, lambda: self.image.acls)
-        self.dispatcher = Dispatcher(
-            self, api.APIS, metrics=self.metrics, monotonic=self.clock.monotonic, authorizer=authorizer
-        )
+        self.dispatcher = self._dispatcher()
         self.server = Server(
             self.config.listeners,
             self.dispatcher.dispatch,
@@ -153,8 +150,7 @@ class Node:
         self.led.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
-        if self.config.boolean("stratalog.read.only"):
-            await self.mount.start()
+        await self.mount.start()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.removals = BackgroundRemoval(loop)
@@ -189,6 +185,11 @@ class Node:
         self._sync_threads.shutdown(wait=True)
         if "directories" in built:
             self.directories.release()
+
+    def _dispatcher(self) -> Dispatcher:
+        authorizer = authorizer_of(self.config, lambda: self.image.acls)
+        monotonic = self.clock.monotonic
+        return Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
     def _led_services(self) -> LedServices:
         return LedServices(
