@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
+from stratalog.broker.bucket_options import bucket_options, misplaced_settings
 from stratalog.broker.config_environment import environment_settings
 from stratalog.broker.config_file import ConfigFileError, Setting, parse_config_file
 from stratalog.broker.config_listeners import (
@@ -105,7 +106,7 @@ class BrokerConfig:
     http_port: int
     tiering_enabled: bool
     bucket_url: str
-    bucket_options: Mapping[str, str]
+    bucket_options: Mapping[str, Any]
     """Further arguments of the store: ``endpoint_url``, ``region``."""
     cache_dir: str
     cache_bytes_max: int
@@ -247,7 +248,6 @@ class _Loader:
         beside = log_dirs[0] if log_dirs else "/"
         cache_dir = self._text("stratalog.cache.dir")
         metadata_dir = self._text("metadata.log.dir")
-        options = {"endpoint_url": "stratalog.bucket.endpoint.url", "region": "stratalog.bucket.region"}
         return BrokerConfig(
             node_id=self._node_id(),
             rack=self._text("broker.rack"),
@@ -260,7 +260,7 @@ class _Loader:
             http_port=http_port,
             tiering_enabled=bool(self.values["remote.log.storage.system.enable"]),
             bucket_url=self._bucket_url(beside),
-            bucket_options={key: text for key, name in options.items() if (text := self._text(name))},
+            bucket_options=bucket_options(self.values),
             cache_dir=_absolute(cache_dir) if cache_dir else f"{beside}-cache",
             cache_bytes_max=_whole(self.values["stratalog.cache.bytes.max"]),
             values=MappingProxyType(self.values),
@@ -272,6 +272,9 @@ class _Loader:
     def _bucket_url(self, beside: str) -> str:
         name = "stratalog.bucket.url"
         url = self._text(name)
+        for misplaced in misplaced_settings(url, self.values):
+            why = "is for s3:// buckets; a KMS key also needs the encryption aws:kms or aws:kms:dsse"
+            self.problems.append(f"{self._origin(misplaced)}: {misplaced} {why}")
         if url is None:
             return f"file://{quote(beside)}-bucket"
         if not _BUCKET_URL.fullmatch(url):

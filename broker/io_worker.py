@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
 __all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "io_worker"]
+
+log = logging.getLogger(__name__)
 
 Submit = Callable[[Command, Callable[[Report], None]], None]
 """Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
@@ -88,6 +91,7 @@ class IoWorker:
 
     def __init__(self, url: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
         self._costs = _Costs()
+        self._single_writer = bool(options.get("single_writer"))
         opened = (open_to_read if read_only else open_store)(url, **options)
         self._store = CountingStore(opened, log_count=1, on_request=self._count)
         self._worker = Worker(self._store)
@@ -133,7 +137,8 @@ class IoWorker:
     def _probe(self) -> FailedReport | None:
         """Try the store out; why nothing may be written to it, if so."""
         try:
-            probe(self._store).require(multi_writer=True)
+            report = probe(self._store)
+            report.require(multi_writer=not self._single_writer)
         except UnsafeStore as error:
             self._refusal = str(error)
             self._refused_before_probe = 1 << min(self._failed_probes, _PAUSE_DOUBLINGS_MAX)
@@ -141,6 +146,8 @@ class IoWorker:
             return FailedReport(self._refusal, retriable=False)
         except StratalogError as error:
             return FailedReport(str(error), retriable=isinstance(error, Retriable))
+        for problem in report.problems:
+            log.warning("the store %s may be used, but: %s", report.url, problem)
         self._probed = True
         return None
 

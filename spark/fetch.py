@@ -41,6 +41,8 @@ _S3_SETTINGS: Final = {
     "s3.access-key": "access_key_id",
     "s3.secret-key": "secret_access_key",
     "s3.session-token": "session_token",
+    "s3.ca-bundle": "ca_bundle",
+    "s3.addressing-style": "addressing_style",
 }
 
 _logger = logging.getLogger("stratalog.spark")

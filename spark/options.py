@@ -35,7 +35,15 @@ _OWN: Final = (
     "lease",
     "leaseSeconds",
 )
-_STORE: Final = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.session-token")
+_STORE: Final = (
+    "s3.endpoint",
+    "s3.region",
+    "s3.access-key",
+    "s3.secret-key",
+    "s3.session-token",
+    "s3.ca-bundle",
+    "s3.addressing-style",
+)
 _CONNECTOR: Final = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",

@@ -187,7 +187,7 @@ class FsspecStore:
     def _check_writable(self, operation: str, key: str) -> None:
         validate_key(operation, key, self.url)
         if not self._single_writer:
-            advice = "Open it with single_writer=True if nobody else writes there, or use file:// or s3://."
+            advice = "Set stratalog.bucket.single.writer if nobody else writes there, or use file:// or s3://."
             raise UnsupportedOperation(operation, key, self.url, "the store was opened for reading", advice)
 
     def _path(self, key: str) -> str:

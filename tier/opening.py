@@ -8,6 +8,7 @@ anything else         through fsspec, read-only or for a single writer
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,9 @@ from stratalog.tier.store import ObjectStore, UnsupportedOperation
 __all__ = ["open_store", "provide_store", "withdraw_store"]
 
 _ADVICE = "Write file:///path, s3://bucket/prefix or memory:name."
+
+SINGLE_WRITER_VARIABLE = "STRATALOG_BUCKET_SINGLE_WRITER"
+"""The broker's setting in its form as environment variable: commands that write to a bucket take it from there."""
 
 _S3_STORE_OPTIONS = ("single_put_bytes_max", "upload_threads", "unordered_listing")
 
@@ -29,9 +33,11 @@ def open_store(url: str, **options: Any) -> ObjectStore:
 
     ``options`` are keyword arguments of the store's own class. A directory: ``create``, ``sync``. S3: the fields of
     :class:`~stratalog.tier.s3_client.S3Settings`, ``single_put_bytes_max``, ``upload_threads``, ``unordered_listing``
-    and ``retry`` (a :class:`~stratalog.tier.retrying_store.RetryPolicy`, or ``None`` for single attempts). fsspec:
-    ``single_writer`` and the file system's own. Raises :class:`UnsupportedOperation` for a URL that names no store.
+    and ``retry`` (a :class:`~stratalog.tier.retrying_store.RetryPolicy`, or ``None`` for single attempts). fsspec: the
+    file system's own. ``single_writer`` says that nobody else writes, which opens stores without conditional writes
+    for writing and changes nothing for others. Raises :class:`UnsupportedOperation` for a URL that names no store.
     """
+    single_writer = bool(options.pop("single_writer", False))
     scheme, colon, rest = url.partition(":")
     if not colon:
         raise UnsupportedOperation("open", "", url, "this is no URL", _ADVICE)
@@ -42,7 +48,7 @@ def open_store(url: str, **options: Any) -> ObjectStore:
     if scheme == "s3":
         return _open_s3(url, options)
     if rest.startswith("//"):
-        return _open_fsspec(url, options)
+        return _open_fsspec(url, single_writer, options)
     raise UnsupportedOperation("open", "", url, f"no store is known for {scheme!r}", _ADVICE)
 
 
@@ -97,7 +103,8 @@ def _open_s3(url: str, options: dict[str, Any]) -> ObjectStore:
     return store if retry is None else RetryingStore(store, retry)
 
 
-def _open_fsspec(url: str, options: dict[str, Any]) -> ObjectStore:
+def _open_fsspec(url: str, single_writer: bool, options: dict[str, Any]) -> ObjectStore:
     from stratalog.tier.fsspec_store import FsspecStore  # noqa: PLC0415 - loaded on first use
 
-    return FsspecStore(url, **options)
+    promised = os.environ.get(SINGLE_WRITER_VARIABLE, "").lower() == "true"
+    return FsspecStore(url, single_writer=single_writer or promised, **options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from stratalog.tier.source import crc32c_of
@@ -30,8 +31,9 @@ __all__ = ["PROBE_PREFIX", "ProbeReport", "probe"]
 
 PROBE_PREFIX = "stratalog-probe"
 
-_ALWAYS_NEEDED = ("reads", "listing")
+_ALWAYS_NEEDED = ("reads", "listing", "deletes")
 _MULTI_WRITER_NEEDED = ("conditional create", "compare and swap")
+_RACERS = 4
 _BODY = bytes(range(256)) * 4
 
 
@@ -46,6 +48,8 @@ class ProbeReport:
     reads: bool
     ordered_list: bool
     checksums: bool
+    deletes: bool
+    metadata: bool
     problems: tuple[str, ...]
 
     @property
@@ -71,11 +75,13 @@ class ProbeReport:
         if multi_writer and not self.claimed.multi_writer:
             reasons.append("the store makes no promise to more than one writer")
         if reasons:
-            raise UnsafeStore("probe", PROBE_PREFIX, self.url, "; ".join(reasons))
+            broken = any(reason.startswith(_ALWAYS_NEEDED) for reason in reasons)
+            advice = "This service cannot hold an archive: use another, or a newer version of it." if broken else ""
+            raise UnsafeStore("probe", PROBE_PREFIX, self.url, "; ".join(reasons), advice)
 
 
 def probe(store: ObjectStore, *, prefix: str = PROBE_PREFIX) -> ProbeReport:
-    """Try the store out under ``prefix`` and report; about 15 small requests, cleaned up afterwards.
+    """Try the store out under ``prefix`` and report; about 40 small requests, cleaned up afterwards.
 
     Raises :class:`StoreUnavailable` or :class:`StoreDenied` if the store cannot be reached or written at all.
     """
@@ -89,6 +95,8 @@ def probe(store: ObjectStore, *, prefix: str = PROBE_PREFIX) -> ProbeReport:
             reads=trial.run("reads", trial.reads),
             ordered_list=trial.run("listing", trial.ordered_list),
             checksums=trial.run("checksums", trial.checksums),
+            deletes=trial.run("deletes", trial.deletes),
+            metadata=trial.run("metadata", trial.metadata),
             problems=tuple(trial.problems),
         )
     finally:
@@ -126,8 +134,27 @@ class _Trial:
             self._store.put_if_absent(key, b"second")
         except AlreadyExists:
             kept = self._store.get(key)[0] == b"first"
-            return "" if kept else "a refused create replaced the object"
+            return self._create_race() if kept else "a refused create replaced the object"
         return "a second create of one key succeeded (If-None-Match is ignored)"
+
+    def _create_race(self) -> str:
+        """Let a few threads create one key together: some services refuse only creates that come one by one."""
+        for turn in range(2):
+            key = self._key(f"race-{turn}")
+            with ThreadPoolExecutor(_RACERS) as pool:
+                won = [one for one in pool.map(self._try_create, [key] * _RACERS, range(_RACERS)) if one is not None]
+            if len(won) != 1:
+                return f"{len(won)} of {_RACERS} creates of one key at the same time succeeded"
+            if self._store.get(key)[0] != b"%d" % won[0]:
+                return "the object is not the one of the create that succeeded"
+        return ""
+
+    def _try_create(self, key: str, racer: int) -> int | None:
+        try:
+            self._store.put_if_absent(key, b"%d" % racer)
+        except AlreadyExists:
+            return None
+        return racer
 
     def compare_and_swap(self) -> str:
         """Swap with the right version, with a stale one, and where there is nothing."""
@@ -144,9 +171,12 @@ class _Trial:
         return "" if kept else "a refused swap replaced the object"
 
     def reads(self) -> str:
-        """Read a range, a suffix, and a suffix longer than the object."""
+        """Read what was just replaced, a range, a suffix, and a suffix longer than the object."""
         key = self._key("read")
+        self._store.put(key, b"older")
         self._store.put(key, _BODY)
+        if self._store.get(key)[0] != _BODY:
+            return "an object was not read as it had just been written"
         if self._store.get_range(key, 10, 300) != _BODY[10:310]:
             return "a range came back with other bytes"
         for length in (7, len(_BODY) + 1):
@@ -160,7 +190,7 @@ class _Trial:
 
     def ordered_list(self) -> str:
         """List keys whose byte order differs from that of words, and from that of a walk through directories."""
-        names = ["list/B", "list/a!", "list/a-b", "list/a/c", "list/ab", "list/\u00e9"]
+        names = ["list/B", "list/a!", "list/a-b", "list/a/c", "list/ab", "list/~"]
         for name in reversed(names):
             self._store.put(self._key(name), b"")
         found = [info.key for info in self._store.list(f"{self._prefix}/list/")]
@@ -180,6 +210,23 @@ class _Trial:
             kept = self._store.head(key).crc32c == crc32c_of(_BODY)
             return "" if kept else "the CRC-32C is not kept"
         return "a wrong CRC-32C was accepted (uploads must be read back)"
+
+    def deletes(self) -> str:
+        """Delete one of two objects: only that one is gone, for reads and listings."""
+        names = [self._key("gone/1"), self._key("gone/2")]
+        for name in names:
+            self._store.put(name, b"1")
+        self._store.delete_many(names[:1])
+        found = [info.key for info in self._store.list(f"{self._prefix}/gone/")]
+        return "" if found == names[1:] else f"after a delete of {names[0]!r} listed {found}"
+
+    def metadata(self) -> str:
+        """User metadata comes back: a writer whose answer was lost knows its object by it."""
+        key = self._key("metadata")
+        self._store.put(key, b"1", metadata={"probe-mark": "a b=c/d"})
+        if self._store.head(key).metadata.get("probe-mark") == "a b=c/d":
+            return ""
+        return "user metadata is not kept (a write whose answer is lost is taken for somebody else's)"
 
     def _key(self, name: str) -> str:
         key = f"{self._prefix}/{name}"

@@ -9,9 +9,10 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from stratalog.tier.s3_credentials import RenewingClient
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ __all__ = ["S3Settings", "client_for"]
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT")
 """Environment variables naming the endpoint, strongest first; an option given in code is stronger still."""
+
+ENCRYPTION_VARIABLE = "STRATALOG_BUCKET_SERVER_SIDE_ENCRYPTION"
+KMS_KEY_VARIABLE = "STRATALOG_BUCKET_KMS_KEY_ID"
+"""The broker's settings in their form as environment variables: commands that write to a bucket take them from there."""
+
+ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
+"""What S3 can be asked to encrypt an object with: its own keys, or a key of the key management service, or twice that."""
+
+ADDRESSING_STYLES = ("auto", "path", "virtual")
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SDK_ATTEMPTS = 3
@@ -40,6 +50,12 @@ class S3Settings:
                           need no such leave.
     ``connect_timeout_s``, ``read_timeout_s``   of one socket operation.
     ``connections``       size of the connection pool: no fewer than the threads that use the store at once.
+    ``addressing_style``  ``path`` (host/bucket/key), ``virtual`` (bucket.host/key) or ``auto``; default: ``path`` with
+                          an own endpoint, else ``auto``.
+    ``ca_bundle``         file of the certificates that the endpoint is checked with; default: ``AWS_CA_BUNDLE``, else
+                          those that boto3 brings.
+    ``server_side_encryption``   one of `ENCRYPTIONS`; default: what the bucket does by itself.
+    ``kms_key_id``        key for the ``aws:kms`` ones; default: the account's own for S3.
     """
 
     endpoint_url: str | None = None
@@ -51,24 +67,54 @@ class S3Settings:
     connect_timeout_s: float = 3.0
     read_timeout_s: float = 30.0
     connections: int = 16
+    addressing_style: str | None = None
+    ca_bundle: str | None = None
+    server_side_encryption: str | None = None
+    kms_key_id: str | None = None
 
     def __repr__(self) -> str:
         """Without credentials: settings end up in logs."""
         return f"S3Settings(endpoint_url={self.endpoint_url!r}, region={self.region!r})"
 
     def completed(self, environment: Mapping[str, str] | None = None) -> S3Settings:
-        """Return the settings with the endpoint taken from the environment where none was given."""
+        """Return the settings with endpoint and encryption from the environment where none are given.
+
+        Raises `Invalid` for what cannot be meant.
+        """
         environment = os.environ if environment is None else environment
-        found = self.endpoint_url or next(
+        found = self._encrypted(environment)
+        _check(found)
+        endpoint = self.endpoint_url or next(
             (environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None
         )
-        if found is None:
+        if endpoint is None:
+            return found
+        if urlsplit(endpoint).scheme not in {"http", "https"}:
+            raise Invalid(f"the S3 endpoint {endpoint!r} is no URL: write http://host:port or https://host")
+        region = self.region or environment.get("AWS_REGION") or "us-east-1"
+        return replace(found, endpoint_url=endpoint.rstrip("/"), region=region)
+
+    def _encrypted(self, environment: Mapping[str, str]) -> S3Settings:
+        if self.server_side_encryption is not None:
             return self
-        if urlsplit(found).scheme not in {"http", "https"}:
-            raise Invalid(f"the S3 endpoint {found!r} is no URL: write http://host:port or https://host")
+        encryption = environment.get(ENCRYPTION_VARIABLE) or None
         return replace(
-            self, endpoint_url=found.rstrip("/"), region=self.region or environment.get("AWS_REGION") or "us-east-1"
+            self,
+            server_side_encryption=encryption,
+            kms_key_id=self.kms_key_id or (encryption and environment.get(KMS_KEY_VARIABLE)) or None,
         )
+
+    @property
+    def put_options(self) -> dict[str, Any]:
+        """What each PUT and each new multipart upload says besides the object: how it is to be encrypted."""
+        options: dict[str, Any] = {}
+        if self.server_side_encryption is not None:
+            options["ServerSideEncryption"] = self.server_side_encryption
+        if self.kms_key_id is not None:
+            options["SSEKMSKeyId"] = self.kms_key_id
+        if self.server_side_encryption == "aws:kms":
+            options["BucketKeyEnabled"] = True  # one call to the key service for many objects instead of one each
+        return options
 
     @property
     def unsigned_payload(self) -> bool:
@@ -82,14 +128,31 @@ class S3Settings:
         return parts.scheme == "https" or parts.hostname in _LOOPBACK or self.trusted_network
 
 
+def _check(settings: S3Settings) -> None:
+    if settings.server_side_encryption not in {None, *ENCRYPTIONS}:
+        known = ", ".join(ENCRYPTIONS)
+        raise Invalid(f"server-side encryption {settings.server_side_encryption!r} is not one of {known}")
+    if settings.kms_key_id is not None and not (settings.server_side_encryption or "").startswith("aws:kms"):
+        raise Invalid("a KMS key was given without server-side encryption aws:kms or aws:kms:dsse")
+    if settings.addressing_style not in {None, *ADDRESSING_STYLES}:
+        known = ", ".join(ADDRESSING_STYLES)
+        raise Invalid(f"the addressing style {settings.addressing_style!r} is not one of {known}")
+
+
 def client_for(settings: S3Settings) -> S3Client:
     """Return this process's client for ``settings``; thread-safe, made on first use, never shared across a fork."""
     key = (os.getpid(), settings)
     with _clients_lock:
         client = _clients.get(key)
         if client is None:
-            client = _clients[key] = _new_client(settings)
+            client = _clients[key] = _first_client(settings)
     return client
+
+
+def _first_client(settings: S3Settings) -> S3Client:
+    if settings.secret_access_key is not None:
+        return _new_client(settings)  # given once and for all: nothing to find anew
+    return cast("S3Client", RenewingClient(lambda: _new_client(settings)))
 
 
 def _new_client(settings: S3Settings) -> S3Client:
@@ -97,10 +160,11 @@ def _new_client(settings: S3Settings) -> S3Client:
     from botocore.config import Config  # noqa: PLC0415 - slow, so only where S3 is used
 
     session = boto3.session.Session()
+    addressing: Any = settings.addressing_style or ("path" if settings.endpoint_url else "auto")
     config: Any = Config(
         signature_version="s3v4",
         s3={
-            "addressing_style": "path" if settings.endpoint_url else "auto",
+            "addressing_style": addressing,
             "payload_signing_enabled": not settings.unsigned_payload,
         },
         # We compute and compare CRC-32C ourselves; the SDK's own default checksum breaks older services.
@@ -120,6 +184,7 @@ def _new_client(settings: S3Settings) -> S3Client:
         aws_access_key_id=settings.access_key_id,
         aws_secret_access_key=settings.secret_access_key,
         aws_session_token=settings.session_token,
+        verify=settings.ca_bundle,
         config=config,
     )
     return client

@@ -37,6 +37,7 @@ _BY_CODE: dict[str, tuple[type[StoreError], str]] = {
     "XAmzContentSHA256Mismatch": (ChecksumMismatch, ""),
     "RequestTimeTooSkewed": (StoreDenied, "This machine's clock is wrong by more than the store allows: set it."),
     "ExpiredToken": (StoreDenied, "The session token has expired: renew the credentials."),
+    "InvalidAccessKeyId": (StoreDenied, "The service does not know this access key: renew the credentials."),
     "InvalidToken": (StoreDenied, "The session token is not valid: renew the credentials."),
     "InvalidObjectState": (
         StoreDenied,
@@ -107,6 +108,9 @@ def _transport_error(operation: str, key: str, url: str, error: Exception) -> St
         (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError),
     ):
         return StoreDenied(operation, key, url, reason, "Give credentials by environment, profile or role.")
+    if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in reason:
+        advice = "Give the certificates of its authority: stratalog.bucket.ca.bundle, or AWS_CA_BUNDLE."
+        return StoreDenied(operation, key, url, reason, advice)
     # Three unrelated classes for what a network does.
     if isinstance(error, (exceptions.ConnectionError, exceptions.HTTPClientError, exceptions.IncompleteReadError)):
         return StoreUnavailable(operation, key, url, reason)

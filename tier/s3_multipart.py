@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stratalog.tier.s3_checksum import decode_crc32c, encode_crc32c
+from stratalog.tier.s3_client import S3Settings
+from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import s3_errors
 from stratalog.tier.source import crc32c_of, source_length, source_parts
 from stratalog.tier.store import ChecksumMismatch, Source, StoreError, Version
@@ -42,29 +44,32 @@ class MultipartUpload:
     bucket: str
     key: str
     url: str
+    settings: S3Settings = field(default_factory=S3Settings)
     threads: int = 4
 
     def run(self, source: Source, *, part_bytes: int, metadata: Mapping[str, str]) -> Version:
         """Upload ``source`` and return the object's version; on any failure abort the upload and raise."""
         size_bytes = source_length(source)
-        upload_id, full_object = self._begin(metadata)
+        begun = self._begin(metadata)
+        upload_id, full_object = begun["UploadId"], begun.get("ChecksumType") == "FULL_OBJECT"
         try:
+            check_encrypted("put_large", self.key, self.url, self.settings, begun)
             parts, crc = self._send(upload_id, source, effective_part_bytes(size_bytes, part_bytes))
             return self._complete(upload_id, parts, crc=crc if full_object else None, size_bytes=size_bytes)
         except BaseException as error:
             self._abort(upload_id, error)
             raise
 
-    def _begin(self, metadata: Mapping[str, str]) -> tuple[str, bool]:
+    def _begin(self, metadata: Mapping[str, str]) -> Any:
         with s3_errors("put_large", self.key, self.url):
-            answer = self.client.create_multipart_upload(
+            return self.client.create_multipart_upload(
                 Bucket=self.bucket,
                 Key=self.key,
                 Metadata=metadata,
                 ChecksumAlgorithm="CRC32C",
                 ChecksumType="FULL_OBJECT",
+                **self.settings.put_options,
             )
-        return answer["UploadId"], answer.get("ChecksumType") == "FULL_OBJECT"
 
     def _send(self, upload_id: str, source: Source, part_bytes: int) -> tuple[list[Any], int]:
         crc = 0

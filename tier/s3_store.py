@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stratalog.tier.put_id import own_version, with_put_id
 from stratalog.tier.s3_checksum import decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings, client_for
+from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import code_error, s3_errors
 from stratalog.tier.s3_listing import Listing, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
@@ -156,7 +157,7 @@ class S3Store:
         marked = self._marked("put_large", key, metadata)
         if source_length(source) <= self._single_put_bytes_max:
             return self._put("put_large", key, source_bytes(source), crc32c=None, metadata=marked)
-        upload = MultipartUpload(self.client, self.bucket, key, self.url, self._upload_threads)
+        upload = MultipartUpload(self.client, self.bucket, key, self.url, self.settings, self._upload_threads)
         try:
             return upload.run(source, part_bytes=part_bytes, metadata=marked)
         except (NotFound, StoreUnavailable):
@@ -278,8 +279,10 @@ class S3Store:
                 Metadata=metadata,
                 ChecksumAlgorithm="CRC32C",
                 ChecksumCRC32C=encode_crc32c(crc),
+                **self.settings.put_options,
                 **conditions,
             )
+        check_encrypted(operation, key, self.url, self.settings, answer)
         return answer["ETag"]
 
     def _get_checked(self, key: str) -> tuple[bytes, Version]:

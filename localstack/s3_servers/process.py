@@ -56,16 +56,18 @@ def start(recipe: Recipe, *, bucket: str = "stratalog", port: int = 0, install: 
 
 
 def free_ports(count: int) -> int:
-    """Return the first of ``count`` neighbouring free ports; for more than one also those 10 000 above (gRPC)."""
+    """Return the first of ``count`` neighbouring free ports; for more than one also those 10 000 above (gRPC).
+
+    They lie below those that systems give to outgoing connections, one of which could take a port before a slow
+    service does.
+    """
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        if count == 1:
-            return first
-        first = 20_000 + first % 20_000
+            first = 20_000 + int(probe.getsockname()[1]) % 12_000
         wanted = [first + step for step in range(count)]
-        wanted += [port + _GRPC_PORT_DISTANCE for port in wanted]
+        if count > 1:
+            wanted += [port + _GRPC_PORT_DISTANCE for port in wanted]
         if all(is_free(port) for port in wanted):
             return first
     raise StartError(f"found no {count} neighbouring free ports")

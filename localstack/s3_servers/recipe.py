@@ -82,13 +82,13 @@ class Service:
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
-            "STRATALOG_S3_SERVER": f"{self.kind} {self.version}",
+            "LOCAL_S3_SERVER": f"{self.kind} {self.version}",
         }
 
 
 def cache_directory() -> Path:
-    """Where installed services are kept between runs; ``STRATALOG_S3_SERVERS`` names another place."""
-    named = os.environ.get("STRATALOG_S3_SERVERS")
+    """Where installed services are kept between runs; ``LOCAL_S3_SERVERS`` names another place."""
+    named = os.environ.get("LOCAL_S3_SERVERS")
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(named) if named else Path(caches) / "stratalog" / "s3-servers"
 

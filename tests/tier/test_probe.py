@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from dataclasses import replace
+
 import pytest
 
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
@@ -55,9 +59,40 @@ class IgnoresChecksums(StoreWrapper):
         return self.inner.put(key, data, metadata=metadata)
 
 
+class RacyCreate(StoreWrapper):
+    """Looks whether there is an object, and a moment later writes it, as gateways over directories do."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self._looked = threading.Barrier(2)
+
+    def put_if_absent(self, key, data, **options):
+        if list(self.inner.list(key)):
+            return self.inner.put_if_absent(key, data, **options)
+        if "race" in key:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._looked.wait(timeout=5)
+        return self.put(key, data, **options)
+
+
+class ForgetsMetadata(StoreWrapper):
+    """Keeps the bytes only."""
+
+    def head(self, key):
+        return replace(self.inner.head(key), metadata={})
+
+
+class KeepsWhatIsDeleted(StoreWrapper):
+    """Answers a delete and does nothing."""
+
+    def delete_many(self, keys):
+        self.inner.delete_many(key for key in keys if not key.endswith("/gone/1"))
+
+
 @pytest.mark.parametrize(
     ("broken", "word"),
     [
+        (RacyCreate, "creates of one key at the same time succeeded"),
         (IgnoresCreateCondition, "If-None-Match is ignored"),
         (IgnoresSwapCondition, "a stale version succeeded"),
         (SwapsIntoNothing, "no object succeeded"),
@@ -74,13 +109,30 @@ def test_a_store_that_ignores_conditions_is_refused_to_many_writers(broken, word
     assert list(store.list("")) == []
 
 
-@pytest.mark.parametrize(("broken", "word"), [(IgnoresRanges, "a range"), (ListsByDirectory, "listed")])
+@pytest.mark.parametrize(
+    ("broken", "word"),
+    [
+        (IgnoresRanges, "a range"),
+        (ListsByDirectory, "listed"),
+        (KeepsWhatIsDeleted, "after a delete"),
+    ],
+)
 def test_a_store_that_cannot_be_read_exactly_is_refused_to_everybody(broken, word):
     """Wrong bytes or a wrong order are no archive, for one writer or many."""
     report = probe(broken(MemoryStore()))
     for multi_writer in (False, True):
         with pytest.raises(UnsafeStore, match=word):
             report.require(multi_writer=multi_writer)
+    with pytest.raises(UnsafeStore, match="This service cannot hold an archive"):
+        report.require(multi_writer=True)
+
+
+def test_lost_metadata_is_reported_and_not_refused():
+    """A lost answer is then taken for somebody else's success, which is safe and slow."""
+    report = probe(ForgetsMetadata(MemoryStore()))
+    report.require(multi_writer=True)
+    assert not report.metadata
+    assert report.problems[0].startswith("metadata: user metadata is not kept")
 
 
 def test_missing_checksums_are_reported_and_not_refused():
