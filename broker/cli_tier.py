@@ -17,6 +17,9 @@ COMMANDS: Final = {
     ),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
     "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
+    "repair": LazyPath(
+        "stratalog.broker.cli_tier_repair", "repair", "Rebuild damaged or missing manifests; no broker."
+    ),
 }
 
 tier = LazyGroup(

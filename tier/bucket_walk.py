@@ -11,16 +11,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stratalog.tier.keys import TOPICS_PREFIX, PartitionId
+from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, cluster_key
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.unknown_fields import integer, text
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse
 
-__all__ = ["PartitionFolder", "TopicDocument", "TopicFolder", "iter_partitions", "iter_topics", "read_topic_document"]
+__all__ = [
+    "ClusterDocument",
+    "PartitionFolder",
+    "TopicDocument",
+    "TopicFolder",
+    "iter_clusters",
+    "iter_partitions",
+    "iter_topics",
+    "read_topic_document",
+]
 
 _TOPIC: Final = re.compile(r"topics/(?P<topic>[A-Za-z0-9._-]{1,200})-(?P<id>[A-Za-z0-9_-]{22})/")
 _PARTITION: Final = re.compile(r"(\d{10})/")
+_CLUSTER: Final = re.compile(r"clusters/([^/]+)/")
 _DOCUMENT: Final = "topic.json"
 _BEHIND: Final = "~"
 """Greater than every character of our keys: the next key behind a folder's own."""
@@ -69,6 +79,30 @@ class TopicDocument:
     state: str = "live"
     found: bool = True
     """Whether there was a readable document."""
+
+
+class ClusterDocument(NamedTuple):
+    """A cluster that writes to the bucket, and its incarnation; -1 if ``cluster.json`` cannot be read."""
+
+    cluster_id: str
+    incarnation: int
+
+
+def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
+    """Every cluster that has a key."""
+    after = ""
+    while True:
+        info = next(store.list("clusters/", after), None)
+        if info is None:
+            return
+        match = _CLUSTER.match(info.key)
+        after = info.key if match is None else match[0] + _BEHIND
+        if match is not None:
+            try:
+                fields = json.loads(store.get(cluster_key(match[1]))[0])
+                yield ClusterDocument(match[1], integer(fields, "incarnation"))
+            except (NotFound, Corrupt, ValueError, AttributeError):
+                yield ClusterDocument(match[1], -1)
 
 
 def iter_topics(store: ObjectStore, foreign: Report | None = None) -> Iterator[TopicFolder]:

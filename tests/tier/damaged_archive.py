@@ -81,12 +81,18 @@ class Damaged:
         data[position] ^= 1
         self.store.put(key, bytes(data))
 
-    def replace_object(self, index, data, *, partition=None, **footer_fields):
+    def replace_object(self, index, data, *, partition=None, uuid=None, **footer_fields):
         """Put an object of other batches, sound in itself, under an inline entry's key; its footer's entry may lie."""
         entry = self.manifest.entries[index]
         built = build_segment(
             SegmentRequest(
-                partition or self.partition, entry.uuid, entry.base, entry.end, entry.epoch, (data,), compacted=True
+                partition or self.partition,
+                uuid or entry.uuid,
+                entry.base,
+                entry.end,
+                entry.epoch,
+                (data,),
+                compacted=True,
             )
         )
         self.store.put(entry.key, b"".join(bytes(piece) for piece in built.source))

@@ -1,0 +1,165 @@
+"""``stratalog tier repair``: make manifests right again from what the bucket still holds. No broker is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from stratalog.broker.cli_bucket import bucket_options, open_bucket
+from stratalog.broker.cli_command import command
+from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_rows
+from stratalog.broker.cli_values import parse_duration_ms
+from stratalog.broker.clock import SystemClock
+
+if TYPE_CHECKING:
+    from stratalog.tier.repair_plan import RepairPlan
+    from stratalog.tier.store import ObjectStore
+
+__all__ = ["repair"]
+
+EXAMPLES: Final = """
+stratalog tier repair --bucket s3://archive/prod --plan
+stratalog tier repair --bucket s3://archive/prod --topic orders --apply
+"""
+COLUMNS: Final = {
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "kinds": "WRONG",
+    "source": "REBUILT FROM",
+    "start": "START",
+    "end": "END",
+    "objects": "OBJECTS",
+    "added": "FOUND AGAIN",
+    "left_out": "LEFT OUT",
+    "lost": "NOT READABLE",
+    "outcome": "OUTCOME",
+}
+
+
+class _How(NamedTuple):
+    apply: bool
+    takeover: bool
+    accept_loss: bool
+
+
+@command("repair", EXAMPLES)
+@bucket_options
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option("--plan/--apply", "plan_only", default=True, help="Show what would be done (the default), or do it.")
+@click.option("--deep", is_flag=True, help="Read every object before it is trusted.")
+@click.option("--grace", default="1h", show_default=True, metavar="TIME", help="As of tier verify.")
+@click.option("--takeover", is_flag=True, help="Raise the incarnation: whoever wrote until now never writes again.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Also where offsets go out of reach whose objects are sound; these are kept."
+)
+@click.option("--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Requests side by side.")
+@json_option
+@reports_errors
+def repair(
+    *,
+    bucket: str,
+    endpoint_url: str | None,
+    region: str | None,
+    topics: Sequence[str],
+    plan_only: bool,
+    deep: bool,
+    grace: str,
+    takeover: bool,
+    accept_loss: bool,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Rebuild manifests that are damaged, missing or wrong: from themselves, their copies and the objects' footers.
+
+    A manifest is replaced only if it is still what was looked at. Nothing is deleted: what the new manifest leaves out
+    stays, protected from garbage collection by a job of the kind quarantine. The claim stays as it is, so that a
+    live leader goes on; --takeover fences it. Running it again changes nothing.
+
+    Exit code 0: nothing is left to repair; 4: there is (with --plan), or a repair was refused.
+    """
+    store = open_bucket(bucket, endpoint_url, region)
+    how = _How(not plan_only, takeover, accept_loss)
+    with ThreadPoolExecutor(threads, "repair") as readers:
+        rows = [
+            _row(plan, _carry_out(store, plan, how))
+            for plan in _plans(store, topics, parse_duration_ms(grace), readers, deep=deep)
+        ]
+    if rows:
+        write_rows(rows if as_json else [_as_text(row) for row in rows], COLUMNS, as_json=as_json)
+    left = sum(row["outcome"] != "repaired" for row in rows)
+    note(f"{len(rows) - left} partitions repaired, {left} to be repaired." if rows else "Nothing to repair.")
+    if left:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _plans(
+    store: ObjectStore, topics: Sequence[str], grace_ms: int, readers: ThreadPoolExecutor, *, deep: bool
+) -> Iterator[RepairPlan]:
+    from stratalog.tier.bucket_walk import (  # noqa: PLC0415 - the command line starts without the tier
+        iter_clusters,
+        iter_partitions,
+        iter_topics,
+        read_topic_document,
+    )
+    from stratalog.tier.repair_plan import plan_repair  # noqa: PLC0415
+    from stratalog.tier.verify_partition import VerifyOptions  # noqa: PLC0415
+
+    incarnation = max((cluster.incarnation for cluster in iter_clusters(store)), default=0)
+    options = VerifyOptions(SystemClock().wall_ms(), grace_ms, deep)
+    for topic in iter_topics(store):
+        name = read_topic_document(store, topic).name
+        if topics and name not in topics:
+            continue
+        for folder in iter_partitions(store, topic):
+            plan = plan_repair(store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
+            if plan is not None:
+                yield plan
+
+
+def _carry_out(store: ObjectStore, plan: RepairPlan, how: _How) -> str:
+    """The outcome in words."""
+    from stratalog.tier.repair import RepairRefused, apply_repair, check_repair  # noqa: PLC0415
+
+    try:
+        if not how.apply:
+            check_repair(plan, takeover=how.takeover, accept_loss=how.accept_loss)
+            return "planned"
+        uuid = os.urandom(16)
+        apply_repair(
+            store,
+            plan,
+            uuid=uuid,
+            now_ms=SystemClock().wall_ms(),
+            takeover=how.takeover,
+            accept_loss=how.accept_loss,
+        )
+    except RepairRefused as error:
+        note(str(error))
+        return "refused"
+    return "repaired"
+
+
+def _row(plan: RepairPlan, outcome: str) -> dict[str, Any]:
+    entries = plan.chain.entries
+    return {
+        "topic": plan.partition.topic,
+        "partition": plan.partition.partition,
+        "kinds": sorted({str(one.kind) for one in plan.anomalies}),
+        "source": plan.source,
+        "start": entries[0].base if entries else None,
+        "end": entries[-1].end if entries else None,
+        "objects": len(entries),
+        "added": len(plan.added),
+        "left_out": len(plan.dropped),
+        "lost": [list(each) for each in plan.lost],
+        "outcome": outcome,
+    }
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    lost = ",".join(f"[{start},{end})" for start, end in row["lost"])
+    return {**row, "lost": lost or None}

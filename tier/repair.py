@@ -1,0 +1,168 @@
+"""Carries out a repair: one manifest, by compare-and-swap on what the plan was made from. Nothing is ever deleted.
+
+Objects that the new manifest does not name are listed in a job of the kind ``quarantine``, which protects them from
+garbage collection until somebody strikes it off. A manifest that could not be read is kept as a history copy.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from crc32c import crc32c
+
+from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.manifest import Manifest, successor
+from stratalog.tier.manifest_json import predecessor_hash, to_bytes
+from stratalog.tier.manifest_pages import Spill, compressed, page_ref, page_to_bytes, plan_spill, spill
+from stratalog.tier.manifest_parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
+from stratalog.tier.manifest_store import StoredManifest, writer_version
+from stratalog.tier.repair_plan import RepairPlan
+from stratalog.tier.store import AlreadyExists, ObjectStore, PreconditionFailed
+from stratalog.tier.verify_history import check_history
+from stratalog.wire.errors import Invalid, Retriable
+from stratalog.wire.topic import Uuid
+
+__all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "repaired_manifest"]
+
+QUARANTINE: Final = "quarantine"
+"""The kind of the job that protects what a repair has left out."""
+_NEVER_MS: Final = 1 << 62
+
+
+class RepairRefused(Invalid):
+    """The repair would fence a live leader or give up data that can be read: say that this is wanted, or look again."""
+
+
+def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool = False) -> Manifest:
+    """The manifest that a plan leads to; ``uuid`` marks the quarantine, and a claim that is raised. Pure."""
+    base, entries = plan.base, plan.chain.entries
+    start = entries[0].base if entries else base.remote_end
+    epochs = list(base.leader_epochs)
+    for entry in entries:
+        epochs += [each for each in entry.epochs if not epochs or each.epoch > epochs[-1].epoch]
+    jobs = base.jobs
+    kept = {item for job in jobs for item in job.inputs}
+    dropped = tuple(sorted({entry.uuid for entry in plan.dropped} - kept))
+    if dropped:
+        jobs = (*jobs, Job(uuid, QUARANTINE, now_ms, _NEVER_MS, dropped))
+    waiting = {item.key for item in base.trash}
+    old_pages = tuple(
+        TrashEntry(info.key, info.size_bytes, base.claimant.leader_epoch, base.seq + 1, "repair")
+        for info in plan.pages
+        if info.key not in waiting
+    )
+    mended = successor(
+        replace(
+            base,
+            claimant=_claimant(plan, uuid, takeover=takeover),
+            claimed_ms=now_ms if takeover else base.claimed_ms,
+            log_start_offset=max(base.log_start_offset, start),
+            remote_end=entries[-1].end if entries else base.remote_end,
+            leader_epochs=_rising(epochs),
+            totals=totals_of(entries),
+            pages=(),
+            entries=entries,
+            jobs=jobs,
+        ),
+        "repair",
+        now_ms,
+    )
+    return replace(mended, rewritten_seq=mended.seq, trash=mended.trash + old_pages)
+
+
+def _rising(epochs: list[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    kept: list[LeaderEpoch] = []
+    for each in epochs:
+        if not kept or (each.epoch > kept[-1].epoch and each.start_offset >= kept[-1].start_offset):
+            kept.append(each)
+    return tuple(kept)
+
+
+def _claimant(plan: RepairPlan, uuid: Uuid, *, takeover: bool) -> Claimant:
+    """The claim stays; a takeover raises the incarnation above every one that was seen."""
+    held = plan.base.claimant
+    if not takeover:
+        return held
+    seen = held if plan.claim_seen is None else max(held, plan.claim_seen)
+    return Claimant(seen.incarnation + 1, max(held.leader_epoch, seen.leader_epoch), uuid, held.broker_id)
+
+
+def check_repair(plan: RepairPlan, *, takeover: bool, accept_loss: bool) -> None:
+    """Raise `RepairRefused` unless the plan may be carried out."""
+    seen = plan.claim_seen
+    if seen is not None and seen.rank > plan.base.claimant.rank and not takeover:
+        raise RepairRefused(
+            f"{plan.partition}: the damaged manifest was claimed by {seen.words}, what is left of the archive only "
+            f"shows {plan.base.claimant.words}: a live leader may hold it. Stop it and repeat with --takeover"
+        )
+    if plan.readable_lost and not accept_loss:
+        ranges = ", ".join(f"[{start}, {end})" for start, end in plan.lost)
+        raise RepairRefused(
+            f"{plan.partition}: offsets {ranges} would not be readable any more although some of their objects are "
+            "sound: put missing objects back, or repeat with --accept-loss (their objects are kept, not deleted)"
+        )
+
+
+def apply_repair(
+    store: ObjectStore,
+    plan: RepairPlan,
+    *,
+    uuid: Uuid,
+    now_ms: int,
+    takeover: bool = False,
+    accept_loss: bool = False,
+) -> StoredManifest:
+    """Write the manifest of the plan.
+
+    Raises `RepairRefused`; `Retriable` if the manifest has changed since the plan was made; what the store raises.
+    """
+    check_repair(plan, takeover=takeover, accept_loss=accept_loss)
+    mended = repaired_manifest(plan, uuid=uuid, now_ms=now_ms, takeover=takeover)
+    mended = replace(_with_pages(store, mended), history=_history(store, plan), writer=writer_version())
+    if plan.raw:
+        mended = replace(mended, prev_sha256=predecessor_hash(plan.raw))
+    raw = to_bytes(mended)
+    key = plan.partition.manifest_key
+    try:
+        if plan.version:
+            version = store.compare_and_swap(key, raw, plan.version, crc32c=crc32c(raw))
+        else:
+            version = store.put_if_absent(key, raw, crc32c=crc32c(raw))
+    except (AlreadyExists, PreconditionFailed) as error:
+        raise Retriable(f"{plan.partition}: the manifest has changed since it was looked at: plan again") from error
+    return StoredManifest(mended, version, raw)
+
+
+def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest:
+    """Older entries go to a page, as always."""
+    plan = plan_spill(manifest)
+    if plan is None:
+        return manifest
+    plan = Spill((), plan.inline_count)
+    entries = manifest.entries[: plan.inline_count]
+    data = page_to_bytes(manifest.partition, entries)
+    page = page_ref(manifest.partition, entries, data, manifest.seq)
+    store.put(page.key, data, crc32c=crc32c(data))
+    return spill(manifest, plan, page)
+
+
+def _history(store: ObjectStore, plan: RepairPlan) -> HistoryRef | None:
+    """What was there is kept: as the newest link of the chain if it can be read, else beside it."""
+    base = plan.base
+    link = plan.link
+    if plan.raw:
+        mark = predecessor_hash(plan.raw)
+        key = plan.partition.history_key(base.seq, f"{'repaired' if plan.current else 'damaged'}-{mark[:16]}")
+        data = compressed(plan.raw)
+        with suppress(AlreadyExists):  # an earlier attempt to repair the same manifest
+            store.put_if_absent(key, data, crc32c=crc32c(data))
+        if plan.current:
+            link = HistoryRef(base.seq, key, mark)
+    return (link or base.history) if _intact(store, base) else None
+
+
+def _intact(store: ObjectStore, base: Manifest) -> bool:
+    """Whether the whole chain holds: a broken one is not gone on with."""
+    return next(check_history(store, base, whole=True), None) is None
