@@ -6,7 +6,7 @@ BUCKET ?= file
 S3 ?= seaweed
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py
 
-.PHONY: help demo test test-slow test-java test-node test-conformance test-s3 check crash mutants bench bench-kafka clean
+.PHONY: help demo test test-slow test-java test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real S3 server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18)"
+	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
 
 $(VENV)/.ready: pyproject.toml
@@ -42,6 +43,13 @@ test-java: $(VENV)/.ready
 
 test-node: $(VENV)/.ready
 	$(PY) -m pytest -m node tests/clients/test_kafkajs.py
+
+test-browser: $(VENV)/.ready
+	$(PY) -m pip install --quiet --group browser
+	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$STRATALOG_CHROMIUM" || \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		{ echo "install Chromium, or set STRATALOG_CHROMIUM to one" >&2; exit 1; }
+	$(PY) -m pytest -m browser tests/browser
 
 test-conformance: $(VENV)/.ready
 	$(PY) -m pytest -m conformance tests/conformance

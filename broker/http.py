@@ -19,12 +19,15 @@ Route = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class HttpServer:
     """``/livez``, ``/readyz`` and ``/metrics``.
 
-    ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``more`` are further GET
-    routes by path.
+    ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``more`` are further routes
+    by path, or by method and path: ``"PATCH /v1/…"``.
     """
 
     def __init__(
-        self, metrics: Metrics, reasons: Callable[[], Sequence[str]], more: Mapping[str, Route] | None = None
+        self,
+        metrics: Metrics,
+        reasons: Callable[[], Sequence[str]],
+        more: Mapping[str, Route] | None = None,
     ) -> None:
         self._metrics = metrics
         self._reasons = reasons
@@ -37,8 +40,9 @@ class HttpServer:
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics_text)
-        for path, route in self._more.items():
-            application.router.add_get(path, route)
+        for target, route in self._more.items():
+            method, _, path = target.rpartition(" ")
+            application.router.add_route(method or "GET", path, route)
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:

@@ -30,6 +30,7 @@ from stratalog.broker.dynamic_config import follow_settings
 from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http import HttpServer
+from stratalog.broker.http_routes import http_routes
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
 from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_fragments import MetadataFragments
@@ -42,7 +43,7 @@ from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import Quotas
 from stratalog.broker.server import Server, told_listeners
 from stratalog.broker.tick import Tick
-from stratalog.broker.tier_status import tier_status
+from stratalog.broker.tier_watch import TierWatch
 from stratalog.broker.tiering import Tiering
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.filesystem import Filesystem, RealFilesystem
@@ -86,6 +87,7 @@ class Node:
         self._dice = random.Random() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
         self._sync_threads = machine_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
+        self.tier_watch = TierWatch(self)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
 
@@ -158,7 +160,7 @@ class Node:
         self.housekeeping.start()
         self.compaction = Compaction(self)
         self.compaction.start()
-        self.http = HttpServer(self.metrics, self.not_ready, {"/tier/status": tier_status(self)})
+        self.http = HttpServer(self.metrics, self.not_ready, http_routes(self, self.tier_watch))
         self.http_address = await self.http.start(self.config.http_host, self.config.http_port)
         await self.server.accept()
         log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
@@ -354,6 +356,7 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""
+        self.tier_watch.close()
         self.purgatory.drain()
         self.coordinators.drain()
         await self.server.close()

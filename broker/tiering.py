@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
+from stratalog.broker.bucket_health import BucketHealth
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
@@ -83,7 +84,8 @@ class Tiering:
         self._incarnation = incarnation
         self._topic_written = topic_written
         self._io = self._io_workers(asyncio.get_running_loop())
-        self._uploads = UploadGate(self.submit)
+        self.health = BucketHealth()
+        self.uploads = UploadGate(self.submit)
         self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
         self.chunks = ChunkFiles(
             config.cache_dir, config.cache_bytes_max, self.submit, self._elapsed_ms, aside=self._removing.submit
@@ -142,8 +144,11 @@ class Tiering:
 
         def done(executed: Executed | None, error: Exception | None) -> None:
             if executed is None:
-                answered(commands.FailedReport(str(error), retriable=isinstance(error, Retriable)))
+                lost = commands.FailedReport(str(error), retriable=isinstance(error, Retriable))
+                self.health.note(lost, self._clock.wall_ms())
+                answered(lost)
                 return
+            self.health.note(executed.report, self._clock.wall_ms())
             self._requests.update(executed.requests)
             if topic is not None and isinstance(command, _READS):
                 topic.remote_fetch_requests += 1
@@ -218,7 +223,7 @@ class Tiering:
             remote,
             claimant=claimant,
             cluster_id=self._directories.cluster_id,
-            submit=self._uploads,
+            submit=self.uploads,
             now_ms=self._clock.wall_ms,
             elapsed_ms=self._elapsed_ms,
             dice=self._dice,
@@ -343,6 +348,11 @@ class Tiering:
             remote.refresh()
         state = "checking" if unified in self._reconciling else archive.state
         return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
+
+    def watched(self, unified: UnifiedLog) -> tuple[Archive, str] | None:
+        """A partition's archive and its state in a word; unlike `describe` it never asks the bucket."""
+        archive = self._archives.get(unified)
+        return None if archive is None else (archive, "checking" if unified in self._reconciling else archive.state)
 
     async def close(self) -> None:
         """Stop; what a worker still does is recognised or collected later."""

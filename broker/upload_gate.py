@@ -32,8 +32,18 @@ class UploadGate:
         self._submit = submit
         self._bytes_max = bytes_max
         self._waiting: deque[_Waiting] = deque()
-        self._running = 0
+        self._running: dict[object, commands.Upload] = {}
         self._running_bytes = 0
+
+    @property
+    def running(self) -> list[commands.Upload]:
+        """Uploads under way, oldest first."""
+        return list(self._running.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """Uploads that wait for those under way."""
+        return len(self._waiting)
 
     def __call__(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
         """Carry the command out, now or when those before it are done."""
@@ -45,20 +55,21 @@ class UploadGate:
         self._start()
 
     def _start(self) -> None:
-        while self._waiting and self._running < UPLOADS_MAX:
+        while self._waiting and len(self._running) < UPLOADS_MAX:
             command, answered, buffered = self._waiting[0]
             if self._running and self._running_bytes + buffered > self._bytes_max:
                 return
             self._waiting.popleft()
-            self._running += 1
+            ticket = object()
+            self._running[ticket] = command
             self._running_bytes += buffered
-            self._submit(command, self._finishing(answered, buffered))
+            self._submit(command, self._finishing(ticket, answered, buffered))
 
     def _finishing(
-        self, answered: Callable[[commands.Report], None], buffered: int
+        self, ticket: object, answered: Callable[[commands.Report], None], buffered: int
     ) -> Callable[[commands.Report], None]:
         def finished(report: commands.Report) -> None:
-            self._running -= 1
+            del self._running[ticket]
             self._running_bytes -= buffered
             try:
                 answered(report)

@@ -86,6 +86,7 @@ class ChunkCache:
         self._evicted: list[CachedChunk] = []
         self.used_bytes = 0
         self.hits = 0
+        """Readers that found a chunk here, each once a chunk; `misses` are those for whom one had to be fetched."""
         self.misses = 0
 
     def __len__(self) -> int:
@@ -96,6 +97,7 @@ class ChunkCache:
         slot = self._slots.get(chunk_id)
         if slot is None or slot.chunk is None or now_ms - slot.checked_ms >= self._check_ms:
             return None
+        self.hits += reader not in slot.pins  # who has asked for it before was counted then
         self._pin(chunk_id, slot, reader, now_ms)
         return slot.chunk
 
@@ -103,11 +105,12 @@ class ChunkCache:
         """A reader wants the chunk of ``length`` bytes."""
         slot = self._slots.get(chunk_id)
         if slot is not None:
+            fresh = reader not in slot.pins
             self._pin(chunk_id, slot, reader, now_ms)
             if slot.chunk is not None and now_ms - slot.checked_ms >= self._check_ms:
                 slot.checking, slot.chunk = slot.chunk, None
                 return Admission.FILL
-            self.hits += slot.chunk is not None
+            self.hits += fresh and slot.chunk is not None
             return Admission.WAIT if slot.chunk is None else Admission.HIT
         self.misses += 1
         self._expire(now_ms)

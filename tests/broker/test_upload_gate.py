@@ -41,7 +41,8 @@ def test_uploads_run_a_few_at_a_time_in_their_order(worker):
     """The next begins when one has ended, however that went."""
     for number in range(UPLOADS_MAX + 2):
         worker.upload(number, 10)
-    assert worker.running() == list(range(UPLOADS_MAX))
+    assert worker.running() == [one.request.base for one in worker.gate.running] == list(range(UPLOADS_MAX))
+    assert worker.gate.waiting_count == 2
     worker.finish()
     assert worker.running() == list(range(1, UPLOADS_MAX + 1))
     assert worker.answers == [0]

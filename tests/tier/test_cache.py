@@ -42,6 +42,19 @@ def test_many_readers_cost_one_fill():
     assert (cache.hits, cache.misses) == (1, 1)
 
 
+def test_a_reader_that_finds_a_chunk_here_is_a_hit_once():
+    """However often it asks; who waited for the fill is no hit, who comes back after reading past is one again."""
+    cache = ChunkCache(100)
+    fill(cache, 1, reader="a")
+    for reader in ("a", "b", "b"):
+        assert cache.get(chunk(1), reader, 0) is not None
+    cache.ask(chunk(1), 10, "b", 0)
+    assert (cache.hits, cache.misses) == (1, 1)
+    cache.read_past(chunk(1), "a")
+    assert cache.get(chunk(1), "a", 0) is not None
+    assert (cache.hits, cache.misses) == (2, 1)
+
+
 def test_where_a_chunk_lies_is_kept_until_it_is_handed_out():
     """Its place in a shared file, also when it is evicted while it is being checked again."""
     cache = ChunkCache(10)

@@ -1,0 +1,47 @@
+"""Who may read what a broker says without asking for a password: nobody whom a web page sent.
+
+A page from elsewhere that is open in a browser on this machine can give its own name the address 127.0.0.1, and then
+read from here as if from its own server (DNS rebinding). Its requests still carry that name in ``Host``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from stratalog.broker.http import Route
+
+__all__ = ["host_is_local", "of_this_host"]
+
+
+def of_this_host(route: Route) -> Route:
+    """The route, for requests that came over loopback only under a loopback name; others get 421.
+
+    Who listens elsewhere has names that we cannot know, and has put something in front that does.
+    """
+
+    async def checked(request: web.Request) -> web.StreamResponse:
+        local = "" if request.transport is None else str(request.transport.get_extra_info("sockname")[0])
+        if _is_loopback(local) and not host_is_local(request.headers):
+            name = request.headers.get("Host", "")
+            text = f"this address is for its own machine; {name!r} is another name: use localhost or 127.0.0.1\n"
+            return web.Response(status=421, text=text)
+        return await route(request)
+
+    return checked
+
+
+def host_is_local(headers: Mapping[str, str]) -> bool:
+    """Whether ``Host`` names the machine itself, with any port."""
+    host = headers.get("Host", "")
+    name = host[1 : host.find("]")] if host.startswith("[") else host.rsplit(":", 1)[0]
+    return name.lower().rstrip(".") == "localhost" or name.lower().endswith(".localhost") or _is_loopback(name)
+
+
+def _is_loopback(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,246 @@
+"""What the page says of each partition and of the whole broker: offsets in, plain JSON out. Pure.
+
+Every offset between log start and log end is in exactly one span:
+
+.. code-block:: text
+
+    log start ....... local start ....... remote end ....... active segment ....... log end
+    |--- remote -----|------ both -------|----- waiting ----|------- local --------|
+
+``waiting`` is frozen and not yet in the bucket; ``local`` is what has no reason to be there yet: the active segment, or
+a topic that is not tiered. ``missing`` is in neither place, which is never right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+__all__ = ["STATES", "BrokerFacts", "PartitionFacts", "RunningUpload", "Spans", "Totals", "row", "spans", "summary"]
+
+Json = dict[str, Any]
+
+STATES: Final = {
+    "local": "not tiered",
+    "unclaimed": "nothing to archive yet",
+    "claiming": "taking over its archive",
+    "checking": "comparing itself with its archive",
+    "held": "archiving",
+    "fenced": "fenced: another broker leads its archive",
+    "quarantined": "stopped at damaged data",
+}
+"""What a state means, in words."""
+
+_STUCK: Final = frozenset({"fenced", "quarantined"})
+
+
+class PartitionFacts(NamedTuple):
+    """One partition as it stands. Offsets; ``*_end`` exclusive; times in ms, None where there is none.
+
+    ``waiting_bytes`` are those of frozen segments beyond the remote end, ``waiting_since_ms`` when the oldest of them
+    was begun, ``risk_since_ms`` the same for whatever is not in the bucket, the active segment included. ``read_back``
+    is up to where objects were read back and compared with the manifest since this leadership began.
+    """
+
+    topic: str
+    partition: int
+    tiered: bool
+    state: str
+    log_start: int
+    local_start: int
+    remote_start: int
+    remote_end: int
+    active_start: int
+    log_end: int
+    local_bytes: int
+    remote_bytes: int
+    objects: int
+    waiting_bytes: int = 0
+    waiting_since_ms: int | None = None
+    risk_since_ms: int | None = None
+    read_back: int = 0
+    trouble: str = ""
+
+
+class Spans(NamedTuple):
+    """How many offsets are where."""
+
+    remote: int
+    both: int
+    waiting: int
+    local: int
+    missing: int
+
+
+def spans(facts: PartitionFacts) -> Spans:
+    """Where the offsets between log start and log end are."""
+    low, high = facts.log_start, max(facts.log_start, facts.log_end)
+    borders = (facts.local_start, facts.remote_start, facts.remote_end, facts.active_start)
+    cuts = sorted({low, high, *(min(max(border, low), high) for border in borders)})
+    counts = dict.fromkeys(Spans._fields, 0)
+    for first, end in pairwise(cuts):
+        counts[_place(facts, first)] += end - first
+    return Spans(**counts)
+
+
+def _place(facts: PartitionFacts, offset: int) -> str:
+    remote = facts.remote_start <= offset < facts.remote_end
+    if offset < facts.local_start:
+        return "remote" if remote else "missing"
+    if remote:
+        return "both"
+    return "waiting" if facts.tiered and offset < facts.active_start else "local"
+
+
+def row(facts: PartitionFacts) -> Json:
+    """What ``GET /v1/tier`` says of one partition."""
+    counts = spans(facts)
+    at_risk = max(facts.remote_end, facts.log_start, facts.local_start)
+    return {
+        "topic": facts.topic,
+        "partition": facts.partition,
+        "tiered": facts.tiered,
+        "state": facts.state,
+        "state_text": STATES.get(facts.state, facts.state),
+        "problem": _problem(facts, counts),
+        "log_start": facts.log_start,
+        "local_start": facts.local_start,
+        "remote_end": facts.remote_end,
+        "active_start": facts.active_start,
+        "log_end": facts.log_end,
+        "read_back_end": facts.read_back if facts.tiered else None,
+        "spans": counts._asdict(),
+        "local_bytes": facts.local_bytes,
+        "remote_bytes": facts.remote_bytes,
+        "objects": facts.objects,
+        "lag": {
+            "offsets": counts.waiting,
+            "bytes": facts.waiting_bytes if counts.waiting else 0,
+            "since_ms": facts.waiting_since_ms if counts.waiting else None,
+        },
+        "at_risk": {"offset": at_risk, "since_ms": facts.risk_since_ms}
+        if facts.tiered and at_risk < facts.log_end
+        else None,
+    }
+
+
+def _problem(facts: PartitionFacts, counts: Spans) -> str | None:
+    """The worst thing to know, in a sentence; None if there is nothing to do."""
+    if facts.trouble:
+        return facts.trouble
+    if counts.missing and facts.state != "checking":
+        return (
+            f"{counts.missing} offsets below {facts.local_start} are neither on this disk nor in the bucket as far as "
+            f"this broker knows: see its log, and run stratalog tier status {facts.topic}"
+        )
+    if facts.state in _STUCK:
+        return f"{STATES[facts.state]}: nothing more is archived; see the log of this broker"
+    return None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over partitions, added one by one."""
+
+    partitions: int = 0
+    tiered_partitions: int = 0
+    tiered_topics: set[str] = field(default_factory=set)
+    problems: int = 0
+    offsets: int = 0
+    waiting_bytes: int = 0
+    waiting_since_ms: int | None = None
+    local_bytes: int = 0
+    remote_bytes: int = 0
+    at_risk: Json | None = None
+
+    def add(self, one: Json) -> None:
+        """Count a row of `row` in. Sizes and lags count tiered partitions only."""
+        self.partitions += 1
+        self.problems += one["problem"] is not None
+        if not one["tiered"]:
+            return
+        self.tiered_partitions += 1
+        self.tiered_topics.add(one["topic"])
+        self.local_bytes += one["local_bytes"]
+        self.remote_bytes += one["remote_bytes"]
+        self.offsets += one["lag"]["offsets"]
+        self.waiting_bytes += one["lag"]["bytes"]
+        self.waiting_since_ms = _earlier(self.waiting_since_ms, one["lag"]["since_ms"])
+        risk = one["at_risk"]
+        if risk is not None and risk["since_ms"] is not None:
+            known = self.at_risk
+            if known is None or risk["since_ms"] < known["since_ms"]:
+                self.at_risk = {"topic": one["topic"], "partition": one["partition"], **risk}
+
+
+class RunningUpload(NamedTuple):
+    """Offsets ``[base, end)`` on their way into the bucket, since when (ms)."""
+
+    topic: str
+    partition: int
+    base: int
+    end: int
+    size_bytes: int
+    since_ms: int
+
+
+class BrokerFacts(NamedTuple):
+    """What concerns no single partition. Counts since the broker started; times in ms, None for never."""
+
+    now_ms: int
+    bucket_url: str
+    failing_since_ms: int | None
+    answered_ms: int | None
+    last_error: str
+    cache_used_bytes: int
+    cache_limit_bytes: int
+    cache_hits: int
+    cache_misses: int
+    copy_errors: int
+    fetch_errors: int
+    delete_errors: int
+    read_back_ms: int | None
+    uploads: tuple[RunningUpload, ...]
+    uploads_waiting: int
+
+
+def summary(facts: BrokerFacts, totals: Totals) -> Json:
+    """What ``GET /v1/tier`` says before its rows."""
+    bucket_state = "unused" if facts.answered_ms is None else "ok"
+    asked = facts.cache_hits + facts.cache_misses
+    return {
+        "now_ms": facts.now_ms,
+        "bucket": {
+            "url": facts.bucket_url,
+            "state": bucket_state if facts.failing_since_ms is None else "failing",
+            "failing_since_ms": facts.failing_since_ms,
+            "answered_ms": facts.answered_ms,
+            "last_error": facts.last_error,
+        },
+        "partitions": totals.partitions,
+        "tiered_partitions": totals.tiered_partitions,
+        "tiered_topics": len(totals.tiered_topics),
+        "problems": totals.problems,
+        "local_bytes": totals.local_bytes,
+        "remote_bytes": totals.remote_bytes,
+        "lag": {"offsets": totals.offsets, "bytes": totals.waiting_bytes, "since_ms": totals.waiting_since_ms},
+        "at_risk": totals.at_risk,
+        "cache": {
+            "used_bytes": facts.cache_used_bytes,
+            "limit_bytes": facts.cache_limit_bytes,
+            "hits": facts.cache_hits,
+            "misses": facts.cache_misses,
+            "hit_rate": facts.cache_hits / asked if asked else None,
+        },
+        "errors": {"copy": facts.copy_errors, "fetch": facts.fetch_errors, "delete": facts.delete_errors},
+        "uploads": {"running": [one._asdict() for one in facts.uploads], "waiting": facts.uploads_waiting},
+        "read_back_ms": facts.read_back_ms,
+    }
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    """The smaller of two times, of which either may be unknown."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
