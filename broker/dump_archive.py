@@ -15,8 +15,10 @@ from stratalog.tier import manifest_json
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.entry import Entry
 from stratalog.tier.footer import BLOBS, Footer
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_pages import page_from_bytes
 from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunks, read_object_footer
-from stratalog.tier.store import ObjectStore
+from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.batch import check_batch, iter_headers
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import uuid_text
@@ -123,7 +125,10 @@ def _total_problems(footer: Footer, batches: int, records: int, end: int) -> Ite
 
 
 def dump_manifest(store: ObjectStore, key: str, name: str) -> Iterator[Row]:
-    """A manifest and its entries. Raises `Corrupt`: also for entries that overlap or leave a hole."""
+    """A manifest and its entries, those of its pages first, which lie beside it.
+
+    Raises `Corrupt`: also for entries that overlap or leave a hole.
+    """
     data, version = store.get(key)
     manifest = manifest_json.from_bytes(data, name)
     held = manifest.claimant
@@ -144,21 +149,48 @@ def dump_manifest(store: ObjectStore, key: str, name: str) -> Iterator[Row]:
         remote_end=manifest.remote_end,
         archive_clean_offset=manifest.archive_clean_offset,
         leader_epochs=[list(epoch) for epoch in manifest.leader_epochs],
+        deleted_ms=manifest.deleted_ms,
+        rewritten_seq=manifest.rewritten_seq,
         size_bytes=len(data),
     )
+    live: list[int] = []
+    for page in manifest.pages:
+        fields = asdict(page) | page.totals._asdict() | {"size_bytes": page.size_bytes}
+        yield row("page", **{name: value for name, value in fields.items() if name not in {"totals", "unknown"}})
+        beside = key.removesuffix("manifest.json") + page.key.removeprefix(manifest.partition.prefix)
+        try:
+            inside = page_from_bytes(store.get(beside)[0], page, manifest.partition)[page.dead_count :]
+        except (Corrupt, NotFound) as error:
+            yield problem(str(error), offset=page.first)
+            continue
+        for entry in inside:
+            live.append(entry.size_bytes)
+            yield row("entry", **_entry_fields(entry))
     for entry in manifest.entries:
+        live.append(entry.size_bytes)
         yield row("entry", **_entry_fields(entry))
-    for item in manifest.trash:
-        yield row("trash", key=item.key, size_bytes=item.size_bytes, epoch=item.epoch, reason=item.reason)
-    for commit in manifest.commits:
-        yield row("commit", **commit._asdict())
-    live = [entry.size_bytes for entry in manifest.entries]
+    yield from _manifest_lists(manifest)
     if (len(live), sum(live)) != manifest.totals[:2]:
         yield problem(
             f"the totals say {manifest.totals.segments} objects of {manifest.totals.size_bytes} bytes, "
             f"the entries are {len(live)} of {sum(live)}"
         )
     yield row("summary", **manifest.totals._asdict(), entries=len(live), trash=len(manifest.trash))
+
+
+def _manifest_lists(manifest: Manifest) -> Iterator[Row]:
+    for item in manifest.trash:
+        kind = {"kind": item.kind} if item.kind else {}
+        yield row("trash", key=item.key, size_bytes=item.size_bytes, epoch=item.epoch, reason=item.reason, **kind)
+    for job in manifest.jobs:
+        inputs = [uuid_text(uuid) for uuid in job.inputs]
+        yield row("job", uuid=uuid_text(job.uuid), kind=job.kind, expires_ms=job.expires_ms, inputs=inputs)
+    for pin in manifest.pins:
+        yield row("pin", **{name: value for name, value in asdict(pin).items() if name != "unknown"})
+    if manifest.history is not None:
+        yield row("history", key=manifest.history.key, seq=manifest.history.seq, sha256=manifest.history.sha256)
+    for commit in manifest.commits:
+        yield row("commit", **commit._asdict())
 
 
 def dump_json(store: ObjectStore, key: str) -> Iterator[Row]:

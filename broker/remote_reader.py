@@ -1,11 +1,10 @@
-"""Reading the archive of one partition: manifest on demand, chunks through the cache, times by the worker.
+"""Reading the archive of one partition: manifest on demand, chunks through the cache.
 
 Nothing blocks: what is not here yet is asked for, and the partition's watchers are called when it has come.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from stratalog.broker.chunk_slices import ChunkSlices
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.remote_stream import RemoteStream
-from stratalog.hot.log_time import TimestampOffset
+from stratalog.broker.remote_times import RemoteTimes
+from stratalog.broker.remote_views import RemoteViews
 from stratalog.tier import commands
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest_view import ManifestView, RemoteSegment
+from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView, RemoteSegment
 from stratalog.tier.remote_log import ChunkRef, RemoteLog
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -59,6 +59,7 @@ class RemotePartition:
         wake: Callable[[], None],
         now_ms: Callable[[], int],
         checkpoint: tuple[int, int, int] | None = None,
+        views: RemoteViews | None = None,
     ) -> None:
         self.border_reads = 0
         """Readers that went on from the archive to the local disk."""
@@ -70,8 +71,15 @@ class RemotePartition:
         self._now_ms = now_ms
         self._checkpoint = checkpoint
         self._remote = RemoteLog(partition)
+        self._views = views if views is not None else RemoteViews()
         self._loaded = False
+        self._stale = False
         self._refreshing = False
+        self._missing: set[object] = set()
+        times = RemoteTimes(partition, self._remote, self, submit)
+        self.may_hold = times.may_hold
+        self.find_timestamp = times.find_timestamp
+        self.find_max_timestamp = times.find_max_timestamp
         self._asked_tables: set[Uuid] = set()
         self._aborted: dict[Uuid, tuple[AbortedTransaction, ...] | None] = {}
         self._errors: dict[object, tuple[int, KafkaError]] = {}
@@ -109,7 +117,7 @@ class RemotePartition:
     @property
     def object_count(self) -> int:
         """Archived objects; 0 until the manifest has been read."""
-        return len(self._remote)
+        return self._remote.totals.segments
 
     @property
     def known(self) -> bool:
@@ -118,8 +126,8 @@ class RemotePartition:
 
     @property
     def known_end(self) -> int:
-        """Up to which offset a reply may leave entries out."""
-        return self._remote.remote_end if self._loaded else 0
+        """Up to which offset a reply may leave entries out; all of them as long as nobody has asked for any."""
+        return self._remote.remote_end if self._remote.loaded else NO_ENTRIES
 
     @property
     def leader_epochs(self) -> tuple[LeaderEpoch, ...]:
@@ -132,9 +140,19 @@ class RemotePartition:
         return self._remote.log_start_offset if self._loaded else None
 
     @property
-    def entries(self) -> RemoteLog | None:
-        """The archived ranges; None while the manifest has not been read."""
+    def facts(self) -> RemoteLog | None:
+        """What the manifest says besides its entries; None while it has not been read."""
         return self._remote if self._loaded else None
+
+    @property
+    def entries(self) -> RemoteLog | None:
+        """The archived ranges; None while they have not been read, or have been let go for others."""
+        return self._remote if self._remote.loaded else None
+
+    def unload(self) -> None:
+        """Let the archived ranges go: they are read again when somebody asks."""
+        self._remote.unload()
+        self._aborted.clear()
 
     def apply(self, view: ManifestView) -> None:
         """Take a manifest in; one that ends before what was archived is not believed."""
@@ -143,22 +161,26 @@ class RemotePartition:
             self._remember(None, commands.CorruptReport(self._partition, "", -1, -1, f"{self._partition}: {words}"))
             return
         if not self._remote.merge(view):
-            self._loaded = False
+            self._stale = True  # entries were rewritten: those known serve until the new ones have come
             self.refresh()
             return
         self._loaded = True
+        if self._remote.loaded and not view.entries_from:
+            self._stale = False
+            self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
         self._metrics.remote_log_size_bytes = self._remote.totals.size_bytes
         self._wake()
 
-    def refresh(self) -> None:
-        """Read the manifest, once at a time."""
+    def refresh(self, *, entries: bool = True) -> None:
+        """Read the manifest, once at a time; with ``entries`` those that are not known yet too."""
         if self._refreshing:
             return
         self._refreshing = True
-        known = self.known_end
-        version = self._remote.version if known else ""
-        self._submit(commands.ReadManifest(self._partition, version, known), self._refreshed)
+        known = self._remote.loaded and not self._stale
+        version = self._remote.version if known or (self._loaded and not entries) else ""
+        known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
+        self._submit(commands.ReadManifest(self._partition, version, known_end), self._refreshed)
 
     def _refreshed(self, report: commands.Report) -> None:
         self._refreshing = False
@@ -178,9 +200,10 @@ class RemotePartition:
         Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
         """
         self._raise_remembered(None)
-        if not self._loaded or self._remote.find(offset) is None:
+        if not self._remote.loaded or self._remote.find(offset) is None:
             self._not_known(offset)
             return None
+        self._views.used(self)
         stream = self._stream(reader, offset)
         plan = self._remote.plan_fetch(offset, max(max_bytes, _FETCH_BYTES_MIN))
         if not plan.chunks:
@@ -231,7 +254,7 @@ class RemotePartition:
 
     def _not_known(self, offset: int) -> None:
         """The manifest as it is known does not hold ``offset``: read it again, but not all the time."""
-        if self._loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < _ERROR_MS):
+        if self._remote.loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < _ERROR_MS):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"offset {offset} of {self._partition} is neither on the local disk nor in the archive, which holds "
@@ -265,6 +288,10 @@ class RemotePartition:
         self._metrics.remote_fetch_errors += 1
         if isinstance(report, commands.MissingReport):
             self.refresh()
+            if what not in self._missing:
+                self._missing.add(what)  # it may have been replaced: whoever reads on asks for what is named then
+                return
+            self._missing.discard(what)
         self._remember(what, report)
 
     def _read_table(self, segment: RemoteSegment) -> None:
@@ -329,6 +356,10 @@ class RemotePartition:
         self._errors[what] = (self._now_ms() + _ERROR_MS, KafkaError(code, message))
         self._wake()
 
+    def raise_remembered(self) -> None:
+        """Raise `KafkaError` if the manifest could not be read a moment ago."""
+        self._raise_remembered(None)
+
     def _raise_remembered(self, what: object) -> None:
         remembered = self._errors.get(what)
         if remembered is None:
@@ -338,58 +369,3 @@ class RemotePartition:
             del self._errors[what]
         else:
             raise error
-
-    # -- reading by time --------------------------------------------------------------------------------------------
-
-    def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
-        """Whether a look-up for this time must ask the archive."""
-        if not self._loaded:
-            return True
-        return any(
-            segment.base < before_offset for segment in self._remote.time_candidates(timestamp_ms, self.start_offset)
-        )
-
-    async def find_timestamp(self, timestamp_ms: int, from_offset: int, before_offset: int) -> TimestampOffset | None:
-        """The first archived record at or after a time in ``[from_offset, before_offset)``. Raises `KafkaError`."""
-        await self._load()
-        start = max(self.start_offset, from_offset)
-        for segment in list(self._remote.time_candidates(timestamp_ms, start)):
-            if segment.base >= before_offset:
-                return None
-            found = await self._find_in(segment, timestamp_ms, start, before_offset)
-            if found is not None:
-                return found
-        return None
-
-    async def find_max_timestamp(self, before_offset: int) -> TimestampOffset | None:
-        """The first archived record with the largest timestamp. Raises `KafkaError`."""
-        await self._load()
-        segment = self._remote.latest_timestamp()
-        if segment is None or segment.base >= before_offset:
-            return None
-        return await self._find_in(segment, segment.max_timestamp_ms, self.start_offset, before_offset)
-
-    async def _find_in(self, segment: RemoteSegment, timestamp_ms: int, start: int, end: int) -> TimestampOffset | None:
-        report = await self._ask(commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end))
-        assert isinstance(report, commands.TimestampFound)
-        if report.offset < 0:
-            return None
-        return TimestampOffset(report.timestamp_ms, report.offset, report.leader_epoch)
-
-    async def _load(self) -> None:
-        if not self._loaded:
-            report = await self._ask(commands.ReadManifest(self._partition))
-            assert isinstance(report, commands.ManifestRead)
-            self.apply(report.view)
-
-    async def _ask(self, command: commands.Command) -> commands.Report:
-        """One command, waited for. Raises `KafkaError` for anything but its answer."""
-        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._submit(command, lambda report: None if done.done() else done.set_result(report))
-        report = await done
-        if isinstance(report, commands.TimestampFound | commands.ManifestRead):
-            return report
-        code = (
-            ErrorCode.CORRUPT_MESSAGE if isinstance(report, commands.CorruptReport) else ErrorCode.KAFKA_STORAGE_ERROR
-        )
-        raise KafkaError(code, getattr(report, "message", str(report)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.segment import SegmentInfo
@@ -21,24 +24,37 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
         return log.log_start_offset
     entries = remote.entries
     if entries is None and remote.end_offset > remote.start_offset:
-        return None
-    ranges = _archived(entries)
-    end = ranges[-1].end if ranges else log.first_base_offset
+        return None if _may_be_due(unified, remote, now_ms) else log.log_start_offset
+    ranges, total_bytes = _archived(entries, log.log_start_offset)
+    end = _archived_end(unified, entries)
     local = _local_beyond(unified, end)
-    ranges += [
+    beyond = [
         RetainedRange(max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms)
         for one in local
         if not one.active
     ]
     return log_start_after_retention(
-        ranges,
+        chain(ranges, beyond),
         log_start_offset=log.log_start_offset,
         high_watermark=unified.partition.high_watermark,
-        active_bytes=sum(one.size_bytes for one in local if one.active),
+        total_bytes=total_bytes
+        + sum(one.size_bytes for one in beyond if one.end > log.log_start_offset)
+        + sum(one.size_bytes for one in local if one.active),
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
         now_ms=now_ms,
     )
+
+
+def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bool:
+    """Whether anything may have to go, by what is known without the archive's entries; True if not even that is."""
+    config, facts = unified.log.config, remote.facts
+    if facts is None:
+        return True
+    if config.retention_ms >= 0 and 0 <= facts.oldest_timestamp_ms < now_ms - config.retention_ms:
+        return True
+    local_bytes = sum(one.size_bytes for one in _local_beyond(unified, remote.end_offset))
+    return 0 <= config.retention_bytes < facts.totals.size_bytes + local_bytes
 
 
 def retained_bytes(unified: UnifiedLog, remote: RemotePartition) -> int:
@@ -49,17 +65,20 @@ def retained_bytes(unified: UnifiedLog, remote: RemotePartition) -> int:
     entries = remote.entries
     if entries is None:
         return 0
-    start = unified.log.log_start_offset
-    archived = [one for one in _archived(entries) if one.end > start]
-    end = archived[-1].end if archived else unified.log.first_base_offset
-    return sum(one.size_bytes for one in archived) + sum(
+    end = _archived_end(unified, entries)
+    _, total_bytes = _archived(entries, unified.log.log_start_offset)
+    return total_bytes + sum(
         one.size_bytes if one.active else _bytes_beyond(unified, one, end) for one in _local_beyond(unified, end)
     )
 
 
-def _archived(entries: RemoteLog | None) -> list[RetainedRange]:
-    found = [] if entries is None else [entries.segment(index) for index in range(len(entries))]
-    return [RetainedRange(one.base, one.end, one.data_bytes, one.max_timestamp_ms) for one in found]
+def _archived(entries: RemoteLog | None, log_start_offset: int) -> tuple[Iterator[RetainedRange], int]:
+    return (iter(()), 0) if entries is None else entries.retained(log_start_offset)
+
+
+def _archived_end(unified: UnifiedLog, entries: RemoteLog | None) -> int:
+    """Where what is only local begins."""
+    return entries.remote_end if entries is not None and len(entries) else unified.log.first_base_offset
 
 
 def _local_beyond(unified: UnifiedLog, end: int) -> list[SegmentInfo]:

@@ -22,6 +22,7 @@ from stratalog.broker.machine import machine_of
 from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.tier_retention import planned_log_start
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
@@ -92,6 +93,7 @@ class Tiering:
         )
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
+        self._views = RemoteViews()
         self._reconciling: dict[UnifiedLog, Reconciling] = {}
         self._projected: set[str] = set()
         self._moved: list[UnifiedLog] = []
@@ -195,6 +197,7 @@ class Tiering:
             wake=lambda: _wake(unified),
             now_ms=self._elapsed_ms,
             checkpoint=state,
+            views=self._views,
         )
         self._remotes[unified] = unified.remote = remote
         archive = self._archives[unified] = self._new_archive(unified, remote)
@@ -246,6 +249,7 @@ class Tiering:
             archive.close()
         remote = self._remotes.pop(unified, None)
         if remote is not None:
+            self._views.forget(remote)
             self._border_reads += remote.border_reads
         reconciling = self._reconciling.pop(unified, None)
         if reconciling is not None:
@@ -293,7 +297,7 @@ class Tiering:
             return
         start = planned_log_start(unified, remote, now_ms)
         if start is None:
-            remote.refresh()
+            remote.refresh(entries=remote.facts is not None)
             return
         if unified.log.advance_log_start(start):
             log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
@@ -344,8 +348,8 @@ class Tiering:
         archive, remote = self._archives.get(unified), self._remotes.get(unified)
         if archive is None or remote is None:
             return ArchiveFigures()
-        if remote.entries is None and remote.end_offset:
-            remote.refresh()
+        if remote.facts is None and remote.end_offset:
+            remote.refresh(entries=False)
         state = "checking" if unified in self._reconciling else archive.state
         return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
 

@@ -15,6 +15,7 @@ from stratalog.spark.fetch import chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
 from stratalog.tier.slices import OffsetRange, PartitionArchive, slice_entry
@@ -40,18 +41,21 @@ def load_partitions(store: ObjectStore, subscription: Subscription) -> list[Part
         found = [manifest for manifest in pool.map(lambda each: _manifest(store, each), folders) if manifest]
     manifests = _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
     _check_found(store, subscription, manifests)
-    archives = [
-        PartitionArchive(
-            TopicPartition(each.partition.topic, each.partition.partition),
-            each.log_start_offset,
-            # A log start moved beyond all that was ever uploaded leaves an archive that begins where it ends.
-            max(each.remote_end, each.log_start_offset),
-            each.entries,
-        )
-        for each in manifests
-        if _assigned(subscription, each.partition)
-    ]
+    manifests = [each for each in manifests if _assigned(subscription, each.partition)]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-pages") as pool:
+        archives = list(pool.map(lambda each: _archive(store, each), manifests))
     return sorted(archives, key=lambda archive: archive.partition)
+
+
+def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
+    """The archive of one manifest, with the entries of its pages."""
+    return PartitionArchive(
+        TopicPartition(manifest.partition.topic, manifest.partition.partition),
+        manifest.log_start_offset,
+        # A log start moved beyond all that was ever uploaded leaves an archive that begins where it ends.
+        max(manifest.remote_end, manifest.log_start_offset),
+        tuple(iter_entries(store, manifest)),
+    )
 
 
 def _assigned(subscription: Subscription, partition: PartitionId) -> bool:

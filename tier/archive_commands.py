@@ -16,9 +16,20 @@ from stratalog.tier.commands import (
     UploadDone,
     VerifiedUpTo,
 )
-from stratalog.tier.manifest import Manifest, ManifestFenced, Uploaded, check_claim, claim, commit, set_log_start
+from stratalog.tier.manifest import (
+    Manifest,
+    ManifestFenced,
+    Uploaded,
+    check_claim,
+    claim,
+    commit,
+    page_at,
+    set_log_start,
+)
+from stratalog.tier.manifest_entries import iter_entries, read_page
+from stratalog.tier.manifest_spill import spilling
 from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest
-from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.manifest_view import ManifestView, PackedEntries, packed_page
 from stratalog.tier.segment_object import build_segment
 from stratalog.tier.segment_upload import put_segment, release_pages, verify_object
 from stratalog.tier.store import NotFound, ObjectStore
@@ -42,7 +53,7 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
             return claimed
         return replace(claimed, cluster_id=command.cluster_id)
 
-    return _report(change_manifest(store, command.partition, transition), command.known_end)
+    return _report(store, change_manifest(store, command.partition, transition), command.known_end)
 
 
 def _refuse_lost_manifest(store: ObjectStore, command: Claim) -> None:
@@ -81,13 +92,15 @@ def commit_uploads(store: ObjectStore, command: Commit) -> ManifestRead:
             last_stable_offset=command.last_stable_offset,
         )
 
-    return _report(change_manifest(store, command.partition, transition), command.known_end)
+    prepare = spilling(store, len(command.uploads))
+    return _report(store, change_manifest(store, command.partition, transition, prepare), command.known_end)
 
 
 def move_log_start(store: ObjectStore, command: SetLogStart) -> ManifestRead:
     """Move the archive's log start."""
 
     def transition(manifest: Manifest) -> Manifest:
+        page = page_at(manifest, max(command.offset, manifest.log_start_offset))
         return set_log_start(
             manifest,
             command.claimant,
@@ -95,9 +108,10 @@ def move_log_start(store: ObjectStore, command: SetLogStart) -> ManifestRead:
             now_ms=command.now_ms,
             resume_at=command.resume_at,
             reason=command.reason,
+            page_entries=None if page is None else read_page(store, manifest, page),
         )
 
-    return _report(change_manifest(store, command.partition, transition), command.known_end)
+    return _report(store, change_manifest(store, command.partition, transition), command.known_end)
 
 
 def read_back(store: ObjectStore, command: ReadBack) -> VerifiedUpTo:
@@ -114,14 +128,10 @@ def read_back(store: ObjectStore, command: ReadBack) -> VerifiedUpTo:
             f"incarnation {command.incarnation}: nothing is evicted on its account"
         )
     verified = max(command.start, manifest.log_start_offset)  # below the log start nothing is owed to anyone
-    heads = 0
-    for entry in manifest.entries:
-        if entry.end <= verified:
-            continue
+    for heads, entry in enumerate(iter_entries(store, manifest, verified)):
         if entry.base > verified or verified >= command.end or heads == command.heads_max:
             break
         verify_object(store, entry)
-        heads += 1
         verified = entry.end
     return VerifiedUpTo(min(verified, command.end))
 
@@ -134,8 +144,20 @@ def read_view(store: ObjectStore, command: ReadManifest) -> ManifestRead | Manif
                 return ManifestUnchanged(command.known_version)
         except NotFound:
             pass  # read_manifest answers with the empty manifest
-    return _report(read_manifest(store, command.partition), command.known_end)
+    return _report(store, read_manifest(store, command.partition), command.known_end)
 
 
-def _report(stored: StoredManifest, known_end: int) -> ManifestRead:
-    return ManifestRead(ManifestView.of(stored.manifest, stored.version, known_end))
+def _report(store: ObjectStore, stored: StoredManifest, known_end: int) -> ManifestRead:
+    """The manifest for the broker.
+
+    Its pages are read only if the broker asks for all entries: no change must fail because of an old page. Raises `NotFound` for a page that is gone: the manifest may have been replaced since it was read.
+    """
+    manifest = stored.manifest
+    view = ManifestView.of(manifest, stored.version, known_end)
+    if view.entries_from or not manifest.pages:
+        return ManifestRead(view)
+    packed = PackedEntries()
+    for page in manifest.pages:
+        packed.extend(packed_page(manifest.partition, page, store.get(page.key)[0]))
+    packed.extend(view.entries)
+    return ManifestRead(replace(view, entries=packed))

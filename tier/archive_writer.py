@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from stratalog.tier.chunk_table import CHUNK_BYTES
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
+from stratalog.tier.manifest_spill import spilling
 from stratalog.tier.manifest_store import change_manifest, read_manifest, writer_version
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.segment_object import SegmentRequest, build_segment
@@ -72,7 +73,9 @@ def archive_log(
             chunk_bytes=chunk_bytes,
         )
         uploads.append(Uploaded(put_segment(store, build_segment(request)), us))
-    return change_manifest(store, partition, lambda m: commit(m, us, uploads, now_ms=now_ms)).manifest
+    return change_manifest(
+        store, partition, lambda m: commit(m, us, uploads, now_ms=now_ms), spilling(store, len(uploads))
+    ).manifest
 
 
 def _own_claim(partition: PartitionId, incarnation: int, epoch: int, held: Claimant) -> Claimant:

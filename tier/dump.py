@@ -15,6 +15,7 @@ from crc32c import crc32c
 from stratalog.tier.entry import entry_to_fields
 from stratalog.tier.footer import SUFFIX_BYTES, TRAILER_BYTES, Footer, read_footer, read_trailer
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash
+from stratalog.tier.manifest_parts_json import history_to_fields, job_to_fields, page_to_fields, pin_to_fields
 from stratalog.tier.segment_blobs import OFFSET_ENTRY, TIME_ENTRY, aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.segment_scan import SegmentScan
 from stratalog.wire.errors import Corrupt
@@ -124,8 +125,12 @@ def _verify_data(read: ReadAt, footer: Footer) -> list[str]:
 
 
 def dump_manifest(raw: bytes, key: str = "manifest.json") -> dict[str, Any]:
-    """A manifest's state, its entries as their JSON fields with whole keys. Raises `Corrupt`, `NewerManifest`."""
+    """A manifest's state, its inline entries as their JSON fields with whole keys, references to pages likewise.
+
+    Raises `Corrupt`, `NewerManifest`.
+    """
     manifest = from_bytes(raw, key)
+    folder = manifest.partition.prefix
     return {
         "topic": manifest.partition.topic,
         "topic_id": uuid_text(manifest.partition.topic_id),
@@ -143,9 +148,12 @@ def dump_manifest(raw: bytes, key: str = "manifest.json") -> dict[str, Any]:
         "last_stable_offset": manifest.last_stable_offset,
         "totals": manifest.totals._asdict(),
         "leader_epochs": [epoch._asdict() for epoch in manifest.leader_epochs],
-        "entries": [
-            {**entry_to_fields(entry, manifest.partition.prefix), "key": entry.key} for entry in manifest.entries
-        ],
+        "pages": [{**page_to_fields(page, folder), "key": page.key} for page in manifest.pages],
+        "entries": [{**entry_to_fields(entry, folder), "key": entry.key} for entry in manifest.entries],
+        "jobs": [job_to_fields(job) for job in manifest.jobs],
+        "pins": [pin_to_fields(pin) for pin in manifest.pins],
+        "history": manifest.history and history_to_fields(manifest.history, folder),
+        "deleted_ts": manifest.deleted_ms,
         "trash": [
             {"key": t.key, "size": t.size_bytes, "since_ts": t.since_ms, "reason": t.reason} for t in manifest.trash
         ],

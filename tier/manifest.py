@@ -58,6 +58,7 @@ __all__ = [
     "set_log_start",
     "successor",
     "take_over",
+    "trashed_entry",
 ]
 
 ENTRIES_MAX: Final = 8192
@@ -149,6 +150,13 @@ class Manifest:
         if self.pages:
             return self.pages[0].live_first
         return self.entries[0].base if self.entries else self.remote_end
+
+    @property
+    def oldest_timestamp_ms(self) -> int:
+        """The largest timestamp of the first live entry, -1 when there is none."""
+        if self.pages:
+            return self.pages[0].front_timestamp_ms
+        return self.entries[0].max_timestamp_ms if self.entries else -1
 
     @property
     def inline_start(self) -> int:
@@ -271,7 +279,7 @@ def set_log_start(
     start = max(offset, manifest.log_start_offset)
     pages, trashed = _drop_from_pages(manifest, start, reason, page_entries)
     dead = [entry for entry in manifest.entries if entry.end <= start]
-    trashed += [_trashed(entry, manifest.seq + 1, reason) for entry in dead]
+    trashed += [trashed_entry(entry, manifest.seq + 1, reason) for entry in dead]
     entries = manifest.entries[len(dead) :]
     moved = successor(
         replace(
@@ -319,9 +327,10 @@ def _drop_from_pages(
         page,
         dead_count=dead_count,
         live_first=page_entries[dead_count].base,
+        front_timestamp_ms=page_entries[dead_count].max_timestamp_ms,
         totals=page.totals.minus(totals_of(dead)),
     )
-    return (page, *pages[1:]), trashed + [_trashed(entry, seq, reason) for entry in dead]
+    return (page, *pages[1:]), trashed + [trashed_entry(entry, seq, reason) for entry in dead]
 
 
 def _totals_of_pages(pages: Sequence[PageRef]) -> Totals:
@@ -331,7 +340,8 @@ def _totals_of_pages(pages: Sequence[PageRef]) -> Totals:
     return total
 
 
-def _trashed(entry: Entry, seq: int, reason: str) -> TrashEntry:
+def trashed_entry(entry: Entry, seq: int, reason: str) -> TrashEntry:
+    """An entry's object in the trash of the change ``seq``."""
     return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason, max_timestamp_ms=entry.max_timestamp_ms)
 
 

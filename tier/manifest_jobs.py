@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stratalog.tier.entry import Entry
-from stratalog.tier.manifest import Manifest, check_claim, successor
+from stratalog.tier.manifest import Manifest, check_claim, successor, trashed_entry
 from stratalog.tier.manifest_parts import Claimant, Job, PageRef, TrashEntry, totals_of
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import uuid_text
@@ -129,7 +129,7 @@ def swap(
     else:
         entries = _replaced(manifest, entries, inputs, output)
     seq = manifest.seq + 1
-    trashed = [TrashEntry(one.key, one.size_bytes, one.epoch, seq, job.kind) for one in inputs]
+    trashed = [trashed_entry(one, seq, job.kind) for one in inputs]
     trashed += [
         TrashEntry(old.key, old.size_bytes, old.epoch_max, seq, "page rewritten")
         for old in (rewrite.replaced if rewrite else ())

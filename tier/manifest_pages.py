@@ -146,6 +146,7 @@ def page_ref(partition: PartitionId, entries: Sequence[Entry], data: bytes, seq:
         aborted_count=sum(1 for entry in entries if entry.aborted_count),
         epoch_max=max(entry.epoch for entry in entries),
         live_first=first,
+        front_timestamp_ms=entries[0].max_timestamp_ms,
     )
 
 

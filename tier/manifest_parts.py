@@ -131,7 +131,8 @@ class PageRef:
     ``dead_count`` leading entries of its ``entry_count`` are no longer live; ``live_first`` is the base of the first
     one that is. Totals, timestamps and ``aborted_count`` (entries that aborted transactions overlap) are those of all
     that was live when the reference was made, except that ``totals`` always follows ``dead_count``. ``size_bytes``
-    and ``crc32c`` are those of the stored, compressed bytes; ``epoch_max`` is the highest leader epoch of an uploader.
+    and ``crc32c`` are those of the stored, compressed bytes; ``epoch_max`` is the highest leader epoch of an uploader;
+    ``front_timestamp_ms`` is the largest timestamp of the first live entry, by which retention by time decides.
     """
 
     key: str
@@ -147,6 +148,7 @@ class PageRef:
     aborted_count: int
     epoch_max: int
     live_first: int
+    front_timestamp_ms: int
     dead_count: int = 0
     unknown: UnknownFields = ()
 
@@ -169,12 +171,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A cut that needs the offsets ``[log_start_offset, remote_end)`` as they were when it was made (rule 9)."""
+    """A cut that needs the offsets ``[log_start_offset, remote_end)`` as they were when it was made (rule 9).
+
+    ``seq`` is the number of the change that pinned: trash of later changes is what it may need.
+    """
 
     cut_id: str
     created_ms: int
     remote_end: int
     log_start_offset: int
+    seq: int = -1
     unknown: UnknownFields = ()
 
 

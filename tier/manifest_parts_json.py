@@ -30,11 +30,11 @@ _TRASH: Final = frozenset({"loc", "size", "epoch", "seq", "reason", "since_ts", 
 _PAGE: Final = frozenset(
     {
         "loc", "first", "end", "seq", "entries", "dead", "start", "size", "crc32c", "segments", "bytes", "records",
-        "min_ts", "max_ts", "aborted", "epoch",
+        "min_ts", "max_ts", "aborted", "epoch", "front_ts",
     }
 )  # fmt: skip
 _JOB: Final = frozenset({"uuid", "kind", "listed_ts", "expires_ts", "inputs"})
-_PIN: Final = frozenset({"cut", "created_ts", "remote_end", "log_start_offset"})
+_PIN: Final = frozenset({"cut", "created_ts", "remote_end", "log_start_offset", "seq"})
 _HISTORY: Final = frozenset({"loc", "seq", "sha256"})
 
 
@@ -98,6 +98,7 @@ def page_to_fields(page: PageRef, folder: str) -> dict[str, Any]:
         "max_ts": page.max_timestamp_ms,
         "aborted": page.aborted_count,
         "epoch": page.epoch_max,
+        "front_ts": page.front_timestamp_ms,
     }
     if page.dead_count:
         fields |= {"dead": page.dead_count, "start": page.live_first}
@@ -121,6 +122,7 @@ def page_from_fields(fields: Mapping[str, Any], folder: str) -> PageRef:
         aborted_count=integer(fields, "aborted"),
         epoch_max=integer(fields, "epoch"),
         live_first=integer(fields, "start", first),
+        front_timestamp_ms=integer(fields, "front_ts"),
         dead_count=integer(fields, "dead", 0),
         unknown=keep_unknown(fields, _PAGE),
     )
@@ -164,6 +166,8 @@ def pin_to_fields(pin: Pin) -> dict[str, Any]:
         "remote_end": pin.remote_end,
         "log_start_offset": pin.log_start_offset,
     }
+    if pin.seq >= 0:
+        fields["seq"] = pin.seq
     return restore_unknown(fields, pin.unknown)
 
 
@@ -174,6 +178,7 @@ def pin_from_fields(fields: Mapping[str, Any]) -> Pin:
         created_ms=integer(fields, "created_ts"),
         remote_end=integer(fields, "remote_end"),
         log_start_offset=integer(fields, "log_start_offset"),
+        seq=integer(fields, "seq", -1),
         unknown=keep_unknown(fields, _PIN),
     )
 

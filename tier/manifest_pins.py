@@ -14,12 +14,12 @@ __all__ = ["pin", "unpin"]
 def pin(manifest: Manifest, pinned: Pin, *, now_ms: int) -> Manifest:
     """Add a pin; nothing to do if the cut has pinned exactly this already.
 
-    Whoever makes a cut needs no claim: a pin changes nothing that is served. Raises `Invalid` for another pin of the
+    Its ``seq`` is set here. Whoever makes a cut needs no claim: a pin changes nothing that is served. Raises `Invalid` for another pin of the
     same cut, and for one that reaches beyond the archive.
     """
     for known in manifest.pins:
         if known.cut_id == pinned.cut_id:
-            if known == pinned:
+            if replace(known, seq=pinned.seq) == pinned:
                 return manifest
             raise Invalid(f"{manifest.partition}: the cut {pinned.cut_id} has pinned something else here: {known}")
     if pinned.remote_end > manifest.remote_end or pinned.log_start_offset < manifest.log_start_offset:
@@ -28,7 +28,8 @@ def pin(manifest: Manifest, pinned: Pin, *, now_ms: int) -> Manifest:
             f"{pinned.remote_end}), the archive holds [{manifest.log_start_offset}, {manifest.remote_end}): read the "
             "manifest again"
         )
-    return successor(replace(manifest, pins=(*manifest.pins, pinned)), "pin", now_ms)
+    numbered = replace(pinned, seq=manifest.seq + 1)
+    return successor(replace(manifest, pins=(*manifest.pins, numbered)), "pin", now_ms)
 
 
 def unpin(manifest: Manifest, cut_id: str, *, now_ms: int) -> Manifest:

@@ -15,7 +15,15 @@ from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
 from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
 from stratalog.wire.errors import Corrupt, Retriable
 
-__all__ = ["ManifestContended", "StoredManifest", "Transition", "change_manifest", "read_manifest", "writer_version"]
+__all__ = [
+    "ManifestContended",
+    "Preparation",
+    "StoredManifest",
+    "Transition",
+    "change_manifest",
+    "read_manifest",
+    "writer_version",
+]
 
 _ATTEMPTS: Final = 16
 
@@ -34,6 +42,10 @@ class StoredManifest:
     manifest: Manifest
     version: Version
     raw: bytes
+
+
+Preparation: TypeAlias = Callable[[StoredManifest, Manifest], Manifest]
+"""Given a manifest as stored and its successor: writes the objects that the final successor names, and returns it."""
 
 
 def writer_version() -> str:
@@ -57,8 +69,12 @@ def read_manifest(store: ObjectStore, partition: PartitionId) -> StoredManifest:
     return StoredManifest(manifest, version, raw)
 
 
-def change_manifest(store: ObjectStore, partition: PartitionId, transition: Transition) -> StoredManifest:
+def change_manifest(
+    store: ObjectStore, partition: PartitionId, transition: Transition, prepare: Preparation | None = None
+) -> StoredManifest:
     """Read, apply ``transition``, replace by compare-and-swap; after a lost race read again and apply it again.
+
+    ``prepare`` comes between the two last: what it writes is garbage after a lost race (rule 5).
 
     A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
     entry uuids) in what is read back and has nothing to do. Whatever the transition raises is passed on;
@@ -71,6 +87,8 @@ def change_manifest(store: ObjectStore, partition: PartitionId, transition: Tran
         if changed is stored.manifest:
             return stored
         prev = predecessor_hash(stored.raw) if stored.raw else ""
+        if prepare is not None:
+            changed = prepare(stored, changed)
         successor = replace(changed, prev_sha256=prev, writer=writer_version())
         raw = to_bytes(successor)
         try:

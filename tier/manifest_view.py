@@ -7,17 +7,23 @@ merges it).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, Manifest, Totals
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_pages import page_fields
+from stratalog.tier.manifest_parts import Claimant, PageRef, Totals
 from stratalog.tier.store import Version
-from stratalog.wire.topic import Uuid
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.topic import Uuid, uuid_parse
 
-__all__ = ["ManifestView", "PackedEntries", "RemoteSegment"]
+__all__ = ["NO_ENTRIES", "ManifestView", "PackedEntries", "RemoteSegment", "packed_page"]
+
+NO_ENTRIES: Final = -1
+"""As the end of what is known: entries are not wanted, only what the manifest says besides."""
 
 _UUID_BYTES = 16
 
@@ -140,12 +146,54 @@ class PackedEntries:
         )
 
 
+def packed_page(partition: PartitionId, page: PageRef, data: bytes) -> PackedEntries:
+    """The columns of a page's live entries, straight from its fields: a large archive has very many.
+
+    Raises `Corrupt` for a page that is not what the manifest says.
+    """
+    fields = page_fields(data, page, partition)[page.dead_count :]
+    packed = PackedEntries()
+    try:
+        _fill(packed, partition, fields)
+    except (ValueError, TypeError, LookupError, OverflowError, Invalid) as error:
+        raise Corrupt(f"{partition}: the page {page.key} is damaged: {error!r}") from error
+    starts, ends = [page.live_first, *packed.ends[:-1]], packed.ends[-1] if packed.ends else page.first
+    if list(packed.bases) != starts or ends != page.end:
+        raise Corrupt(f"{partition}: the page {page.key} is damaged: its entries do not follow each other")
+    return packed
+
+
+def _fill(packed: PackedEntries, partition: PartitionId, fields: Sequence[Mapping[str, Any]]) -> None:
+    for column, name in (
+        (packed.bases, "base"),
+        (packed.ends, "end"),
+        (packed.epochs, "epoch"),
+        (packed.sizes, "size"),
+        (packed.data_sizes, "data_len"),
+        (packed.chunk_positions, "chunks_pos"),
+        (packed.chunk_sizes, "chunks_len"),
+        (packed.min_timestamps, "min_ts"),
+        (packed.max_timestamps, "max_ts"),
+    ):
+        column.extend([each[name] for each in fields])
+    packed.aborted_counts.extend([each.get("aborted", 0) for each in fields])
+    for each in fields:
+        name = each["uuid"]
+        packed.uuids += uuid_parse(name)
+        loc = f"seg/{each['base']:020}-{each['end']:020}-{each['epoch']:010}-{name}.seg"
+        if each["loc"] != loc:
+            loc = each["loc"]
+            packed.keys[uuid_parse(name)] = loc[1:] if loc.startswith("/") else partition.prefix + loc
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestView:
     """A manifest as the broker sees it.
 
     ``entries`` are those from offset ``entries_from`` on; what the broker holds before that offset is unchanged,
-    except that entries below ``remote_start`` are gone.
+    except that entries below ``remote_start`` are gone, and that everything is different for a broker whose manifest
+    is older than ``rewritten_seq``. ``oldest_timestamp_ms`` is the largest timestamp of the first live entry, -1 if
+    there is none.
     """
 
     partition: PartitionId
@@ -158,6 +206,10 @@ class ManifestView:
     leader_epochs: tuple[LeaderEpoch, ...]
     totals: Totals
     archive_clean_offset: int
+    rewritten_seq: int
+    oldest_timestamp_ms: int
+    deleted: bool
+    trash_count: int
     entries_from: int
     entries: PackedEntries
 
@@ -165,11 +217,15 @@ class ManifestView:
     def of(cls, manifest: Manifest, version: Version, known_end: int = 0) -> ManifestView:
         """The view of ``manifest`` for a broker that knows all entries below ``known_end``.
 
-        Entries are only ever appended behind the remote end in this version of the format, so that what is known
-        stays true; a ``known_end`` that is no border of an entry gives the whole manifest.
+        What is known stays true, except after a rewrite, which ``rewritten_seq`` tells. 0 asks for all inline entries,
+        to which whoever can read them adds those of the pages; `NO_ENTRIES`, and with pages also an offset that is no
+        border of an inline entry, for none.
         """
         borders = {entry.base for entry in manifest.entries} | {manifest.remote_end}
-        start = known_end if known_end in borders else 0
+        if known_end in borders or not known_end or not manifest.remote_start < manifest.remote_end:
+            start = known_end if known_end in borders else 0
+        else:
+            start = manifest.remote_end if known_end == NO_ENTRIES or manifest.pages else 0
         later = (entry for entry in manifest.entries if entry.base >= start)
         return cls(
             partition=manifest.partition,
@@ -182,6 +238,10 @@ class ManifestView:
             leader_epochs=manifest.leader_epochs,
             totals=manifest.totals,
             archive_clean_offset=manifest.archive_clean_offset,
+            rewritten_seq=manifest.rewritten_seq,
+            oldest_timestamp_ms=manifest.oldest_timestamp_ms,
+            deleted=manifest.deleted_ms >= 0,
+            trash_count=len(manifest.trash),
             entries_from=start,
             entries=PackedEntries.pack(manifest.partition, later),
         )

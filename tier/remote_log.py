@@ -15,6 +15,8 @@ from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import NOBODY, Claimant, Totals
 from stratalog.tier.manifest_view import ManifestView, PackedEntries, RemoteSegment
+from stratalog.tier.remote_retention import RetainedRange
+from stratalog.tier.running_maxima import RunningMaxima
 from stratalog.tier.store import Version
 from stratalog.wire.topic import Uuid
 
@@ -64,7 +66,10 @@ def group_neighbours(refs: Sequence[ChunkRef], count_max: int = GROUP_COUNT) -> 
 
 
 class RemoteLog:
-    """What the manifest of ``partition`` said when it was last read."""
+    """What the manifest of ``partition`` said when it was last read.
+
+    Its entries are there only while ``loaded``: they can be had again, and a broker has many partitions.
+    """
 
     def __init__(self, partition: PartitionId, *, tables_kept: int = _TABLES_KEPT) -> None:
         self.partition = partition
@@ -77,7 +82,11 @@ class RemoteLog:
         self.leader_epochs: tuple[LeaderEpoch, ...] = ()
         self.totals = Totals()
         self.archive_clean_offset = 0
+        self.oldest_timestamp_ms = -1
+        self.loaded = False
+        self.data_bytes = 0
         self._entries = PackedEntries()
+        self._latest = RunningMaxima()
         self._tables: OrderedDict[Uuid, ChunkTable] = OrderedDict()
         self._keys: dict[Uuid, str] = {}  # of those objects: to make one up costs more than all else of a plan
         self._tables_kept = tables_kept
@@ -88,23 +97,68 @@ class RemoteLog:
     def merge(self, view: ManifestView) -> bool:
         """Take a newer view in; an older one changes nothing.
 
-        False if the view begins behind what is known here: then the whole manifest must be read (``known_end=0``).
+        False if the view begins behind what is known here, or if entries were rewritten since: then the whole manifest
+        must be read (``known_end=0``); until then everything stays as it was.
         """
         if view.seq < self.seq:
             return True
+        if not self.loaded and view.entries_from:
+            self._take(view)
+            return True
         known = bisect_right(self._entries.ends, view.entries_from)
-        reaches = self._entries.ends[known - 1] if known else view.entries_from
-        if view.entries_from and (reaches != view.entries_from or (not known and self.remote_end != view.entries_from)):
-            return False
-        self._entries.truncate(known if view.entries_from else 0)
+        if view.entries_from:
+            reaches = self._entries.ends[known - 1] if known else view.entries_from
+            if reaches != view.entries_from or (not known and self.remote_end != view.entries_from):
+                return False
+            if view.rewritten_seq > self.seq:
+                return False
+        else:
+            known = 0
+        self._truncate(known)
         self._entries.extend(view.entries)
-        self._entries.drop_front(bisect_right(self._entries.ends, view.remote_start))
+        self._latest.extend(view.entries.max_timestamps)
+        self.data_bytes += sum(view.entries.data_sizes)
+        self._drop_front(bisect_right(self._entries.ends, view.remote_start))
+        self.loaded = True
+        self._take(view)
+        return True
+
+    def _take(self, view: ManifestView) -> None:
         self.version, self.seq, self.claimant = view.version, view.seq, view.claimant
         self.log_start_offset = view.log_start_offset
         self.remote_start, self.remote_end = view.remote_start, view.remote_end
         self.leader_epochs, self.totals = view.leader_epochs, view.totals
         self.archive_clean_offset = view.archive_clean_offset
-        return True
+        self.oldest_timestamp_ms = view.oldest_timestamp_ms
+
+    def _truncate(self, count: int) -> None:
+        if count == len(self):
+            return
+        self.data_bytes -= sum(self._entries.data_sizes[count:])
+        self._entries.truncate(count)
+        self._latest.truncate(count)
+
+    def _drop_front(self, count: int) -> None:
+        if count:
+            self.data_bytes -= sum(self._entries.data_sizes[:count])
+            self._entries.drop_front(count)
+            self._latest.drop_front(count)
+
+    def unload(self) -> None:
+        """Forget the entries and the chunk tables; all else stays known."""
+        self._entries, self._latest, self.data_bytes, self.loaded = PackedEntries(), RunningMaxima(), 0, False
+        self._tables.clear()
+        self._keys.clear()
+
+    def retained(self, log_start_offset: int) -> tuple[Iterator[RetainedRange], int]:
+        """The ranges that end behind ``log_start_offset``, one after the other, and the bytes of all of them."""
+        entries = self._entries
+        first = bisect_right(entries.ends, log_start_offset)
+        ranges = (
+            RetainedRange(entries.bases[at], entries.ends[at], entries.data_sizes[at], entries.max_timestamps[at])
+            for at in range(first, len(self))
+        )
+        return ranges, self.data_bytes - sum(entries.data_sizes[:first])
 
     def segment(self, index: int) -> RemoteSegment:
         """The entry at ``index``, oldest first."""
@@ -117,19 +171,18 @@ class RemoteLog:
             return None
         return index
 
-    def time_candidates(self, timestamp_ms: int, start_offset: int = 0) -> Iterator[RemoteSegment]:
-        """Entries that may hold the first record from ``start_offset`` on with at least ``timestamp_ms``, in order.
+    def time_candidate(self, timestamp_ms: int, start_offset: int = 0) -> RemoteSegment | None:
+        """The first entry that may hold a record from ``start_offset`` on with at least ``timestamp_ms``.
 
-        The first one whose look-up (`FindTimestamp`) finds a record is the answer.
+        If its look-up (`FindTimestamp`) finds nothing, the next candidate begins where it ends.
         """
-        for index, latest in enumerate(self._entries.max_timestamps):
-            if latest >= timestamp_ms and self._entries.ends[index] > start_offset:
-                yield self.segment(index)
+        index = self._latest.find(timestamp_ms, bisect_right(self._entries.ends, start_offset))
+        return None if index is None else self.segment(index)
 
     def latest_timestamp(self) -> RemoteSegment | None:
         """The first entry that holds the largest timestamp of the archive."""
-        latest = self._entries.max_timestamps
-        return self.segment(latest.index(max(latest))) if latest else None
+        latest = self._latest.largest()
+        return None if latest is None else self.time_candidate(latest)
 
     def aborted_candidates(self, start_offset: int, end_offset: int) -> list[RemoteSegment]:
         """Entries of ``[start_offset, end_offset)`` that aborted transactions overlap."""

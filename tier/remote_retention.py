@@ -26,19 +26,21 @@ def log_start_after_retention(
     *,
     log_start_offset: int,
     high_watermark: int,
-    active_bytes: int,
+    total_bytes: int,
     retention_ms: int,
     retention_bytes: int,
     now_ms: int,
 ) -> int:
     """The new log start: the end of the last range that must go, or ``log_start_offset``.
 
-    ``ranges`` follow each other; ``active_bytes`` is what lies behind them. Negative limits are no limits.
+    ``ranges`` follow each other and are only walked as far as they go: there may be very many. ``total_bytes`` are
+    those of all that end behind ``log_start_offset``, and of what lies behind them. Negative limits are no limits.
     """
-    kept = [one for one in ranges if one.end > log_start_offset]
-    excess_bytes = sum(one.size_bytes for one in kept) + active_bytes - retention_bytes if retention_bytes >= 0 else -1
+    excess_bytes = total_bytes - retention_bytes if retention_bytes >= 0 else -1
     start = log_start_offset
-    for one in kept:
+    for one in ranges:
+        if one.end <= log_start_offset:
+            continue
         expired = retention_ms >= 0 and 0 <= one.max_timestamp_ms < now_ms - retention_ms
         oversized = excess_bytes >= one.size_bytes > 0 and retention_bytes >= 0
         if one.end > high_watermark or not (expired or oversized):

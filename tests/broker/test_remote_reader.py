@@ -7,9 +7,16 @@ import pytest
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.tier import commands
+from stratalog.tier.archive_commands import read_view
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.commands import ReadManifest
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_jobs import list_job, swap
+from stratalog.tier.manifest_parts import Job
+from stratalog.tier.manifest_store import change_manifest
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.tier.segment_upload import put_segment
 from stratalog.tier.work import Worker
 from stratalog.wire.batch import Record, build_batch, iter_headers
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -24,6 +31,7 @@ class Rig:
         self.store = MemoryStore()
         self.worker = Worker(self.store)
         self.queue = []
+        self.at_once = False
         self.sent = []
         self.now_ms = 1_000_000
         self.woken = 0
@@ -51,6 +59,8 @@ class Rig:
     def submit(self, command, answered) -> None:
         self.sent.append(type(command).__name__)
         self.queue.append((command, answered))
+        if self.at_once:
+            self.run()
 
     def run(self) -> None:
         """Carry out everything that was asked for, also what follows from it."""
@@ -218,14 +228,73 @@ def test_who_reads_on_is_read_ahead_of_across_objects(rig):
 
 async def test_times_are_looked_up_within_bounds(rig):
     """The first record at or after a time, not before the first nor behind the last offset asked for."""
-    rig.submit = None
-
-    def submit(command, answered):
-        answered(rig.worker.execute(command))
-
-    rig.remote._submit = submit
+    rig.at_once = True
     assert (await rig.remote.find_timestamp(33, 0, 60)).offset == 33
     assert (await rig.remote.find_timestamp(10, 33, 60)).offset == 33
     assert await rig.remote.find_timestamp(33, 0, 33) is None
     assert await rig.remote.find_timestamp(60, 0, 60) is None
     assert (await rig.remote.find_max_timestamp(60)).offset == 59
+
+
+def merged(rig, first, last):
+    """Replace archived ranges by one object, as a merge does; the old objects are gone at once."""
+    inputs = rig.manifest.entries[first:last]
+    uuid = b"m" * 16
+    change_manifest(
+        rig.store, PARTITION, lambda m: list_job(m, Job(uuid, "merge", 1, 2, tuple(e.uuid for e in inputs)), now_ms=1)
+    )
+    request = SegmentRequest(
+        partition=PARTITION,
+        uuid=uuid,
+        base=inputs[0].base,
+        end=inputs[-1].end,
+        epoch=1,
+        source=[b"".join(rig.segment(entry.base) for entry in inputs)],
+    )
+    output = put_segment(rig.store, build_segment(request))
+    change_manifest(rig.store, PARTITION, lambda m: swap(m, uuid, inputs, output, now_ms=2))
+    rig.store.delete_many([entry.key for entry in inputs])
+
+
+def test_a_reader_goes_on_when_its_objects_are_replaced(rig):
+    """It finds them gone, reads the manifest again and is answered from the new object: no error reaches it."""
+    assert offsets(rig.read(0, 1)) == [0]
+    merged(rig, 1, 3)
+    assert [offsets(rig.read(at, 1)) for at in range(0, 60, 5)] == [[at] for at in range(0, 60, 5)]
+    assert len(rig.remote.entries) == 2
+
+
+async def test_times_are_found_when_objects_are_replaced(rig):
+    """Also the manifest is read again, once."""
+    rig.at_once = True
+    assert (await rig.remote.find_timestamp(33, 0, 60)).offset == 33
+    merged(rig, 0, 3)
+    assert (await rig.remote.find_timestamp(33, 0, 60)).offset == 33
+    merged_again = rig.remote.entries.segment(0)
+    rig.store.delete_many([merged_again.key])
+    with pytest.raises(KafkaError):
+        await rig.remote.find_timestamp(33, 0, 60)
+    with pytest.raises(KafkaError):
+        await rig.remote.find_max_timestamp(60)
+
+
+def test_ranges_that_were_let_go_are_read_again(rig):
+    """Offsets and totals stay known; what is learnt meanwhile needs no entries."""
+    rig.read(0, 1)
+    rig.remote.unload()
+    assert (rig.remote.entries, rig.remote.start_offset, rig.remote.end_offset) == (None, 0, 60)
+    assert rig.remote.object_count == 3
+    rig.remote.refresh(entries=False)
+    rig.run()
+    assert rig.remote.entries is None
+    assert offsets(rig.read(40, 1)) == [40]
+
+
+def test_what_a_claim_or_commit_says_brings_no_entries(tmp_path):
+    """A broker that starts reads nothing of an archive that nobody reads."""
+    rig = Rig(tmp_path, checkpoint=(0, 60, 1000))
+    rig.remote.apply(read_view(rig.store, ReadManifest(PARTITION, "", rig.remote.known_end)).view)
+    assert (rig.remote.entries, rig.remote.facts.totals.segments, rig.remote.end_offset) == (None, 3, 60)
+    assert rig.remote.facts.oldest_timestamp_ms == 19
+    assert offsets(rig.read(40, 1)) == [40]
+    assert rig.remote.known_end == 60

@@ -48,7 +48,7 @@ def test_fields_of_a_newer_writer_are_kept_at_every_level(manifest):
         fields["version"] = 3
         fields["min_reader_version"] = 2
         fields["jobs"] = [{"uuid": "A" * 22, "kind": "merge", "listed_ts": 1, "expires_ts": 2, "inputs": []}]
-        fields["pins"] = [{"cut": "c", "created_ts": 1, "remote_end": 400, "log_start_offset": 120}]
+        fields["pins"] = [{"cut": "c", "created_ts": 1, "remote_end": 400, "log_start_offset": 120, "seq": 2}]
         fields["history"] = {"loc": "history/h", "seq": 1, "sha256": "00"}
         parts = (fields["jobs"][0], fields["pins"][0], fields["history"])
         for inside in (fields, fields["writer"], fields["totals"], fields["entries"][1], fields["trash"][0], *parts):

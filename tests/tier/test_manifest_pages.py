@@ -166,7 +166,7 @@ def test_a_manifest_stays_small_whatever_its_age(monkeypatch):
         assert plan.inline_count == entries + 1
         total = sum(page.entry_count for page in plan.merged) + plan.inline_count
         ref = manifest_pages.PageRef(
-            "k", number, number + 1, number, total, 1, 0, Totals(), 0, 0, 0, 0, live_first=number
+            "k", number, number + 1, number, total, 1, 0, Totals(), 0, 0, 0, 0, live_first=number, front_timestamp_ms=0
         )
         kept = manifest.pages[: len(manifest.pages) - len(plan.merged)]
         manifest = dataclasses.replace(manifest, pages=(*kept, ref))

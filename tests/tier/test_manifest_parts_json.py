@@ -37,7 +37,7 @@ def pages(draw):
     rest = [draw(NUMBERS) for _ in range(6)]
     return PageRef(
         draw(KEYS), first, first + length, rest[0], count, rest[1], rest[2], totals, rest[3], rest[4], rest[5], 7,
-        live_first, dead,
+        live_first, 9, dead,
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_a_job_survives_its_fields(job):
     assert job_from_fields(json.loads(json.dumps(job_to_fields(job)))) == job
 
 
-@given(st.builds(Pin, st.text(), NUMBERS, NUMBERS, NUMBERS), st.builds(HistoryRef, NUMBERS, KEYS, st.text()))
+@given(st.builds(Pin, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS), st.builds(HistoryRef, NUMBERS, KEYS, st.text()))
 def test_pins_and_history_survive_their_fields(pin, history):
     """And what a newer writer put into them."""
     fields = pin_to_fields(pin) | {"later": [1]}
@@ -85,6 +85,8 @@ def test_pins_and_history_survive_their_fields(pin, history):
 )
 def test_impossible_pages_are_corrupt(change):
     """An empty range, a live start outside, nothing left, other types."""
-    page = PageRef(FOLDER + "p", 5, 10, 1, 3, 1, 1, Totals(), 0, 0, 0, 0, live_first=6, dead_count=1)
+    page = PageRef(
+        FOLDER + "p", 5, 10, 1, 3, 1, 1, Totals(), 0, 0, 0, 0, live_first=6, front_timestamp_ms=0, dead_count=1
+    )
     with pytest.raises(Corrupt):
         page_from_fields(page_to_fields(page, FOLDER) | change, FOLDER)

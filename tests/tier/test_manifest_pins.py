@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
@@ -22,7 +24,9 @@ def test_a_pin_comes_and_goes(manifest):
     """Each by one change; repeated, it has nothing to do."""
     mine = Pin("cut-1", 5, 150, 30)
     pinned = pin(manifest, mine, now_ms=6)
-    assert (pinned.pins, pinned.seq, pinned.entries) == ((mine,), manifest.seq + 1, manifest.entries)
+    assert (pinned.pins, pinned.seq, pinned.entries) == (
+        (dataclasses.replace(mine, seq=manifest.seq + 1),), manifest.seq + 1, manifest.entries,
+    )  # fmt: skip
     assert pin(pinned, mine, now_ms=7) is pinned
     assert unpin(pinned, "cut-1", now_ms=8).pins == ()
     assert unpin(manifest, "cut-1", now_ms=8) is manifest

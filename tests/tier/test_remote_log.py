@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from stratalog.tier.chunk_table import Chunk, ChunkTable
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
-from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.manifest_jobs import list_job, swap
+from stratalog.tier.manifest_parts import Job
+from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.remote_log import ChunkId, RemoteLog, group_neighbours
 
 US = Claimant(0, 1, bytes(16))
@@ -17,7 +22,7 @@ PARTITION = PartitionId("t", bytes(16), 0)
 
 def entry(base, end, **fields):
     """An entry of PARTITION whose uuid follows from its base."""
-    uuid = base.to_bytes(16, "big")
+    uuid = fields.pop("uuid", base.to_bytes(16, "big"))
     known = {
         "size_bytes": 10, "data_bytes": 10, "crc32c": 0, "data_crc32c": 0, "chunks_position": 0, "chunks_bytes": 0,
         "min_timestamp_ms": base, "max_timestamp_ms": end, "max_timestamp_offset": end, "batch_count": 1,
@@ -96,14 +101,92 @@ def test_an_archive_that_lost_everything_to_retention_is_empty():
     assert (len(log), log.remote_start, log.remote_end, log.find(250)) == (0, 300, 300, None)
 
 
+def candidates(log, timestamp_ms, start_offset=0):
+    """Where a look-up goes that finds nothing anywhere."""
+    found = []
+    while (segment := log.time_candidate(timestamp_ms, start_offset)) is not None:
+        found.append(segment.base)
+        start_offset = segment.end
+    return found
+
+
 def test_time_candidates_are_all_entries_that_reach_the_time():
     """In offset order, also when timestamps do not ascend; behind the start offset only."""
     log = log_of(THREE)
-    assert [s.base for s in log.time_candidates(120)] == [100, 200]
-    assert [s.base for s in log.time_candidates(120, 200)] == [200]
-    assert list(log.time_candidates(201)) == []
+    assert candidates(log, 120) == [100, 200]
+    assert candidates(log, 120, 200) == [200]
+    assert candidates(log, 201) == []
     assert log.latest_timestamp().base == 100
     assert log_of(EMPTY).latest_timestamp() is None
+
+
+class FollowedLog(RuleBasedStateMachine):
+    """A broker's copy beside the manifest itself: whatever it hears, in whatever order, and forgets."""
+
+    def __init__(self):
+        super().__init__()
+        self.manifest = EMPTY
+        self.log = RemoteLog(PARTITION)
+        self.heard = []
+
+    @rule(lengths=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 50)), min_size=1, max_size=5))
+    def commit(self, lengths):
+        entries, at = [], self.manifest.remote_end
+        for length, latest in lengths:
+            entries.append(entry(at, at + length, max_timestamp_ms=latest, uuid=os.urandom(16)))
+            at += length
+        self.manifest = extended(self.manifest, *entries)
+
+    @rule(part=st.floats(0, 1))
+    def move_log_start(self, part):
+        offset = int(part * self.manifest.remote_end)
+        self.manifest = set_log_start(self.manifest, US, offset, now_ms=3, reason="r")
+
+    @precondition(lambda self: len(self.manifest.entries) > 1)
+    @rule(data=st.data())
+    def merge(self, data):
+        first = data.draw(st.integers(0, len(self.manifest.entries) - 2))
+        inputs = self.manifest.entries[first : first + data.draw(st.integers(2, 4))]
+        uuid = os.urandom(16)
+        latest = max(e.max_timestamp_ms for e in inputs)
+        output = entry(inputs[0].base, inputs[-1].end, max_timestamp_ms=latest, uuid=uuid)
+        listed = list_job(self.manifest, Job(uuid, "merge", 1, 2, tuple(e.uuid for e in inputs)), now_ms=4)
+        self.manifest = swap(listed, uuid, inputs, output, now_ms=5)
+
+    @rule(wanted=st.sampled_from(["known", "none", "all"]))
+    def ask(self, wanted):
+        known = {"known": self.log.remote_end if self.log.loaded else 0, "none": NO_ENTRIES, "all": 0}[wanted]
+        self.heard.append(ManifestView.of(self.manifest, str(self.manifest.seq), known))
+
+    @precondition(lambda self: self.heard)
+    @rule(data=st.data())
+    def hear(self, data):
+        view = self.heard.pop(data.draw(st.integers(0, len(self.heard) - 1)))
+        if not self.log.merge(view):
+            assert self.log.merge(ManifestView.of(self.manifest, str(self.manifest.seq)))
+
+    @rule()
+    def unload(self):
+        self.log.unload()
+
+    @invariant()
+    def what_is_known_is_what_some_manifest_said(self):
+        if self.log.version != str(self.manifest.seq):
+            return
+        assert (self.log.remote_start, self.log.remote_end) == (self.manifest.remote_start, self.manifest.remote_end)
+        assert self.log.totals == self.manifest.totals
+        if not self.log.loaded:
+            return
+        assert [self.log.segment(n).uuid for n in range(len(self.log))] == [e.uuid for e in self.manifest.entries]
+        ranges, total_bytes = self.log.retained(self.manifest.log_start_offset)
+        assert sum(one.size_bytes for one in ranges) == total_bytes == sum(e.data_bytes for e in self.manifest.entries)
+        for timestamp in (0, 20, 45):
+            reach = [e.base for e in self.manifest.entries if e.max_timestamp_ms >= timestamp]
+            assert candidates(self.log, timestamp) == reach
+
+
+FollowedLog.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestFollowedLog = FollowedLog.TestCase
 
 
 def test_aborted_candidates_are_those_that_aborted_transactions_touch():

@@ -12,12 +12,13 @@ def start(ranges=RANGES, **limits):
     known = {
         "log_start_offset": 0,
         "high_watermark": 1000,
-        "active_bytes": 0,
         "retention_ms": -1,
         "retention_bytes": -1,
         "now_ms": 10_000,
-    }
-    return log_start_after_retention(ranges, **{**known, **limits})
+    } | limits
+    active_bytes = known.pop("active_bytes", 0)
+    total_bytes = sum(one.size_bytes for one in ranges if one.end > known["log_start_offset"]) + active_bytes
+    return log_start_after_retention(iter(ranges), total_bytes=total_bytes, **known)
 
 
 def test_without_limits_nothing_goes():
