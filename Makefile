@@ -6,13 +6,14 @@ BUCKET ?= file
 S3 ?= seaweed
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py
 
-.PHONY: help demo test test-slow test-java test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean
+.PHONY: help demo test test-slow test-java test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
+	@echo "make model              every order of events of the archive's protocol, with states counted"
 	@echo "make mutants [ONLY=text]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
@@ -59,6 +60,9 @@ test-s3: $(VENV)/.ready
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash
+
+model: $(VENV)/.ready
+	$(PY) -m pytest -v --tb=short -m "slow or not slow" tests/tier/test_model*.py
 
 mutants: $(VENV)/.ready
 	$(PY) -m mutants $(if $(ONLY),--only "$(ONLY)")

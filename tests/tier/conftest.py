@@ -255,6 +255,10 @@ def make_entry(log_bytes):
     return make
 
 
+SEARCHES: list[tuple[str, Search]] = []
+"""By test: what each search of this run has found."""
+
+
 @dataclass
 class Search:
     """What a breadth-first search found: ``trace`` is a shortest counterexample, ``None`` if there is none."""
@@ -272,14 +276,20 @@ class ModelTools:
 
     PARTITION = PartitionId("t", bytes(16), 0)
 
-    def __init__(self):
+    def __init__(self, name):
+        self._name = name
         self._manifests = []
         self._numbers = {}
         self._steps = {}
 
-    @staticmethod
-    def search(initial, successors, violation, limit=1_500_000):
+    def search(self, initial, successors, violation, limit=1_500_000):
         """Visit every state; stop at the first in which ``violation`` gives a reason."""
+        found = self._search(initial, successors, violation, limit)
+        SEARCHES.append((self._name, found))
+        return found
+
+    @staticmethod
+    def _search(initial, successors, violation, limit):
         seen, queue = {initial: None}, deque([initial])
         while queue:
             state = queue.popleft()
@@ -334,9 +344,27 @@ class ModelTools:
 
 
 @pytest.fixture
-def model_tools():
+def model_tools(request):
     """A search and a numbering of manifests."""
-    return ModelTools()
+    return ModelTools(request.node.name)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """With ``-v``, as `make model` has it: how many states each model check has visited, and what it found."""
+    if not SEARCHES or terminalreporter.config.option.verbose < 1:
+        return
+    terminalreporter.section("states of the models")
+    for name, found in SEARCHES:
+        end = (
+            f"counterexample of {len(found.trace) - 1} steps: {found.trace[-1]}"
+            if found.trace
+            else "exhausted, it holds"
+        )
+        terminalreporter.write_line(f"{found.states:>9,}  {name}: {end}")
+    held = [found.states for _, found in SEARCHES if not found.trace]
+    terminalreporter.write_line(
+        f"{sum(held):,} states in {len(held)} searches without a violation; {len(SEARCHES) - len(held)} counterexamples"
+    )
 
 
 @pytest.fixture(scope="session")

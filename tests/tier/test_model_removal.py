@@ -280,7 +280,9 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow if "apart" in one else ()) for one in BOUNDS]
+)
 def test_nothing_goes_that_somebody_may_need(model_tools, name):
     """Every reachable state within these bounds: no reader, cut or job misses an object, no kept record goes."""
     found = Removal(model_tools, **BOUNDS[name]).check()
