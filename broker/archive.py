@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 from stratalog import __version__
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.seal_times import SealTimes
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.retention import local_segments_to_evict
 from stratalog.tier import commands, plan_events
@@ -72,7 +73,8 @@ class Archive:
         )
         self._uploads: dict[RangeRef, Uploaded] = {}
         self._sealed_end = self._local_start = unified.log.first_base_offset
-        self._progress = (-1, -1, -1)
+        self.seals = SealTimes()
+        self._progress = (-1, -1, -1, -1)
         self._moving_log_start = False
         self._closed = False
 
@@ -98,9 +100,11 @@ class Archive:
             for segment in log_.segments():
                 if not segment.active and segment.end_offset > self._sealed_end:
                     self._sealed_end = segment.end_offset
+                    self.seals.saw(segment, self._now_ms())
                     self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
         partition = self.unified.partition
-        progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset)
+        eligible = self.seals.eligible_end(log_, self.remote.end_offset, self._now_ms())
+        progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset, eligible)
         if progress != self._progress:
             self._progress = progress
             self._step(plan_events.Progress(*progress))
@@ -160,7 +164,9 @@ class Archive:
     def _upload(self, action: plan_events.SendUpload) -> None:
         ref = action.ref
         try:
-            command = commands.Upload(self._request(ref), self.claimant)
+            config = self.unified.log.config
+            request = self._request(ref)
+            command = commands.Upload(request, self.claimant, config.upload_part_bytes, config.storage_class)
         except (OSError, Corrupt, KafkaError) as error:
             log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
             self._step(plan_events.UploadFailed(ref, self._dice.random()))

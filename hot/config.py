@@ -40,6 +40,13 @@ class LogConfig:
     compression_type: str = "producer"
     remote_storage_enable: bool = False
     remote_copy_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    """-1: as the effective local retention."""
+    remote_copy_lag_bytes: int = -1
+    """-1: as the effective local retention."""
+    upload_lag_ms: int = 0
+    upload_part_bytes: int = 16 << 20
+    storage_class: str = ""
     min_insync_replicas: int = 1
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS
@@ -57,6 +64,16 @@ class LogConfig:
     def effective_local_retention_ms(self) -> int:
         """Local age to keep; -1 is no limit."""
         return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def effective_copy_lag_ms(self) -> int:
+        """Age of the newest record from which a segment is uploaded; 0 is at once, -1 never for its age."""
+        return self.effective_local_retention_ms if self.remote_copy_lag_ms == -1 else self.remote_copy_lag_ms
+
+    @property
+    def effective_copy_lag_bytes(self) -> int:
+        """Local bytes behind a segment from which it is uploaded; 0 is at once, -1 never for its place."""
+        return self.effective_local_retention_bytes if self.remote_copy_lag_bytes == -1 else self.remote_copy_lag_bytes
 
     @property
     def compacted(self) -> bool:

@@ -24,6 +24,7 @@ from stratalog.metadata.config_groups.sasl import SASL_SETTINGS, TOKEN_SETTINGS
 from stratalog.metadata.config_groups.server import SERVER_SETTINGS
 from stratalog.metadata.config_groups.share_groups import SHARE_SETTINGS, STREAMS_SETTINGS
 from stratalog.metadata.config_groups.socket import SOCKET_SETTINGS
+from stratalog.metadata.config_groups.tiering import TIERING_BROKER_SETTINGS, TIERING_TOPIC_SETTINGS
 from stratalog.metadata.config_groups.tls import TLS_SETTINGS
 from stratalog.metadata.config_groups.topic import TOPIC_SETTINGS
 from stratalog.metadata.config_groups.transaction import TRANSACTION_SETTINGS
@@ -85,6 +86,7 @@ def definitions() -> Mapping[str, ConfigDef]:
         SHARE_SETTINGS,
         SOCKET_SETTINGS,
         STREAMS_SETTINGS,
+        TIERING_BROKER_SETTINGS,
         TLS_SETTINGS,
         TOKEN_SETTINGS,
         TRANSACTION_SETTINGS,
@@ -93,8 +95,8 @@ def definitions() -> Mapping[str, ConfigDef]:
 
 @cache
 def topic_definitions() -> Mapping[str, ConfigDef]:
-    """Every topic setting of Kafka 4.3, by name."""
-    return table(TOPIC_SETTINGS)
+    """Every topic setting of Kafka 4.3, the copy lag of 4.4 and our own, by name."""
+    return table(TOPIC_SETTINGS, TIERING_TOPIC_SETTINGS)
 
 
 @cache

@@ -21,6 +21,7 @@ __all__ = [
     "NonEmptyText",
     "OneOf",
     "Range",
+    "StorageClassName",
     "ThrottledReplicas",
     "Validator",
     "at_least",
@@ -170,6 +171,31 @@ class GzipLevel:
 
     def __str__(self) -> str:
         return "[1,...,9] or -1"
+
+
+_CLASS_NAME: Final = re.compile(r"[A-Z][A-Z0-9_-]{0,63}")
+_SLEEPING_CLASSES: Final = ("GLACIER", "DEEP_ARCHIVE")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClassName:
+    """A storage class of S3 whose objects can be read at once, or nothing; services may have names of their own."""
+
+    def __call__(self, name: str, value: ConfigValue) -> None:
+        """Raise `ConfigError` for a class that has to be restored before it is read, and for what is no name."""
+        if value == "":
+            return
+        if value in _SLEEPING_CLASSES:
+            why = (
+                "Objects of this class must be restored for hours before they are read; GLACIER_IR can be read at once"
+            )
+            raise ConfigError.of(name, value, why)
+        if not isinstance(value, str) or _CLASS_NAME.fullmatch(value) is None:
+            why = "Value must be a storage class as S3 names it, like STANDARD_IA, or empty for the bucket's own"
+            raise ConfigError.of(name, value, why)
+
+    def __str__(self) -> str:
+        return "a storage class that is read at once, as STANDARD_IA; or empty"
 
 
 _REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")

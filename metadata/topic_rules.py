@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stratalog.metadata.config_catalog import topic_definitions
+from stratalog.metadata.config_groups.tiering import PART_BYTES_DEFAULT
 from stratalog.metadata.config_resolution import ConfigResolver
 from stratalog.metadata.config_types import ConfigError, ConfigValue
 
@@ -58,6 +59,9 @@ def check_topic_values(values: Mapping[str, ConfigValue], *, was_tiered: bool, t
         _check_local(values, f"local.retention.{unit}", f"retention.{unit}")
         if values["remote.log.copy.disable"]:
             _check_frozen(values, f"local.retention.{unit}", f"retention.{unit}")
+        _check_lag(values, f"remote.copy.lag.{unit}", unit)
+    _check_lag(values, "stratalog.upload.lag.ms", "ms")
+    _check_parts(values)
 
 
 def _check_local(values: Mapping[str, ConfigValue], local_name: str, name: str) -> None:
@@ -77,6 +81,29 @@ def _check_frozen(values: Mapping[str, ConfigValue], local_name: str, name: str)
             f"When `remote.log.copy.disable` is set to true, the `{local_name}` and `{name}` must be set to the "
             "identical value because there will be no more logs copied to the remote storage."
         )
+
+
+def _check_lag(values: Mapping[str, ConfigValue], name: str, unit: str) -> None:
+    """What must leave the local disk must have been uploaded before: Kafka 4.4's rule, with what to do."""
+    lag, local = _number(values, name), _number(values, f"local.retention.{unit}")
+    effective = _number(values, f"retention.{unit}") if local == _RETENTION_IS_DEFAULT else local
+    if lag > 0 and 0 <= effective < lag:
+        given = f"local.retention.{unit}" if local != _RETENTION_IS_DEFAULT else f"retention.{unit}"
+        why = (
+            f"Value must not exceed local.retention.{unit} (effective value: {effective}): what is not uploaded yet "
+            f"cannot leave the local disk. Lower {name}, or raise {given}"
+        )
+        raise ConfigError.of(name, lag, why)
+
+
+def _check_parts(values: Mapping[str, ConfigValue]) -> None:
+    part, segment = _number(values, "stratalog.upload.part.bytes"), _number(values, "segment.bytes")
+    if part > max(segment, PART_BYTES_DEFAULT):
+        why = (
+            f"Value must not exceed segment.bytes ({segment}): no segment has a part of that size. Lower "
+            "stratalog.upload.part.bytes, or raise segment.bytes"
+        )
+        raise ConfigError.of("stratalog.upload.part.bytes", part, why)
 
 
 def _number(values: Mapping[str, ConfigValue], name: str) -> int:

@@ -73,7 +73,7 @@ def upload(store: ObjectStore, command: Upload) -> UploadDone:
             f"epoch {command.request.epoch} in its key"
         )
     built = build_segment(command.request)
-    entry = put_segment(store, built, part_bytes=command.part_bytes)
+    entry = put_segment(store, built, part_bytes=command.part_bytes, storage_class=command.storage_class)
     if command.request.drop_cache:
         release_pages(built)
     return UploadDone(Uploaded(entry, command.claimant))

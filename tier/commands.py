@@ -100,11 +100,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Build, verify, PUT and HEAD one object; answered by `UploadDone`, `CorruptReport`, failures."""
+    """Build, verify, PUT and HEAD one object; answered by `UploadDone`, `CorruptReport`, failures.
+
+    ``storage_class`` is S3's, empty for the bucket's own.
+    """
 
     request: SegmentRequest
     claimant: Claimant
     part_bytes: int = PART_BYTES
+    storage_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,9 @@ class ArchivePlan:
         return []
 
     def _on_progress(self, event: Progress, _: int) -> list[Action]:
-        """Rule 3: below the high watermark and the last stable offset and the flushed offset."""
-        self._limit = min(event.high_watermark, event.last_stable_offset, event.flushed_offset)
+        """Rule 3: below the high watermark and the last stable offset and the flushed offset; and the copy lag."""
+        limits = (event.high_watermark, event.last_stable_offset, event.flushed_offset, event.eligible_end)
+        self._limit = min(limits)
         return []
 
     def _on_claimed(self, event: Claimed, _: int) -> list[Action]:

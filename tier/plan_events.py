@@ -60,11 +60,12 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the log is committed, free of open transactions, and on disk. All exclusive."""
+    """How far the log is committed, free of open transactions, on disk, and old enough to go. All exclusive."""
 
     high_watermark: int
     last_stable_offset: int
     flushed_offset: int
+    eligible_end: int = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)

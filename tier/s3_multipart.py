@@ -13,6 +13,7 @@ from stratalog.tier.s3_client import S3Settings
 from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import s3_errors
 from stratalog.tier.source import crc32c_of, source_length, source_parts
+from stratalog.tier.storage_class import split_storage_class
 from stratalog.tier.store import ChecksumMismatch, Source, StoreError, Version
 
 if TYPE_CHECKING:
@@ -61,14 +62,16 @@ class MultipartUpload:
             raise
 
     def _begin(self, metadata: Mapping[str, str]) -> Any:
+        kept, storage_class = split_storage_class(metadata)
         with s3_errors("put_large", self.key, self.url):
             return self.client.create_multipart_upload(
                 Bucket=self.bucket,
                 Key=self.key,
-                Metadata=metadata,
+                Metadata=kept,
                 ChecksumAlgorithm="CRC32C",
                 ChecksumType="FULL_OBJECT",
                 **self.settings.put_options,
+                **storage_class,
             )
 
     def _send(self, upload_id: str, source: Source, part_bytes: int) -> tuple[list[Any], int]:

@@ -24,6 +24,7 @@ from stratalog.tier.s3_errors import code_error, s3_errors
 from stratalog.tier.s3_listing import Listing, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
 from stratalog.tier.source import as_bytes, crc32c_of, source_bytes, source_length
+from stratalog.tier.storage_class import split_storage_class
 from stratalog.tier.store import (
     PUT_ID,
     AlreadyExists,
@@ -88,6 +89,7 @@ class S3Store:
             checksums=True,
             ordered_list=not unordered_listing,
             multi_writer=True,
+            storage_classes=True,
         )
 
     @property
@@ -271,15 +273,17 @@ class S3Store:
         validate_key(operation, key, self.url)
         body = as_bytes(data)
         crc = crc32c_of(body) if crc32c is None else crc32c
+        kept, storage_class = split_storage_class(metadata)
         with s3_errors(operation, key, self.url):
             answer = self.client.put_object(
                 Bucket=self.bucket,
                 Key=key,
                 Body=body,
-                Metadata=metadata,
+                Metadata=kept,
                 ChecksumAlgorithm="CRC32C",
                 ChecksumCRC32C=encode_crc32c(crc),
                 **self.settings.put_options,
+                **storage_class,
                 **conditions,
             )
         check_encrypted(operation, key, self.url, self.settings, answer)

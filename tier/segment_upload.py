@@ -8,7 +8,8 @@ from typing import Final
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_object import BUFFER_BYTES_MAX, BuiltSegment
 from stratalog.tier.segment_reader import read_chunk, read_object_footer
-from stratalog.tier.store import AlreadyExists, Buffer, FileRange, ObjectStore
+from stratalog.tier.storage_class import class_metadata
+from stratalog.tier.store import AlreadyExists, Buffer, FileRange, Metadata, ObjectStore
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["PART_BYTES", "ObjectDiffers", "put_segment", "release_pages", "verify_object"]
@@ -22,7 +23,12 @@ class ObjectDiffers(Corrupt):
 
 
 def put_segment(
-    store: ObjectStore, built: BuiltSegment, *, part_bytes: int = PART_BYTES, buffer_bytes_max: int = BUFFER_BYTES_MAX
+    store: ObjectStore,
+    built: BuiltSegment,
+    *,
+    part_bytes: int = PART_BYTES,
+    buffer_bytes_max: int = BUFFER_BYTES_MAX,
+    storage_class: str = "",
 ) -> Entry:
     """Upload, then HEAD; returns the entry to commit.
 
@@ -30,19 +36,20 @@ def put_segment(
     `ObjectDiffers`, and what the store raises.
     """
     entry = built.entry
+    metadata = class_metadata(store, storage_class)
     buffers = [piece for piece in built.source if not isinstance(piece, FileRange)]
     if len(buffers) == len(built.source) and entry.size_bytes <= buffer_bytes_max + _tail_bytes(built):
-        put_once(store, entry, buffers)
+        put_once(store, entry, buffers, metadata)
     else:
-        store.put_large(entry.key, built.source, part_bytes=part_bytes)
+        store.put_large(entry.key, built.source, part_bytes=part_bytes, metadata=metadata)
     verify_object(store, entry)
     return entry
 
 
-def put_once(store: ObjectStore, entry: Entry, buffers: list[Buffer]) -> None:
+def put_once(store: ObjectStore, entry: Entry, buffers: list[Buffer], metadata: Metadata | None = None) -> None:
     """One PUT that overwrites nothing."""
     try:
-        store.put_if_absent(entry.key, buffers, crc32c=entry.crc32c)
+        store.put_if_absent(entry.key, buffers, crc32c=entry.crc32c, metadata=metadata)
     except AlreadyExists:
         return  # our own earlier attempt; verify_object compares it
 

@@ -20,6 +20,7 @@ from stratalog.wire.errors import Corrupt, Invalid, Retriable, StratalogError
 
 __all__ = [
     "PUT_ID",
+    "STORAGE_CLASS",
     "AlreadyExists",
     "Buffer",
     "Capabilities",
@@ -52,6 +53,9 @@ Metadata: TypeAlias = Mapping[str, str]
 
 PUT_ID = "put-id"
 """Metadata name of the writer's own mark. A writer whose answer was lost finds its object by it (HEAD and compare)."""
+
+STORAGE_CLASS = "storage-class"
+"""Metadata name that a store with ``capabilities.storage_classes`` does not keep: the object's storage class."""
 
 KEY_BYTES_MAX = 1024
 """Longest key in UTF-8 bytes (Amazon S3's limit)."""
@@ -89,6 +93,7 @@ class Capabilities:
     ``checksums``           a wrong CRC-32C is refused and the right one is kept and returned by ``head``.
     ``ordered_list``        listings come in key order from the store itself.
     ``multi_writer``        the above hold between all processes and machines that can reach the store.
+    ``storage_classes``     an object is put into the class that its metadata name `STORAGE_CLASS` says.
     """
 
     conditional_create: bool
@@ -96,6 +101,7 @@ class Capabilities:
     checksums: bool
     ordered_list: bool
     multi_writer: bool
+    storage_classes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,3 +157,48 @@ def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
     alter_topic_configs(broker.client(), "t", set_to={"remote.log.copy.disable": "true"})
     broker.restart()
     assert broker.values("t") == expected
+
+
+def test_the_copy_lag_holds_uploads_back_until_it_is_changed(broker):
+    """Without a restart, in both directions."""
+    lagging = {**TIERED, "local_retention_bytes": -1, "local_retention_ms": -1, "remote_copy_lag_ms": 3_600_000}
+    broker.create("t", **lagging, remote_copy_lag_bytes=-1)
+    for _ in range(10):
+        broker.produce("t", *[b"v" * 100] * 5)
+    unified = broker.partition("t")
+    broker.wait_until(lambda: unified.log.active_base_offset > 0)
+    broker.run(broker.node.tiering.look, unified)
+    archive_ = broker.node.tiering._archives[unified]
+    assert archive_.lag == (-1, -1)
+    assert unified.remote.end_offset == 0
+    alter_topic_configs(broker.client(), "t", set_to={"remote.copy.lag.ms": "0"})
+    broker.wait_until(lambda: unified.remote.end_offset == unified.log.active_base_offset)
+    alter_topic_configs(broker.client(), "t", set_to={"stratalog.upload.lag.ms": "3600000"})
+    before = unified.remote.end_offset
+    for _ in range(10):
+        broker.produce("t", *[b"v" * 100] * 5)
+    broker.wait_until(lambda: unified.log.active_base_offset > before)
+    broker.run(broker.node.tiering.look, unified)
+    assert unified.remote.end_offset == before
+
+
+def test_settings_of_objects_reach_their_upload(broker):
+    """Class and part size, as they are when the upload begins."""
+    seen = []
+    broker.create("t", **TIERED)
+    submit = broker.node.tiering.submit
+
+    def watched(command, answered):
+        if isinstance(command, commands.Upload):
+            seen.append((command.part_bytes, command.storage_class))
+        submit(command, answered)
+
+    gate = broker.node.tiering._archives[broker.partition("t")]._submit
+    gate._submit = watched
+    archive(broker, "t")
+    assert set(seen) == {(16 << 20, "")}
+    seen.clear()
+    changes = {"stratalog.upload.part.bytes": str(6 << 20), "stratalog.storage.class": "STANDARD_IA"}
+    alter_topic_configs(broker.client(), "t", set_to=changes)
+    archive(broker, "t")
+    assert set(seen) == {(6 << 20, "STANDARD_IA")}

@@ -109,3 +109,44 @@ def test_values_can_be_checked_without_texts():
     """The typed half of the check stands alone."""
     values = {name: entry.value for name, entry in resolve_topic_config({}).items()}
     check_topic_values(values, was_tiered=False, tiering_enabled=False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            {"local.retention.ms": "10", "remote.copy.lag.ms": "11"},
+            (
+                r"remote.copy.lag.ms: Value must not exceed local.retention.ms \(effective value: 10\).*"
+                r"Lower remote.copy.lag.ms, or raise local.retention.ms"
+            ),
+        ),
+        ({"retention.ms": "10", "remote.copy.lag.ms": "11"}, "Lower remote.copy.lag.ms, or raise retention.ms"),
+        ({"local.retention.bytes": "10", "remote.copy.lag.bytes": "11"}, "Lower remote.copy.lag.bytes"),
+        ({"local.retention.ms": "10", "stratalog.upload.lag.ms": "11"}, "Lower stratalog.upload.lag.ms"),
+        (
+            {"segment.bytes": str(20 << 20), "stratalog.upload.part.bytes": str(21 << 20)},
+            r"exceed segment.bytes \(20971520\).*or raise segment.bytes",
+        ),
+    ],
+)
+def test_lags_and_parts_must_fit_what_is_local(overrides, words):
+    """The sentence says what to change; topics that are not tiered may say what they like."""
+    with pytest.raises(ConfigError, match=words):
+        _validate({"remote.storage.enable": "true", **overrides})
+    _validate(overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"local.retention.ms": "10", "remote.copy.lag.ms": "10"},
+        {"local.retention.ms": "10", "remote.copy.lag.ms": "-1"},
+        {"retention.ms": "-1", "local.retention.ms": "-1", "remote.copy.lag.ms": "11"},
+        {"segment.bytes": str(1 << 20)},
+        {"segment.bytes": str(64 << 20), "stratalog.upload.part.bytes": str(64 << 20)},
+    ],
+)
+def test_bounds_that_fit_are_accepted(overrides):
+    """Equal is enough; without a local bound any lag is."""
+    _validate({"remote.storage.enable": "true", **overrides})
