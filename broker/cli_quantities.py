@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     _IntParam = click.ParamType  # not generic in the older releases that we accept
 
-__all__ = ["DURATION_MS", "SIZE_BYTES", "Quantity"]
+__all__ = ["DURATION_MS", "SIGNED_MS", "SIGNED_SIZE", "SIZE_BYTES", "Quantity"]
 
 
 class Quantity(_IntParam):
@@ -39,3 +39,5 @@ class Quantity(_IntParam):
 
 SIZE_BYTES: Final = Quantity("size", parse_size_bytes)
 DURATION_MS: Final = Quantity("time", parse_duration_ms)
+SIGNED_SIZE: Final = Quantity("size", parse_size_bytes, signed=True)
+SIGNED_MS: Final = Quantity("time", parse_duration_ms, signed=True)

@@ -33,6 +33,33 @@ def test_uploads_are_stopped_and_resumed(stratalog, topic) -> None:
     stratalog("topic", "delete", topic)
 
 
+def test_every_setting_of_tiering_can_be_set_and_unset(stratalog, topic) -> None:
+    """The newer ones too; what is worth knowing is told."""
+    told = stratalog(
+        "tier", "set", topic, "--enable", "--retention-ms", "-1", "--local-retention-ms", "1d", "--copy-lag-ms", "1h",
+        "--copy-lag-bytes", "1GiB", "--upload-lag-ms", "2h", "--part-bytes", "32MiB", "--storage-class", "ONEZONE_IA",
+        "--delete-archive"
+    ).err  # fmt: skip
+    assert "For 7200000 ms what is written exists on local disks only" in told
+    assert "ONEZONE_IA keeps objects less safely" in told
+    (described,) = stratalog("topic", "describe", topic, "--json").rows
+    assert set(described["configs"]) == {
+        "remote.storage.enable", "retention.ms", "local.retention.ms", "remote.copy.lag.ms", "remote.copy.lag.bytes",
+        "stratalog.upload.lag.ms", "stratalog.upload.part.bytes", "stratalog.storage.class",
+        "remote.log.delete.on.disable"
+    }  # fmt: skip
+    stratalog("tier", "set", topic, "--unset", "stratalog.storage.class", "--unset", "stratalog.upload.lag.ms")
+    (described,) = stratalog("topic", "describe", topic, "--json").rows
+    assert not {"stratalog.storage.class", "stratalog.upload.lag.ms"} & set(described["configs"])
+    stratalog("topic", "delete", topic)
+
+
+def test_bounds_are_checked_by_the_broker(stratalog, topic) -> None:
+    """With what to do."""
+    refused = stratalog("tier", "set", topic, "--enable", "--local-retention-ms", "1h", "--upload-lag-ms", "2h", code=1)
+    assert "Lower stratalog.upload.lag.ms, or raise local.retention.ms" in refused.err
+
+
 def test_a_dry_run_changes_nothing(stratalog, topic) -> None:
     """The broker checks it."""
     assert "Would set" in stratalog("tier", "set", topic, "--retention-ms", "5", "--dry-run").err
