@@ -21,6 +21,7 @@ __all__ = [
     "parse_time_ms",
     "record_format",
     "record_json",
+    "time_text",
 ]
 
 RecordText = Callable[[TopicPartition, Record], bytes]
@@ -50,6 +51,12 @@ def parse_time_ms(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     whole = moment.replace(microsecond=0)
     return int(whole.timestamp()) * 1000 + moment.microsecond // 1000
+
+
+def time_text(timestamp_ms: int) -> str:
+    """The time that `parse_time_ms` takes, in UTC: ``2013-07-04T12:00:00.000Z``."""
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC).replace(microsecond=timestamp_ms % 1000 * 1000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_size_bytes(text: str) -> int:

@@ -13,6 +13,7 @@ from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
 
 __all__ = [
+    "CLUSTERS_PREFIX",
     "FORMAT_KEY",
     "LEASES_PREFIX",
     "TOPICS_PREFIX",
@@ -22,8 +23,12 @@ __all__ = [
     "SegmentKey",
     "TopicKey",
     "cluster_key",
+    "cut_id_of",
     "cut_key",
+    "cut_manifest_key",
+    "cuts_prefix",
     "group_key",
+    "is_cut_key",
     "lease_key",
     "parse_key",
     "topic_key",
@@ -31,10 +36,12 @@ __all__ = [
 ]
 
 FORMAT_KEY: Final = "format.json"
+CLUSTERS_PREFIX: Final = "clusters/"
 TOPICS_PREFIX: Final = "topics/"
 LEASES_PREFIX: Final = "leases/"
 _TOPIC_CHARS_MAX: Final = 200
 """A topic name may have 249 characters; with its id it must fit a file name of 255 bytes. The id keeps it unique."""
+_CUT_KEY_SLASHES: Final = 3
 _UUID: Final = r"[A-Za-z0-9_-]{22}"
 
 _TOPIC = re.compile(rf"topics/(?P<topic>[A-Za-z0-9._-]{{1,200}})-(?P<id>{_UUID})/(?P<rest>.+)")
@@ -139,8 +146,29 @@ def cluster_key(cluster_id: str) -> str:
 
 
 def cut_key(cluster_id: str, created_ms: int, cut_id: str) -> str:
-    """Reserved: a restore point over many partitions."""
-    return f"clusters/{cluster_id}/cuts/{created_ms:013}-{cut_id}.json"
+    """The document of a cut: what many partitions held at one time."""
+    return f"{cuts_prefix(cluster_id)}{created_ms:013}-{cut_id}.json"
+
+
+def cut_manifest_key(cluster_id: str, created_ms: int, cut_id: str, partition: PartitionId) -> str:
+    """The copy of a partition's manifest as the cut has pinned it."""
+    folder = cut_key(cluster_id, created_ms, cut_id).removesuffix(".json")
+    return f"{folder}/{uuid_text(partition.topic_id)}-{partition.partition:010}.json"
+
+
+def cuts_prefix(cluster_id: str) -> str:
+    """Where the cuts of a cluster lie."""
+    return f"{CLUSTERS_PREFIX}{cluster_id}/cuts/"
+
+
+def cut_id_of(key: str) -> str:
+    """``{created_ms}-{name}``: what pins call the cut with this document."""
+    return key.rpartition("/")[2].removesuffix(".json")
+
+
+def is_cut_key(key: str) -> bool:
+    """Whether a key below `cuts_prefix` is that of a document, not of a copied manifest."""
+    return key.endswith(".json") and key.count("/") == _CUT_KEY_SLASHES
 
 
 def group_key(cluster_id: str, group_hash: str, seq: int) -> str:

@@ -17,6 +17,7 @@ from stratalog.broker.cli_values import (
     parse_time_ms,
     record_format,
     record_json,
+    time_text,
 )
 from stratalog.wire.batch import Header, Record
 from stratalog.wire.errors import Invalid
@@ -164,3 +165,9 @@ def test_an_unknown_letter_is_refused(text) -> None:
     """Also a sign at the end that announces one."""
     with pytest.raises(Invalid, match="means nothing"):
         record_format(text)
+
+
+@given(st.integers(min_value=-(10**12), max_value=10**13))
+def test_a_time_is_read_back_as_it_was_shown(timestamp_ms):
+    """To the millisecond."""
+    assert parse_time_ms(time_text(timestamp_ms)) == timestamp_ms
