@@ -28,9 +28,7 @@ COMMANDS: Final = {
         "stratalog.broker.cli_transaction", "transaction", "List and describe transactions, and end those that hang."
     ),
     "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
-    "cut": LazyPath(
-        "stratalog.broker.cli_cut", "cut", "Make, list and delete cuts: names for what the archive held at one time."
-    ),
+    "cut": LazyPath("stratalog.broker.cli_cut", "cut", "Name what the archive holds now, over many partitions."),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
     ),

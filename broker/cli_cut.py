@@ -38,7 +38,7 @@ NO_DOCUMENT: Final = "no document"
 
 cut = ExampleGroup(
     "cut",
-    help="Make, list and delete cuts: names for what the archive held at one time.",
+    help="Name what the archive holds now, over many partitions.",
     no_args_is_help=True,
     examples="""
     stratalog cut create before-upgrade --bucket s3://archive/prod
@@ -99,7 +99,8 @@ def list_cuts(*, bucket: str, endpoint_url: str | None, region: str | None, chec
     from stratalog.tier.cut_commands import dangling_pins, find_cuts  # noqa: PLC0415
 
     store = open_bucket(bucket, endpoint_url, region)
-    rows, problems = [], 0
+    rows: list[dict[str, Any]] = []
+    problems = 0
     for key, found, problem in find_cuts(store):
         if found is None:
             problems += 1
