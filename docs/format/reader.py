@@ -4,7 +4,8 @@ It exists to prove that ``bucket.md`` says everything a reader needs: it imports
 
     python reader.py ARCHIVE [--topic NAME] [--partition N] [--from OFFSET] [--uncommitted] [--list]
 
-prints one JSON object per record. Gzip needs nothing; snappy, lz4 and zstd need ``cramjam``, ``lz4`` or ``zstandard``.
+prints one JSON object per record. Gzip needs nothing; snappy, lz4 and zstd need ``cramjam``, ``lz4`` or ``zstandard``,
+and so do the pages of archives with more than 200 objects a partition: ``zstandard``.
 CRC-32C is checked everywhere, quickly if the package ``crc32c`` is there, slowly but as strictly if not.
 """
 
@@ -18,6 +19,7 @@ import json
 import struct
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -193,19 +195,37 @@ class Partition:
         data = manifest_path.read_bytes()
         self.manifest = json.loads(data)
         check(self.manifest["format"] == "stratalog-manifest", f"{manifest_path} is no manifest")
-        check(self.manifest["min_reader_version"] <= 1, f"{manifest_path} needs a newer reader")
+        check(self.manifest["min_reader_version"] <= 2, f"{manifest_path} needs a newer reader")
         if "crc32c" in self.manifest:
             summed = data.rpartition(b',"crc32c":')[0]
             check(crc32c(summed) == self.manifest["crc32c"], f"{manifest_path} fails its CRC")
+
+    def page(self, ref: dict[str, Any]) -> list[dict[str, Any]]:
+        """The live entries of one page."""
+        data = self.path(ref["loc"]).read_bytes()
+        check(len(data) == ref["size"] and crc32c(data) == ref["crc32c"], f"{ref['loc']} fails its CRC")
+        entries = json.loads(need("zstandard").ZstdDecompressor().decompress(data))["entries"]
+        check(len(entries) == ref["entries"] and entries[-1]["end"] == ref["end"], f"{ref['loc']} is another page")
+        return list(entries[ref.get("dead", 0) :])
+
+    def entries(self, start_offset: int = 0) -> Iterator[dict[str, Any]]:
+        """Live entries that end behind an offset: those of pages, read when needed, then those of the manifest."""
+        pages = (entry for ref in self.manifest["pages"] if ref["end"] > start_offset for entry in self.page(ref))
         at = None
-        for entry in self.manifest["entries"]:
-            check(at in (None, entry["base"]), f"{manifest_path}: the entries leave a hole at {at}")
+        for entry in chain(pages, self.manifest["entries"]):
+            check(at in (None, entry["base"]), f"{self.folder}: the entries leave a hole at {at}")
             at = entry["end"]
+            if at > start_offset:
+                yield entry
+
+    def path(self, loc: str) -> Path:
+        """Where ``loc`` is: relative to the manifest, or to the archive with a leading slash."""
+        return self.root / loc[1:] if loc.startswith("/") else self.folder / loc
 
     def segment(self, entry: dict[str, Any]) -> Segment:
-        """The object of one entry; ``loc`` is relative to the manifest, or to the archive with a leading slash."""
+        """The object of one entry."""
         loc = entry["loc"]
-        segment = Segment(self.root / loc[1:] if loc.startswith("/") else self.folder / loc)
+        segment = Segment(self.path(loc))
         check(segment.footer["entry"]["uuid"] == entry["uuid"], f"{loc} is another object")
         check(segment.path.stat().st_size == entry["size"], f"{loc} has another size")
         return segment
@@ -213,9 +233,7 @@ class Partition:
     def records(self, start_offset: int = 0, *, committed: bool = True) -> Iterator[dict[str, Any]]:
         """Every record from ``start_offset`` on, in order; without those of aborted transactions if ``committed``."""
         start_offset = max(start_offset, self.manifest["log_start_offset"])
-        for entry in self.manifest["entries"]:
-            if entry["end"] <= start_offset:
-                continue
+        for entry in self.entries(start_offset):
             segment = self.segment(entry)
             for header, payload in segment.batches(start_offset):
                 attributes, producer_id = header[5], header[9]
@@ -266,7 +284,7 @@ def main() -> None:
         where = {"topic": found.manifest["topic"], "partition": found.manifest["partition"]}
         if args.list:
             span = {"start": found.manifest["log_start_offset"], "end": found.manifest["remote_end"]}
-            print(json.dumps({**where, **span, "objects": len(found.manifest["entries"])}))
+            print(json.dumps({**where, **span, "objects": found.manifest["totals"]["segments"]}))
             continue
         for record in found.records(args.start, committed=not args.uncommitted):
             shown = {name: printable(value) for name, value in record.items() if name != "headers"}

@@ -14,10 +14,13 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stratalog.tier import manifest_pages
+from stratalog.tier.archive_commands import move_log_start
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.commands import SetLogStart
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest import set_log_start
-from stratalog.tier.manifest_store import change_manifest
+from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
@@ -148,6 +151,29 @@ def test_damage_is_refused(archive, log_bytes):
     assert code == 1
     assert "damaged" in errors
     assert path.name in errors
+
+
+def test_entries_in_pages_are_read_like_the_others(archive, log_bytes, reader, monkeypatch):
+    """From the first, from an offset in a page, behind a log start inside one; a damaged page is refused."""
+    for name, value in (("INLINE_MAX", 4), ("INLINE_KEPT", 2), ("FANOUT", 3), ("MERGED_ENTRIES_MAX", 18)):
+        monkeypatch.setattr(manifest_pages, name, value)
+    for number in range(23):
+        root = archive(log_bytes.segment(10 * number, 1))
+    (partition,) = reader.partitions(root)
+    assert len(partition.manifest["pages"]) > 1
+    assert partition.manifest["totals"]["segments"] == 23
+    assert [record["offset"] for record in partition.records()] == list(range(230))
+    assert [record["offset"] for record in partition.records(77)] == list(range(77, 230))
+    store = LocalStore(str(root), sync=False)
+    manifest = read_manifest(store, log_bytes.partition).manifest
+    move_log_start(store, SetLogStart(log_bytes.partition, manifest.claimant, 33, 9, "retention"))
+    (partition,) = reader.partitions(root)
+    assert partition.manifest["pages"][0]["dead"] == 3
+    assert [record["offset"] for record in partition.records()] == list(range(33, 230))
+    page = root / log_bytes.partition.prefix / partition.manifest["pages"][0]["loc"]
+    page.write_bytes(page.read_bytes()[:-1] + b"?")
+    with pytest.raises(reader.DamagedError, match="CRC"):
+        next(partition.records())
 
 
 @given(st.binary(max_size=300))
