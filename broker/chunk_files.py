@@ -1,8 +1,8 @@
 """Chunks of the archive on the local disk: asked of the worker once, however many readers wait, sent by sendfile.
 
-The books are kept by `stratalog.tier.cache`; this owns the files. What an earlier run left behind is removed: which
-chunk of which object a file holds is known only to the run that fetched it. To unlink takes a millisecond a file, so it
-is done elsewhere, and no two files ever have the same name. Where the archive itself is on this disk
+The books are kept by `stratalog.tier.cache`, who may fetch now is said by `ColdAdmission`; this owns the files. What an
+earlier run left behind is taken over by its names, and checked before it is served. To unlink takes a millisecond a
+file, so it is done elsewhere, and no two files ever have the same name. Where the archive itself is on this disk
 its objects are checked and sent as they are; those files are never touched.
 """
 
@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
+from stratalog.broker.cache_names import chunk_name, known_files
+from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.io_worker import Submit
 from stratalog.hot.filesystem import File, RealFilesystem
-from stratalog.tier import commands
-from stratalog.tier.cache import Admission, CachedChunk, ChunkCache, Reader
+from stratalog.tier import commands, reports
+from stratalog.tier.cache import Admission, CacheLimits, ChunkCache
+from stratalog.tier.cached_chunk import CachedChunk
+from stratalog.tier.chunk_pins import Reader
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.readahead import ReadAhead
 from stratalog.tier.remote_log import ChunkId, ChunkRef, group_neighbours
@@ -27,11 +30,10 @@ from stratalog.tier.remote_log import ChunkId, ChunkRef, group_neighbours
 __all__ = ["ChunkFiles", "FillFailed"]
 
 _OPEN_FILES_MAX: Final = 256
-_NAME: Final = re.compile(r"[0-9a-f]{32}\.\d+\.chunk(\.tmp)?.*")
 
 log = logging.getLogger(__name__)
 
-FillFailed = Callable[[ChunkRef, commands.Report], None]
+FillFailed = Callable[[ChunkRef, reports.Report], None]
 
 
 class ChunkFiles:
@@ -43,29 +45,25 @@ class ChunkFiles:
     def __init__(
         self,
         directory: str,
-        limit_bytes: int,
+        limits: CacheLimits,
         submit: Submit,
         now_ms: Callable[[], int],
         *,
+        admission: ColdAdmission,
         aside: Callable[[Callable[[], None]], object] = lambda run: run(),
     ) -> None:
         self.directory = directory
-        self.books = ChunkCache(limit_bytes)
-        self.ahead = ReadAhead(limit_bytes)
+        self.books = ChunkCache(limits)
+        self.ahead = ReadAhead(limits.cache_bytes)
+        self.admission = admission
         self._submit = submit
         self._now_ms = now_ms
         self._files = RealFilesystem()
         self._open: OrderedDict[str, File] = OrderedDict()
-        self._prepared = False
+        self._scanned = False
+        self._scan_waiters: list[Reader] | None = None
         self._aside = aside
         self._names = map(f"{os.urandom(4).hex()}-{{}}".format, count())
-
-    def _prepare(self) -> None:
-        """Make the directory and remove what an earlier run left. Raises `OSError`."""
-        os.makedirs(self.directory, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
-        names = [entry.name for entry in self._files.scan(self.directory) if _NAME.fullmatch(entry.name)]
-        self._remove([f"{self.directory}/{name}" for name in names])
-        self._prepared = True
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -90,10 +88,17 @@ class ChunkFiles:
         self._open.move_to_end(chunk.path)
         return chunk, file
 
+    def read_past(self, chunk_id: ChunkId, reader: Reader) -> None:
+        """The reader will not need the chunk again."""
+        self.books.read_past(chunk_id, reader)
+        self.admission.room()
+
     def leave(self, reader: Reader) -> None:
         """The reader is gone, or reads elsewhere."""
         self.books.leave(reader)
         self.ahead.leave(reader)
+        self.admission.admit(reader)
+        self.admission.room()
 
     # -- filling --------------------------------------------------------------------------------------------------
 
@@ -103,69 +108,141 @@ class ChunkFiles:
         refs: Iterable[ChunkRef],
         reader: Reader,
         *,
-        filled: Callable[[], None],
         failed: FillFailed,
+        ahead: bool = False,
     ) -> bool:
         """Fetch those of ``refs`` that are neither cached nor on their way, neighbours by one GET.
 
-        ``filled`` is called as chunks arrive, ``failed`` for each that does not. False if there is no room for all of
-        them now. Raises `OSError` if the cache directory cannot be used.
+        Whoever waits for a chunk is woken when it has come; ``failed`` is called for each that does not. False if not
+        all of them may be fetched now; then the reader waits for its turn, unless it only looks ``ahead``. Raises
+        `OSError` if the cache directory cannot be used.
         """
-        if not self._prepared:
-            self._prepare()
         self._files.make_directory(self.directory)  # somebody may have cleared it away
-        now_ms = self._now_ms()
-        to_fill, complete = [], True
-        for ref in refs:
-            admission = self.books.ask(ref.id, ref.chunk.length, reader, now_ms)
-            if admission is Admission.FILL:
-                to_fill.append(ref)
-            elif admission is Admission.THROTTLED:
-                complete = False
+        if not self._scanned:
+            self._scan(reader)
+            return False
+        to_fill: list[ChunkRef] = []
+        wait_ms: int | None = None
+        for group in group_neighbours(list(refs)):
+            wait_ms = self._ask(partition, group, reader, to_fill)
+            if wait_ms is not None:
                 break
         self._remove_evicted()
         for group in group_neighbours(to_fill):
-            self._fill(partition, group, filled, failed)
-        return complete
+            self._fill(partition, group, failed)
+        if wait_ms is None or ahead:
+            self.admission.admit(reader)
+        else:
+            self.admission.refuse(reader, wait_ms)
+        return wait_ms is None
 
-    def _fill(
-        self, partition: PartitionId, group: tuple[ChunkRef, ...], filled: Callable[[], None], failed: FillFailed
-    ) -> None:
+    def _ask(
+        self, partition: PartitionId, group: Sequence[ChunkRef], reader: Reader, to_fill: list[ChunkRef]
+    ) -> int | None:
+        """Take what comes by one GET into the books; None, or for how long the reader may not have it, 0 for room."""
+        topic, now_ms = partition.topic_id, self._now_ms()
+        lacking = [ref for ref in group if self.books.lacks(ref.id)]
+        if lacking and (wait_ms := self.admission.wait_ms(reader, topic)):
+            return wait_ms
+        for ref in group:
+            lacks = self.books.lacks(ref.id)
+            admission = self.books.ask(ref.id, ref.chunk.length, reader, now_ms, topic)
+            if admission is Admission.THROTTLED:
+                return 0
+            if admission is Admission.FILL:
+                to_fill.append(ref)
+                if lacks:
+                    self.admission.take(reader, topic, ref.chunk.length)
+        return None
+
+    def _fill(self, partition: PartitionId, group: Sequence[ChunkRef], failed: FillFailed) -> None:
+        topic_id = partition.topic_id
         fills = tuple(
-            commands.ChunkFill(ref.chunk, self.books.path_to_check(ref.id) or self._new_path(ref.id)) for ref in group
+            commands.ChunkFill(ref.chunk, self.books.path_to_check(ref.id) or self._new_path(topic_id, ref.id))
+            for ref in group
         )
 
-        def answered(report: commands.Report) -> None:
-            if isinstance(report, commands.CorruptReport) and len(group) > 1:
+        def answered(report: reports.Report) -> None:
+            if isinstance(report, reports.CorruptReport) and len(group) > 1:
                 for ref in group:  # by itself, so that what is damaged hides no neighbour
-                    self._fill(partition, (ref,), filled, failed)
+                    self._fill(partition, (ref,), failed)
                 return
-            if not isinstance(report, commands.ChunksFilled):
+            if isinstance(report, reports.ChunksFilled) and not report.chunks:
+                self._note_free(0)
+                report = reports.FailedReport(f"the disk of the chunk cache {self.directory} is full", retriable=True)
+            if not isinstance(report, reports.ChunksFilled):
                 for ref in group:
                     self.books.failed(ref.id)
                     failed(ref, report)
+                self._remove_evicted()
+                self.admission.room()
                 return
+            waited: dict[Reader, None] = {}
             for ref, chunk in zip(group, report.chunks, strict=True):
                 self._open.pop(chunk.path, None)
-                self.books.filled(ref.id, chunk, self._now_ms())
-            filled()
+                waited.update(dict.fromkeys(self.books.filled(ref.id, chunk, self._now_ms())))
+            if report.free_bytes >= 0:
+                self._note_free(report.free_bytes)
+            for reader in waited:
+                self.admission.wake(reader)
+            self.admission.room()
 
         self._submit(commands.FillChunks(partition, group[0].key, fills), answered)
 
-    def _new_path(self, chunk_id: ChunkId) -> str:
-        return f"{self.directory}/{chunk_id.uuid.hex()}.{chunk_id.number}.chunk.{next(self._names)}"
+    def _new_path(self, topic_id: Hashable, chunk_id: ChunkId) -> str:
+        assert isinstance(topic_id, bytes)
+        return f"{self.directory}/{chunk_name(topic_id, chunk_id, next(self._names))}"
+
+    # -- room on the disk -----------------------------------------------------------------------------------------
+
+    def _note_free(self, free_bytes: int) -> None:
+        self.books.note_free(free_bytes)
+        self.ahead.resize(self.books.limit_bytes)
+        self._remove_evicted()
+
+    def _scan(self, reader: Reader) -> None:
+        """See what an earlier run left, before anything is fetched; the reader is woken then."""
+        if self._scan_waiters is not None:
+            self._scan_waiters.append(reader)
+            return
+        self._scan_waiters = [reader]
+
+        def answered(report: reports.Report) -> None:
+            waiters, self._scan_waiters = self._scan_waiters or [], None
+            if isinstance(report, reports.CacheScanned):
+                self._scanned = True
+                self._take_over(report)
+                for waiting in waiters:
+                    self.admission.wake(waiting)
+            else:
+                log.warning("the chunk cache %s is looked through with the next fetch: %s", self.directory, report)
+
+        self._submit(commands.ScanCache(self.directory), answered)
+
+    def _take_over(self, report: reports.CacheScanned) -> None:
+        kept, useless = known_files(report.files, self.books.limits.cache_bytes)
+        for found in kept:
+            path = f"{self.directory}/{found.name}"
+            if not self.books.restore(found.chunk_id, path, found.length, found.topic_id):
+                useless.append(found.name)
+        self._remove([f"{self.directory}/{name}" for name in useless])
+        self._note_free(report.free_bytes)
+        if kept:
+            log.info("%d chunks of an earlier run are in the cache %s", len(self.books), self.directory)
 
     def _remove_evicted(self) -> None:
         evicted = self.books.take_evicted()
-        for chunk in evicted:
-            self._open.pop(chunk.path, None)
-        self._remove([chunk.path for chunk in evicted if not chunk.shared])
+        for file in evicted:
+            self._open.pop(file.path, None)
+        self._remove([file.path for file in evicted if not file.shared])
 
     def _remove(self, paths: Sequence[str]) -> None:
         def run() -> None:
             for path in paths:
                 try:
                     self._files.unlink(path)
+                except FileNotFoundError:
+                    continue  # somebody has cleared it away
                 except OSError as error:
                     log.warning("cache file %s cannot be removed and is left until the next start: %s", path, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from stratalog.hot.filesystem import File
-from stratalog.tier.cache import CachedChunk
+from stratalog.tier.cached_chunk import CachedChunk
 from stratalog.wire.batch import iter_headers, read_header
 from stratalog.wire.parts import FileSlice
 

@@ -51,6 +51,7 @@ class FetchAttempt:
         "session",
         "session_epoch",
         "table",
+        "throttle_ms",
         "waiter",
         "watched",
     )
@@ -76,7 +77,10 @@ class FetchAttempt:
             self.min_bytes = min(self.min_bytes, self.max_bytes)
         self.cut_bytes = 0
         """What the present attempt would have found besides if batches could be cut where a limit ends."""
-        self.pending_remote = False
+        self.pending_remote: list[Hashable] = []
+        """Readers of the archive that wait for chunks in the present attempt."""
+        self.throttle_ms = 0
+        """How long the last of them waits for its turn; 0 if there is one to whom something is coming."""
         self.waiter: Waiter | None = None
         self.watched: Sequence[Hashable] = ()
         """What the purgatory shall call the waiting request for."""
@@ -118,9 +122,10 @@ class FetchAttempt:
         if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
             return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
         max_bytes = min(wanted.partition_max_bytes, left_bytes)
+        reader = (self.context.connection, unified)
         try:
             read = unified.read(
-                (self.context.connection, unified),
+                reader,
                 offset,
                 limit=limit,
                 max_bytes=max_bytes,
@@ -129,7 +134,8 @@ class FetchAttempt:
             )
         except (Corrupt, OSError) as error:
             raise self._reported(unified, error) from error
-        self.pending_remote = self.pending_remote or read.pending
+        if read.pending:
+            self._wait_for_archive(reader, read.throttle_ms)
         if read.size_bytes:
             answer.records = list(read.parts)
             if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
@@ -140,6 +146,21 @@ class FetchAttempt:
                 for producer_id, first_offset in read.aborted
             ]
         return read.size_bytes
+
+    def _wait_for_archive(self, reader: Hashable, throttle_ms: int) -> None:
+        """``reader`` gets nothing yet: it will be woken when its chunk has come, or its turn."""
+        self.throttle_ms = min(self.throttle_ms, throttle_ms) if self.pending_remote else throttle_ms
+        self.pending_remote.append(reader)
+        if self.waiter is not None:
+            self.waiter.watch(reader)
+
+    def throttle(self, response: FetchResponse, *, partition_count: int) -> None:
+        """Tell a client that waits for nothing but its turn at the archive how long that is.
+
+        A client that also reads elsewhere is told nothing: it would not ask for that either.
+        """
+        if self.throttle_ms and len(self.pending_remote) == partition_count:
+            response.throttle_time_ms = self.throttle_ms
 
     def _reported(self, unified: UnifiedLog, error: Corrupt | OSError) -> KafkaError:
         """Tell those who look after the disk of a read that failed; what to answer."""
@@ -192,7 +213,8 @@ class FetchAttempt:
         wait_ms = request.max_wait_ms
         if self.pending_remote:
             wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
-        self.waiter = broker.purgatory.wait(self.watched, wait_ms, self.try_complete, self.expire)
+        keys = [*self.watched, *self.pending_remote]
+        self.waiter = broker.purgatory.wait(keys, wait_ms, self.try_complete, self.expire)
         self.context.on_abandon = self.abandon
         if self.session is not None:
             self.session.reader = self

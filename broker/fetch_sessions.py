@@ -39,11 +39,14 @@ class SessionFetch(FetchAttempt):
         if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         self.cut_bytes = 0
+        self.pending_remote = []
         telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
         if telling is None:
             return None
         topics = _by_topic(telling, by_id=self.by_id)
         response = FetchResponse(responses=topics, session_id=session.id)
+        if self.pending_remote:
+            self.throttle(response, partition_count=len(session))
         if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)

@@ -142,6 +142,7 @@ class Node:
             directories=self.directories,
             incarnation=lambda: self.image.incarnation,
             topic_written=self._topic_projection,
+            wake_reader=self.purgatory.check,
         )
         self.mount = Mount(self)
         self.coordinators = Coordinators(self)

@@ -42,6 +42,12 @@ class Waiter:
         self._due_ms = due_ms
         self.waiting = True
 
+    def watch(self, key: Hashable) -> None:
+        """Wait under one more key."""
+        if self.waiting and key not in self._keys:
+            self._keys = (*self._keys, key)
+            self._purgatory.add(self, key)
+
     def check(self) -> bool:
         """Try to complete now; True if the request is no longer waiting."""
         if not self.waiting:
@@ -158,6 +164,10 @@ class Purgatory:
             timer.cancel()
         self._timers.clear()
         self._due.clear()
+
+    def add(self, waiter: Waiter, key: Hashable) -> None:
+        """A waiter waits under a key; called by :meth:`Waiter.watch`."""
+        self._by_key.setdefault(key, {})[waiter] = None
 
     def remove(self, waiter: Waiter, keys: tuple[Hashable, ...], due_ms: int) -> None:
         """Forget a waiter; called by :meth:`Waiter.cancel`."""

@@ -6,6 +6,7 @@ Nothing blocks: what is not here yet is asked for, and the partition's watchers 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +15,12 @@ from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.chunk_slices import ChunkSlices
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.metrics import TopicMetrics
+from stratalog.broker.remembered_errors import ERROR_MS, RememberedErrors
 from stratalog.broker.remote_stream import RemoteStream
 from stratalog.broker.remote_times import RemoteTimes
 from stratalog.broker.remote_views import RemoteViews
 from stratalog.tier import commands
+from stratalog.tier.chunk_pins import Reader
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView, RemoteSegment
@@ -29,9 +32,10 @@ from stratalog.wire.topic import Uuid
 
 __all__ = ["RemotePartition", "RemoteSlices"]
 
-_ERROR_MS: Final = 5_000
 _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
+_ABORTED_KEPT: Final = 1024
+"""Objects whose aborted transactions are remembered: more than one answer can cross."""
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +85,9 @@ class RemotePartition:
         self.find_timestamp = times.find_timestamp
         self.find_max_timestamp = times.find_max_timestamp
         self._asked_tables: set[Uuid] = set()
-        self._aborted: dict[Uuid, tuple[AbortedTransaction, ...] | None] = {}
-        self._errors: dict[object, tuple[int, KafkaError]] = {}
+        # Those asked for longest ago first; None while they are being read.
+        self._aborted: OrderedDict[Uuid, tuple[AbortedTransaction, ...] | None] = OrderedDict()
+        self._errors = RememberedErrors(partition, now_ms)
         self._streams: dict[object, RemoteStream] = {}
         self._applied_ms = 0
 
@@ -194,12 +199,12 @@ class RemotePartition:
 
     # -- reading by offset ------------------------------------------------------------------------------------------
 
-    def read(self, reader: object, offset: int, max_bytes: int, *, min_one_batch: bool = True) -> RemoteSlices | None:
+    def read(self, reader: Reader, offset: int, max_bytes: int, *, min_one_batch: bool = True) -> RemoteSlices | None:
         """Cached batches from the one that holds ``offset``, or None while they are being fetched.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
         """
-        self._raise_remembered(None)
+        self._errors.raise_for(None)
         if not self._remote.loaded or self._remote.find(offset) is None:
             self._not_known(offset)
             return None
@@ -208,7 +213,7 @@ class RemotePartition:
         plan = self._remote.plan_fetch(offset, max(max_bytes, _FETCH_BYTES_MIN))
         if not plan.chunks:
             if plan.missing_table is not None:
-                self._raise_remembered(plan.missing_table.uuid)
+                self._errors.raise_for(plan.missing_table.uuid)
                 self._read_table(plan.missing_table)
             return None
         out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
@@ -221,8 +226,9 @@ class RemotePartition:
             if not out.add(*cached, ref.end_offset):
                 break
         if not stream.held:
-            self._raise_remembered(plan.chunks[0].id)
-            self._want(stream.missing(self._remote, offset, plan.chunks[0]), reader)
+            self._errors.raise_for(plan.chunks[0].id)
+            wanted = stream.missing(self._remote, offset, plan.chunks[0], whole_gets=self._chunks.ahead.roomy)
+            self._want(wanted, reader)
             return None
         aborted = self._aborted_in(offset, out.next_offset)
         if aborted is None:
@@ -231,13 +237,17 @@ class RemotePartition:
         stream.next_offset = out.next_offset
         return RemoteSlices(out.parts, out.size_bytes, out.next_offset, aborted)
 
-    def crossed(self, reader: object, offset: int) -> None:
+    def throttle_ms(self, reader: Reader) -> int:
+        """How long the reader waits for its turn to have something fetched; 0 if it does not."""
+        return self._chunks.admission.throttle_ms(reader)
+
+    def crossed(self, reader: Reader, offset: int) -> None:
         """``reader`` reads ``offset`` from the local disk: note whether it came from the archive."""
         if self._streams and (stream := self._streams.pop(reader, None)) is not None:
             self.border_reads += stream.next_offset == offset
             self._chunks.leave(reader)
 
-    def _stream(self, reader: object, offset: int) -> RemoteStream:
+    def _stream(self, reader: Reader, offset: int) -> RemoteStream:
         """The reader's stream; chunks that it has read past are let go, those of readers long gone too."""
         now_ms = self._now_ms()
         stream = self._streams.get(reader)
@@ -249,12 +259,12 @@ class RemotePartition:
         stream.read_ms = now_ms
         for ref in stream.held:
             if not ref.chunk.first_offset <= offset < ref.end_offset:
-                self._chunks.books.read_past(ref.id, reader)
+                self._chunks.read_past(ref.id, reader)
         return stream
 
     def _not_known(self, offset: int) -> None:
         """The manifest as it is known does not hold ``offset``: read it again, but not all the time."""
-        if self._remote.loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < _ERROR_MS):
+        if self._remote.loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < ERROR_MS):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"offset {offset} of {self._partition} is neither on the local disk nor in the archive, which holds "
@@ -262,19 +272,19 @@ class RemotePartition:
             )
         self.refresh()
 
-    def _read_ahead(self, stream: RemoteStream, reader: object, offset: int, next_offset: int) -> None:
+    def _read_ahead(self, stream: RemoteStream, reader: Reader, offset: int, next_offset: int) -> None:
         wanted = self._chunks.ahead.on_read(reader, offset, next_offset, self._now_ms())
-        plan = stream.ahead(self._remote, next_offset, wanted)
+        plan = stream.ahead(self._remote, next_offset, wanted, whole_gets=self._chunks.ahead.roomy)
         if plan is None:
             return
         if plan.missing_table is not None:
             self._read_table(plan.missing_table)
-        if self._want(plan.chunks, reader):
+        if self._want(plan.chunks, reader, ahead=True):
             stream.asked(plan, wanted)
 
-    def _want(self, refs: Sequence[ChunkRef], reader: object) -> bool:
+    def _want(self, refs: Sequence[ChunkRef], reader: Reader, *, ahead: bool = False) -> bool:
         try:
-            return self._chunks.want(self._partition, refs, reader, filled=self._wake, failed=self._fill_failed)
+            return self._chunks.want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -315,9 +325,11 @@ class RemotePartition:
         complete = True
         for segment in self._remote.aborted_candidates(start, end):
             known = self._aborted.get(segment.uuid)
-            if known is None:
+            if known is not None:
+                self._aborted.move_to_end(segment.uuid)
+            else:
                 complete = False
-                self._raise_remembered((segment.uuid, "aborted"))
+                self._errors.raise_for((segment.uuid, "aborted"))
                 self._read_aborted(segment)
                 continue
             found += [
@@ -335,6 +347,8 @@ class RemotePartition:
         def answered(report: commands.Report) -> None:
             if isinstance(report, commands.AbortedRead):
                 self._aborted[segment.uuid] = report.aborted
+                while len(self._aborted) > _ABORTED_KEPT:
+                    self._aborted.popitem(last=False)
                 self._wake()
             else:
                 self._aborted.pop(segment.uuid, None)
@@ -342,30 +356,11 @@ class RemotePartition:
 
         self._submit(commands.ReadAborted(self._partition, segment.key), answered)
 
-    # -- what went wrong --------------------------------------------------------------------------------------------
-
     def _remember(self, what: object, report: commands.Report) -> None:
-        """Tell the readers of the next seconds, instead of letting them wait in vain; retriable failures just wait."""
-        if isinstance(report, commands.FailedReport) and report.retriable:
-            log.warning("%s: reading the archive failed and is tried again: %s", self._partition, report.message)
-            return
-        message = getattr(report, "message", str(report))
-        corrupt = isinstance(report, commands.CorruptReport)
-        log.error("%s: the archive cannot be read: %s", self._partition, message)
-        code = ErrorCode.CORRUPT_MESSAGE if corrupt else ErrorCode.KAFKA_STORAGE_ERROR
-        self._errors[what] = (self._now_ms() + _ERROR_MS, KafkaError(code, message))
-        self._wake()
+        """Tell the readers of the next seconds, if it is to be told."""
+        if self._errors.remember(what, report):
+            self._wake()
 
     def raise_remembered(self) -> None:
         """Raise `KafkaError` if the manifest could not be read a moment ago."""
-        self._raise_remembered(None)
-
-    def _raise_remembered(self, what: object) -> None:
-        remembered = self._errors.get(what)
-        if remembered is None:
-            return
-        until_ms, error = remembered
-        if self._now_ms() >= until_ms:
-            del self._errors[what]
-        else:
-            raise error
+        self._errors.raise_for(None)

@@ -25,26 +25,31 @@ class RemoteStream:
     asked_offset: int = 0
     planned: tuple[Uuid, int, int] | None = None
 
-    def missing(self, remote: RemoteLog, offset: int, first: ChunkRef) -> Sequence[ChunkRef]:
+    def missing(
+        self, remote: RemoteLog, offset: int, first: ChunkRef, *, whole_gets: bool = True
+    ) -> Sequence[ChunkRef]:
         """What to ask for when ``first``, which holds ``offset``, is not here.
 
-        That chunk alone, unless the reader reads on: then all that comes by the same GET.
+        That chunk alone, unless the reader reads on and there is room: then all that comes by the same GET.
         """
-        if self.planned is None or self.next_offset != offset:
+        if not whole_gets or self.planned is None or self.next_offset != offset:
             return (first,)
         return remote.plan_fetch(offset, 1, whole_groups=True).chunks
 
-    def ahead(self, remote: RemoteLog, next_offset: int, wanted_bytes: int) -> FetchPlan | None:
+    def ahead(
+        self, remote: RemoteLog, next_offset: int, wanted_bytes: int, *, whole_gets: bool = True
+    ) -> FetchPlan | None:
         """What to ask for beyond what was asked for; None if that is nothing new.
 
-        ``wanted_bytes`` are to be had behind ``next_offset``, 0 after a first read or a jump.
+        ``wanted_bytes`` are to be had behind ``next_offset``, 0 after a first read or a jump; somewhat more if that
+        makes ``whole_gets``.
         """
         if wanted_bytes <= 0:
             self.asked_offset, self.planned = 0, None
             return None
         if next_offset >= remote.remote_end or self._mark(wanted_bytes) == self.planned:
             return None
-        plan = remote.plan_fetch(next_offset, wanted_bytes, whole_groups=True)
+        plan = remote.plan_fetch(next_offset, wanted_bytes, whole_groups=whole_gets)
         later = tuple(ref for ref in plan.chunks if ref.end_offset > self.asked_offset)
         return FetchPlan(later, plan.missing_table)
 

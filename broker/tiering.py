@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
 from stratalog.broker.bucket_health import BucketHealth
-from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.clock import Clock
+from stratalog.broker.cold_reads import open_cold_reads
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
 from stratalog.broker.io_worker import Executed, RatedUpload
@@ -76,6 +76,7 @@ class Tiering:
         directories: Directories,
         incarnation: Callable[[], int],
         topic_written: Callable[[UnifiedLog], commands.WriteProjection],
+        wake_reader: Callable[[object], object],
     ) -> None:
         self.config = config
         self._clock = clock
@@ -88,8 +89,13 @@ class Tiering:
         self.health = BucketHealth()
         self.uploads = UploadGate(self.submit)
         self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
-        self.chunks = ChunkFiles(
-            config.cache_dir, config.cache_bytes_max, self.submit, self._elapsed_ms, aside=self._removing.submit
+        self.chunks = open_cold_reads(
+            lambda: self.config,
+            submit=self.submit,
+            now_ms=self._elapsed_ms,
+            wake_reader=wake_reader,
+            aside=self._removing,
+            metrics=metrics,
         )
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
@@ -131,11 +137,6 @@ class Tiering:
             "stratalog_tier_border_reads",
             "Readers that went on from the archive to the local disk.",
             lambda: [({}, self._border_reads + sum(one.border_reads for one in self._remotes.values()))],
-        )
-        self._metrics.add_gauge(
-            "stratalog_tier_cache_bytes",
-            "Bytes of archived chunks on the local disk.",
-            lambda: [({}, self.chunks.books.used_bytes)],
         )
 
     # -- workers --------------------------------------------------------------------------------------------------

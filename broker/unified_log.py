@@ -75,8 +75,13 @@ class RemoteReader(Protocol):
     def read(self, reader: object, offset: int, max_bytes: int, *, min_one_batch: bool) -> RemoteRead | None:
         """Cached bytes from the batch of ``offset`` on, or None while they are being fetched.
 
-        ``reader`` tells streams apart for read-ahead. The partition's watchers are called when more is cached.
+        ``reader`` tells streams apart for read-ahead. It is woken when what it waits for is cached, and with all
+        others by the partition's watchers when more is known of the archive.
         """
+        ...
+
+    def throttle_ms(self, reader: object) -> int:
+        """How long the reader waits for its turn to have something fetched; 0 if it does not."""
         ...
 
     def crossed(self, reader: object, offset: int) -> None:
@@ -98,7 +103,10 @@ class RemoteReader(Protocol):
 
 @dataclass(slots=True)
 class LogRead:
-    """Part of an answer to a fetch. ``pending``: the archive is being asked; try again when woken."""
+    """Part of an answer to a fetch. ``pending``: the archive is being asked; try again when woken.
+
+    ``throttle_ms``: it is not being asked yet, because others, or this client, have asked for so much.
+    """
 
     parts: Sequence[FileSlice] = ()
     size_bytes: int = 0
@@ -107,6 +115,7 @@ class LogRead:
     """(producer id, first offset) of aborted transactions in the parts."""
     pending: bool = False
     remote: bool = False
+    throttle_ms: int = 0
 
 
 class UnifiedLog:
@@ -170,7 +179,7 @@ class UnifiedLog:
             )
         found = remote.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
         if found is None:
-            return LogRead(next_offset=offset, pending=True, remote=True)
+            return LogRead(next_offset=offset, pending=True, remote=True, throttle_ms=remote.throttle_ms(reader))
         aborted = list(found.aborted) if committed else []
         return LogRead(found.parts, found.size_bytes, found.next_offset, aborted, remote=True)
 

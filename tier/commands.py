@@ -16,6 +16,7 @@ from stratalog.tier.manifest_parts import Claimant, Uploaded
 from stratalog.tier.reports import (
     AbortedRead,
     ArchiveRemoved,
+    CacheScanned,
     CatalogueRead,
     ChunksFilled,
     CorruptReport,
@@ -44,6 +45,7 @@ __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
     "BeginAgain",
+    "CacheScanned",
     "CatalogueRead",
     "ChunkFill",
     "ChunksFilled",
@@ -71,6 +73,7 @@ __all__ = [
     "RemoveArchive",
     "Report",
     "RestartStateRead",
+    "ScanCache",
     "SetLogStart",
     "TimestampFound",
     "TrashArchive",
@@ -236,6 +239,13 @@ class FillChunks:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanCache:
+    """Look through the cache's directory, which need not exist; answered by `CacheScanned`."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindTimestamp:
     """Find the first record of one object with at least this timestamp and offset; answered by `TimestampFound`."""
 
@@ -297,6 +307,7 @@ Command: TypeAlias = (
     | BeginAgain
     | RemoveArchive
     | FillChunks
+    | ScanCache
     | FindTimestamp
     | ReadFooter
     | ReadAborted

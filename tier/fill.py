@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from array import array
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from stratalog.tier.cache_files import free_bytes_beside, is_disk_full, write_chunk_file
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.commands import (
     AbortedRead,
@@ -41,8 +41,8 @@ def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
     """One GET, a CRC-32C check of each chunk, then a temporary file renamed to each path.
 
     No GET if the files are there already and right. Nothing is written unless every chunk is right, nor if the object
-    is a file on the cache's own file system: a copy would be no nearer, so it is served from there. Raises
-    `CorruptObject`, `OSError` for the cache's disk, and what the store raises.
+    is a file on the cache's own file system: a copy would be no nearer, so it is served from there. A full disk leaves
+    no file and is said in the answer. Raises `CorruptObject`, `OSError` for the cache's disk, and what the store raises.
     """
     shared = _file_beside(store, command)
     kept = [None if shared else _cached(command, fill) for fill in command.chunks]
@@ -58,10 +58,25 @@ def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
             start = fill.chunk.position
             filled.append(FilledChunk(shared, len(piece), offsets, positions, next_offset, start, shared=True))
             continue
-        if old is None:
-            _write_file(fill, piece, sync=command.sync)
+        if old is None and not _written(command, fill, piece):
+            return ChunksFilled(command.key, (), 0)
         filled.append(FilledChunk(fill.path, len(piece), offsets, positions, next_offset))
-    return ChunksFilled(command.key, tuple(filled))
+    free_bytes = -1 if shared else free_bytes_beside(str(Path(command.chunks[0].path).parent))
+    return ChunksFilled(command.key, tuple(filled), free_bytes)
+
+
+def _written(command: FillChunks, fill: ChunkFill, piece: memoryview) -> bool:
+    """Write a chunk's file; False if the disk is full, then those of this command that were written are removed."""
+    try:
+        write_chunk_file(fill.path, piece, sync=command.sync)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        log.warning("%s: the disk of the chunk cache is full, %s is not kept", command.partition, fill.path)
+        for one in command.chunks:
+            Path(one.path).unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _file_beside(store: ObjectStore, command: FillChunks) -> str | None:
@@ -120,25 +135,6 @@ def _little_endian(values: array[int]) -> bytes:
     if sys.byteorder == "big":
         values.byteswap()
     return values.tobytes()
-
-
-def _write_file(fill: ChunkFill, piece: memoryview, *, sync: bool) -> None:
-    """A reader of the cache sees a whole chunk or none."""
-    temporary = f"{fill.path}.tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            done = 0
-            while done < len(piece):
-                done += os.write(descriptor, piece[done:])
-            if sync:
-                os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
-        Path(temporary).replace(fill.path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def find_timestamp(store: ObjectStore, command: FindTimestamp) -> TimestampFound:

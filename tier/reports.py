@@ -17,6 +17,7 @@ from stratalog.tier.store import Version
 __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
+    "CacheScanned",
     "CatalogueRead",
     "ChunksFilled",
     "CorruptReport",
@@ -88,10 +89,22 @@ class FilledChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunksFilled:
-    """All chunks asked for, in order."""
+    """All chunks asked for, in order; none if the cache's disk is full.
+
+    ``free_bytes`` are free on that disk; -1 if nothing was written.
+    """
 
     key: str
     chunks: tuple[FilledChunk, ...]
+    free_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CacheScanned:
+    """Names and lengths of the regular files in the cache's directory, written longest ago first."""
+
+    files: tuple[tuple[str, int], ...]
+    free_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,7 @@ Report: TypeAlias = (
     | UploadDone
     | VerifiedUpTo
     | ChunksFilled
+    | CacheScanned
     | TimestampFound
     | FooterRead
     | AbortedRead

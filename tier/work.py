@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
+from stratalog.tier.cache_files import scan_cache
 from stratalog.tier.catalogue import read_catalogue
 from stratalog.tier.commands import (
     BeginAgain,
@@ -33,6 +34,7 @@ from stratalog.tier.commands import (
     ReadRestartState,
     RemoveArchive,
     Report,
+    ScanCache,
     SetLogStart,
     TrashArchive,
     Upload,
@@ -61,6 +63,7 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     BeginAgain: archive_again,
     RemoveArchive: remove_archive,
     FillChunks: fill_chunks,
+    ScanCache: scan_cache,
     FindTimestamp: find_timestamp,
     ReadFooter: read_footer_of,
     ReadAborted: read_aborted,

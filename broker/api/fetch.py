@@ -38,6 +38,7 @@ class _FullFetch(FetchAttempt):
         find: Any = self.table.readable_by_id if self.by_id else self.table.readable_by_name
         left_bytes = self.max_bytes
         found_bytes = self.cut_bytes = 0
+        self.pending_remote = []
         complete = final or not request.topics
         self.watched = found = []
         topics: list[FetchableTopicResponse] = []
@@ -68,6 +69,8 @@ class _FullFetch(FetchAttempt):
 
     def _answer(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         response = FetchResponse(responses=topics)
+        if self.pending_remote:
+            self.throttle(response, partition_count=sum(len(topic.partitions) for topic in topics))
         if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[])
         self.count(topics)

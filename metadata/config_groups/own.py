@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.metadata.config_definition import BOOLEAN, INT, LONG, STRING, ConfigDef, setting
-from stratalog.metadata.config_validators import NonEmptyText, OneOf, at_least
+from stratalog.metadata.config_definition import BOOLEAN, INT, LONG, LONG_MAX, STRING, WIDE, ConfigDef, setting
+from stratalog.metadata.config_validators import NonEmptyText, OneOf, Range, at_least
 
 __all__ = ["OWN_SETTINGS"]
 
@@ -39,6 +39,10 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.cache.dir", STRING, None, NonEmptyText(),
             doc="Directory of these chunks; not set, the one beside the first log directory whose name is that one's "
                 "with -cache behind it."),
+    setting("stratalog.cache.free.bytes.min", LONG, 1 << 30, at_least(0),
+            doc="What the cache leaves free on its disk: where less is free its chunks go."),
+    setting("stratalog.cache.topic.percent.max", INT, 50, Range(1, 100),
+            doc="Share of the cache that one topic keeps when others need room; what nobody needs it may use, too."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
     setting("stratalog.incarnation", LONG, 0, at_least(0), internal=True,
@@ -47,6 +51,10 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.read.only", BOOLEAN, False,
             doc="Serve the topics of the bucket for reading, and write nothing to it; log.dirs must be empty. `stratalog "
                 "mount` sets it."),
+    setting("stratalog.remote.fetch.client.max.bytes.per.second", LONG, LONG_MAX, at_least(1), mode=WIDE,
+            doc="Bytes a second that are read from the bucket for one client id of one user, over all its connections."),
+    setting("stratalog.remote.fetch.topic.max.bytes.per.second", LONG, LONG_MAX, at_least(1), mode=WIDE,
+            doc="Bytes a second that are read from the bucket for one topic, over all its readers."),
     setting("stratalog.request.elements.max", INT, 10_000, at_least(1000),
             doc="Array elements one request may hold before its connection is closed. Ten thousand take the event "
                 "loop about 20 ms."),

@@ -47,7 +47,6 @@ REMOTE_LOG_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("remote.log.manager.expiration.thread.pool.size", INT, 10, at_least(1), mode=WIDE, unused=_ONE_WORKER,
             doc="Threads that delete expired segments."),
     setting("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, at_least(1), mode=WIDE,
-            unused="reads from the bucket are not limited in this release",
             doc="Bytes a second that are read from the bucket, over all partitions."),
     setting("remote.log.manager.fetch.quota.window.num", INT, 11, at_least(1), unused=_TOKENS,
             doc="Samples kept of the reads' rate."),

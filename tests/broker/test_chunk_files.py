@@ -1,65 +1,26 @@
-"""Chunks on the local disk: asked for once, kept within bounds."""
+"""Chunks on the local disk: asked for once, kept, removed. Limits are in test_chunk_files_limits.py."""
 
-from array import array
+from __future__ import annotations
+
+import importlib.util
 from pathlib import Path
 
 import pytest
 
-from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.tier import commands
-from stratalog.tier.chunk_table import Chunk
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.remote_log import ChunkId, ChunkRef
-
-PARTITION = PartitionId("t", bytes(16), 0)
-INDEX = array("q", [0]).tobytes(), array("i", [0]).tobytes()
 
 
-def ref(number, length=10, uuid=bytes(16)):
-    """The ``number``-th chunk of one object."""
-    chunk = Chunk(10 * number, length * number, length, 0, 0)
-    return ChunkRef(ChunkId(uuid, number), "key", chunk, 10 * number + 10)
+def load_rig():
+    """The module beside this one; tests are no package."""
+    spec = importlib.util.spec_from_file_location("chunk_cache_rig", Path(__file__).with_name("chunk_cache_rig.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-class Cache:
-    """A cache whose fills the test answers."""
-
-    def __init__(self, directory, limit_bytes=100, **options):
-        self.now_ms = 0
-        self.submitted = []
-        self.files = ChunkFiles(str(directory), limit_bytes, self.submit, lambda: self.now_ms, **options)
-        self.filled = 0
-        self.failed = []
-
-    def submit(self, command, answered):
-        self.submitted.append((command, answered))
-
-    def want(self, *refs, reader="r"):
-        def filled():
-            self.filled += 1
-
-        return self.files.want(PARTITION, refs, reader, filled=filled, failed=lambda *args: self.failed.append(args))
-
-    def answer(self):
-        """Fill what was asked for longest."""
-        command, answered = self.submitted.pop(0)
-        for fill in command.chunks:
-            Path(fill.path).write_bytes(b"c" * fill.chunk.length)
-        chunks = tuple(
-            commands.FilledChunk(fill.path, fill.chunk.length, *INDEX, fill.chunk.first_offset + 10)
-            for fill in command.chunks
-        )
-        answered(commands.ChunksFilled(command.key, chunks))
-
-    def answer_in(self, path):
-        """As `answer`, with a file that holds the whole object."""
-        command, answered = self.submitted.pop(0)
-        chunks = tuple(
-            commands.FilledChunk(str(path), one.length, *INDEX, one.first_offset + 10, start=one.position, shared=True)
-            for one in (fill.chunk for fill in command.chunks)
-        )
-        answered(commands.ChunksFilled(command.key, chunks))
+RIG = load_rig()
+PARTITION, TOPIC, OBJECT, Cache, ref, leave = RIG.PARTITION, RIG.TOPIC, RIG.OBJECT, RIG.Cache, RIG.ref, RIG.leave
 
 
 @pytest.fixture
@@ -74,7 +35,7 @@ def test_a_chunk_is_asked_for_once(cache):
     assert len(cache.submitted) == 1
     assert cache.files.get(ref(0).id, "a") is None
     cache.answer()
-    assert cache.filled == 1
+    assert cache.woken == ["a", "b"]
     chunk, file = cache.files.get(ref(0).id, "b")
     assert file.pread(chunk.length, 0) == b"c" * 10
     cache.want(ref(0), reader="c")
@@ -212,17 +173,6 @@ def test_a_check_that_fails_lets_the_file_go(cache):
     assert list(Path(cache.files.directory).iterdir()) == []
 
 
-def test_what_an_earlier_run_left_is_removed_and_nothing_else(tmp_path):
-    """Chunks and half-written ones; a stranger's file stays."""
-    directory = tmp_path / "cache"
-    directory.mkdir()
-    for name in (f"{'0' * 32}.3.chunk", f"{'a' * 32}.12.chunk.tmp", "notes.txt"):
-        (directory / name).write_bytes(b"x")
-    cache = Cache(directory)
-    cache.want(ref(0))
-    assert [path.name for path in directory.iterdir()] == ["notes.txt"]
-
-
 def test_a_directory_that_was_cleared_away_is_made_again(cache):
     """While the broker runs."""
     cache.want(ref(0))
@@ -238,9 +188,8 @@ def test_a_directory_that_was_cleared_away_is_made_again(cache):
 def test_files_are_removed_aside_and_their_names_not_used_again(tmp_path):
     """However late that is, it takes nothing away that was fetched meanwhile."""
     later = []
+    leave(tmp_path / "cache", f"{OBJECT}.0.chunk", data=b"x")
     cache = Cache(tmp_path / "cache", aside=later.append)
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / f"{bytes(16).hex()}.0.chunk").write_bytes(b"x")
     cache.want(ref(0))
     cache.answer()
     cache.files.leave("r")

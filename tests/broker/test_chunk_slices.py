@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stratalog.broker.chunk_slices import ChunkSlices
 from stratalog.hot.filesystem import RealFilesystem
-from stratalog.tier.cache import CachedChunk
+from stratalog.tier.cached_chunk import CachedChunk
 from stratalog.wire.batch import Record, build_batch, iter_headers
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.fetch_forecast import FetchForecast, forecast_fetch
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.cache import CacheLimits
 from stratalog.tier.chunk_table import ChunkTable
+from stratalog.tier.fetch_budgets import FetchRates
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_view import ManifestView
@@ -41,7 +44,11 @@ class Rig:
             self.store, PARTITION, segments, now_ms=0, chunk_bytes=CHUNK_BYTES, aborted=lost
         )
         self.end = self.manifest.remote_end
-        chunks = ChunkFiles(str(tmp_path / "cache"), CACHE_BYTES, self.submit, lambda: 0)
+        admission = ColdAdmission(
+            FetchRates, client_of=str, wake=lambda reader: None, now_ms=lambda: 0, later=lambda seconds, call: None
+        )
+        limits = CacheLimits(CACHE_BYTES)
+        chunks = ChunkFiles(str(tmp_path / "cache"), limits, self.submit, lambda: 0, admission=admission)
         self.remote = RemotePartition(
             PARTITION,
             submit=self.submit,

@@ -91,6 +91,19 @@ def test_a_request_completes_when_one_of_its_keys_changes(purgatory):
     assert len(purgatory) == 0
 
 
+def test_a_request_may_wait_under_one_more_key(purgatory):
+    """What it needs may turn out only while it waits; afterwards nothing is left under any key."""
+    request = Request(purgatory, ["a"])
+    request.waiter.watch("b")
+    request.waiter.watch("b")
+    assert purgatory.check("b") == 0
+    assert request.tries == 1
+    request.ready = True
+    assert purgatory.check("b") == 1
+    request.waiter.watch("c")
+    assert not any(purgatory.watched(key) for key in "abc")
+
+
 def test_requests_under_one_key_are_tried_in_the_order_of_their_arrival(purgatory):
     """The oldest is answered first; those that are not ready stay."""
     order = []

@@ -5,11 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.chunk_files import ChunkFiles
+from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.tier import commands
 from stratalog.tier.archive_commands import read_view
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.cache import CacheLimits
 from stratalog.tier.commands import ReadManifest
+from stratalog.tier.fetch_budgets import FetchRates
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_jobs import list_job, swap
 from stratalog.tier.manifest_parts import Job
@@ -36,7 +39,17 @@ class Rig:
         self.now_ms = 1_000_000
         self.woken = 0
         self.metrics = SimpleNamespace(remote_fetch_errors=0, remote_log_size_bytes=0)
-        chunks = ChunkFiles(str(tmp_path / "cache"), 1 << 20, self.submit, lambda: self.now_ms)
+        self.rates = FetchRates()
+        self.woken_readers = []
+        admission = ColdAdmission(
+            lambda: self.rates,
+            client_of=str,
+            wake=self.wake_reader,
+            now_ms=lambda: self.now_ms,
+            later=lambda seconds, call: SimpleNamespace(cancel=lambda: None),
+        )
+        limits = CacheLimits(1 << 20)
+        chunks = ChunkFiles(str(tmp_path / "cache"), limits, self.submit, lambda: self.now_ms, admission=admission)
         self.manifest = archive_log(self.store, PARTITION, [self.segment(20 * n) for n in range(3)], now_ms=0)
         self.remote = RemotePartition(
             PARTITION,
@@ -55,6 +68,9 @@ class Rig:
 
     def wake(self) -> None:
         self.woken += 1
+
+    def wake_reader(self, reader) -> None:
+        self.woken_readers.append(reader)
 
     def submit(self, command, answered) -> None:
         self.sent.append(type(command).__name__)
@@ -98,14 +114,15 @@ def test_every_offset_is_found(rig, offset):
 
 def test_what_is_missing_is_asked_for_once(rig):
     """Manifest, footer and chunk, however often one tries meanwhile."""
-    for step in ("ReadManifest", "ReadFooter", "FillChunks"):
+    for step in ("ReadManifest", "ReadFooter", "ScanCache", "FillChunks"):
         assert rig.remote.read("a", 3, 1000) is None
         assert rig.remote.read("b", 4, 1000) is None
         assert rig.sent.pop() == step
         assert rig.sent == []
         rig.run()
         rig.sent.clear()
-    assert rig.woken == 3
+    assert rig.woken == 2
+    assert rig.woken_readers == ["a", "b", "a", "b"]
     assert rig.remote.read("a", 3, 1000) is not None
 
 
@@ -179,6 +196,32 @@ def test_a_bucket_that_is_down_is_waited_for(rig):
     assert offsets(rig.read(3, 1)) == [0]
 
 
+def test_who_waits_is_woken_and_nobody_else(rig):
+    """A chunk that has come is of interest to those who asked for it."""
+    rig.read(3, 1)
+    rig.woken_readers.clear()
+    assert rig.remote.read("a", 23, 1) is None
+    rig.run()
+    assert rig.remote.read("a", 23, 1) is None
+    assert rig.remote.read("b", 43, 1) is None
+    rig.run()
+    assert rig.woken_readers == ["a"]
+
+
+def test_a_reader_over_its_budget_is_told_for_how_long(rig):
+    """What is in the cache it gets all the same."""
+    rig.rates = FetchRates(broker=10)
+    rig.read(3, 1)
+    assert rig.remote.read("r", 23, 1) is None
+    rig.run()
+    assert rig.remote.read("r", 23, 1) is None
+    assert rig.remote.throttle_ms("r") > 1000
+    assert rig.remote.read("r", 3, 1) is not None
+    rig.now_ms += 600_000
+    assert offsets(rig.read(23, 1)) == [20]
+    assert rig.remote.throttle_ms("r") == 0
+
+
 def test_a_limit_is_kept_where_something_was_found_before(rig):
     """Only the first partition of an answer may exceed it by a batch."""
     rig.read(0)
@@ -192,10 +235,10 @@ def test_chunks_are_let_go_when_they_were_read_past(rig):
     for offset in (0, 20, 40):
         rig.read(offset, 1)
     books = rig.remote._chunks.books
-    pinned = sum("r" in slot.pins for slot in books._slots.values())
+    pinned = len(books._pins.chunks("r"))
     assert (pinned, len(books)) == (1, 3)
     rig.remote.crossed("r", 60)
-    assert not any("r" in slot.pins for slot in books._slots.values())
+    assert not books._pins.reads("r")
 
 
 def test_a_reader_that_goes_on_locally_has_crossed_the_border(rig):

@@ -69,6 +69,9 @@ class Archive:
         self.asked.append(before_offset)
         return self.found.pop(0)()
 
+    def throttle_ms(self, reader):
+        return 250
+
     def crossed(self, reader, offset):
         self.last_crossing = (reader, offset)
 
@@ -155,6 +158,7 @@ def test_chunks_on_their_way_make_the_read_pending(unified):
     unified.remote.answer = None
     found = read(unified, LOG_START)
     assert (found.pending, found.remote, found.size_bytes, found.next_offset) == (True, True, 0, LOG_START)
+    assert found.throttle_ms == 250
 
 
 def test_a_gap_below_the_disk_is_never_out_of_range(unified):

@@ -86,9 +86,9 @@ def read_until_refused(tiered, offset):
 
 def readable(remote):
     """Whether every error is forgotten."""
-    for what in list(remote._errors):
+    for what in list(remote._errors._errors):
         try:
-            remote._raise_remembered(what)
+            remote._errors.raise_for(what)
         except KafkaError:
             return False
     return True

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.client_records import fetch, visible_records
+from stratalog.tier.faulty_store import Fault, FaultRule
 from stratalog.tier.segment_object import SegmentRequest
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.topic import TopicPartition
 
 
@@ -129,3 +131,94 @@ def test_readers_that_are_gone_are_forgotten(tiered):
     tiered.node.run(lambda: setattr(remote, "_now_ms", lambda: now_ms() + 31_000))
     tiered.read("t")
     assert len(remote._streams) <= 1
+
+
+def cache_files(tiered):
+    """The chunks on the disk, by name."""
+    directory = Path(tiered.node.node.tiering.chunks.directory)
+    return {path.name: path for path in directory.iterdir()}
+
+
+def test_after_a_restart_the_cache_is_still_of_use(tiered, caplog):
+    """Nothing is fetched again; a file that was damaged meanwhile is not served but fetched, and it alone."""
+    tiered.topic("t", internal_segment_bytes=20_000)
+    tiered.write("t", 100)
+    tiered.archived("t")
+    tiered.check_reads("t")
+    files = cache_files(tiered)
+    assert len(files) > 2
+    tiered.node.stop()
+    for path in list(files.values())[:1]:
+        data = bytearray(path.read_bytes())
+        data[100] ^= 1
+        path.write_bytes(data)
+    tiered.node.start()
+    tiered.read("t", offset=499)  # the manifest and the tables are read again
+    before = tiered.gets
+    tiered.check_reads("t")
+    objects = len(tiered.manifest("t").entries)
+    assert tiered.gets - before <= objects + 1
+    assert cache_files(tiered).keys() == files.keys()
+    assert sum("fails its check" in one.getMessage() for one in caplog.records) == 1
+
+
+def partition_fetch(topic, offset):
+    """One partition of a fetch, by name."""
+    return FetchTopic(
+        topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)]
+    )
+
+
+def test_a_client_over_its_budget_is_told_for_how_long_and_gets_everything(start_tiered):
+    """No error; what else it reads it is told at once, and without a throttle time."""
+    name = "stratalog.remote.fetch.client.max.bytes.per.second"
+    tiered = start_tiered(remote_fetch_max_wait_ms="50", **{name: "30000"})
+    for topic in ("cold", "hot"):
+        tiered.topic(topic, internal_segment_bytes=20_000)
+    tiered.write("cold", 150)
+    tiered.archived("cold")
+    tiered.write("hot", 1)
+    link = tiered.node.link()
+    entries = tiered.manifest("cold").entries
+    throttled = []
+    for entry in entries:
+        request = FetchRequest(
+            max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, topics=[partition_fetch("cold", entry.base)]
+        )
+        answer = link.call(request, 12)
+        while not len(answer.responses[0].partitions[0].records):
+            assert answer.responses[0].partitions[0].error_code == 0
+            throttled.append(answer.throttle_time_ms)
+            if answer.throttle_time_ms:
+                request.topics = [partition_fetch("cold", entry.base), partition_fetch("hot", 0)]
+                both = link.call(request, 12)
+                assert both.throttle_time_ms == 0
+                assert len(both.responses[1].partitions[0].records)
+                request.topics = request.topics[:1]
+            answer = link.call(request, 12)
+        assert answer.throttle_time_ms == 0
+    assert max(throttled) > 0
+    assert tiered.node.run(lambda: tiered.node.node.tiering.chunks.admission.throttle_count) > 0
+    tiered.check_reads("cold")
+
+
+def test_hot_partitions_do_not_wait_for_cold_ones(tiered):
+    """A fetch of both is answered with what is here; the other comes with a later one."""
+    for topic in ("cold", "hot"):
+        tiered.topic(topic)
+    tiered.write("cold", 40)
+    tiered.archived("cold")
+    tiered.write("hot", 1)
+    tiered.spoil(FaultRule(Fault.DELAY, "get_range", seconds=1.0))
+    request = FetchRequest(
+        max_wait_ms=20_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[partition_fetch("cold", 0), partition_fetch("hot", 0)],
+    )
+    link = tiered.node.link()
+    cold, hot = (one.partitions[0] for one in link.call(request, 12).responses)
+    assert (len(cold.records), cold.error_code) == (0, 0)
+    assert len(hot.records)
+    tiered.spoil()
+    tiered.check_reads("cold")

@@ -71,7 +71,7 @@ def test_a_damaged_object_is_reported_and_not_served(archived, caplog, damage, c
     (found,) = fetch(archived.node.client(), {NAME: 0}, max_wait_ms=2000, partition_max_bytes=1)
     assert found.data
     archived.replace(entry.key, data)
-    archived.node.run(archived.node.partition("t").remote._errors.clear)
+    archived.node.run(archived.node.partition("t").remote._errors._errors.clear)
     archived.check_reads("t")
 
 

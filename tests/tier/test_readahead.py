@@ -53,3 +53,22 @@ def test_forgotten_streams_do_not_pile_up():
     for number in range(100):
         ahead.on_read(number, 0, 1, number * 20)
     assert len(ahead._streams) == 1
+
+
+def test_a_smaller_cache_is_shared_anew():
+    """When the disk fills up readers get less ahead."""
+    ahead = ReadAhead(100, first_bytes=10)
+    assert read_on(ahead, "r", 7)[-1] == 100
+    ahead.resize(40)
+    assert ahead.on_read("r", 7, 8, 0) == 40
+
+
+def test_many_readers_leave_no_room_for_whole_gets():
+    """Two GETs of three chunks each is what a share must hold."""
+    ahead = ReadAhead(120, first_bytes=10)
+    assert ahead.roomy
+    for reader in ("a", "b"):
+        read_on(ahead, reader, 1)
+    assert ahead.roomy
+    read_on(ahead, "c", 1)
+    assert not ahead.roomy
