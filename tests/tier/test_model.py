@@ -232,6 +232,10 @@ class Objects:
                 yield "GC lists", state._replace(collecting=old, collections=0)
         manifest = self.tools.manifest(state.manifest)
         named = {entry.key for entry in manifest.entries}
+        if self.dropped == "GC: named by no manifest":
+            named = set()
+        if self.dropped == "GC: epochs below the claim":
+            manifest = replace(manifest, claimant=manifest.claimant._replace(leader_epoch=99))
         for key in state.collecting:
             info = ObjectInfo(self.entry(key).key, 1, "", 0)
             if judge(manifest, named, info, now_ms=SKEW_MS + 2, grace_ms=1) is Verdict.GARBAGE:
@@ -272,6 +276,8 @@ WITHOUT = {
     "own uploads": {"names": "B", "delays": 0},
     "own keys": {"names": "AC", "elections": 0, "uploads": 3},
     "HEAD before eviction": {"torn": 1, "delays": 0},
+    "GC: named by no manifest": {},
+    "GC: epochs below the claim": {},
 }
 
 
