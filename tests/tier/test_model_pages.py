@@ -104,10 +104,9 @@ class Pages:
             yield f"{name} commits, no answer", written._replace(flying=flying, delays=state.delays - 1)
 
     def collector(self, state):
-        if state.collections and not state.collecting:
-            if state.pages:
-                keys = tuple(sorted(key for key, _ in state.pages))
-                yield "GC lists", state._replace(collecting=keys, collections=state.collections - 1)
+        if state.collections and not state.collecting and state.pages:
+            keys = tuple(sorted(key for key, _ in state.pages))
+            yield "GC lists", state._replace(collecting=keys, collections=state.collections - 1)
         if not state.collecting:
             return
         manifest = self.tools.manifest(state.manifest)
