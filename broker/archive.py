@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from stratalog import __version__
+from stratalog.broker.archive_log_start import ArchiveLogStart
+from stratalog.broker.archive_removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.seal_times import SealTimes
@@ -51,7 +53,11 @@ class Archive:
         elapsed_ms: Callable[[], int],
         dice: random.Random,
         settings: PlanSettings,
+        removal: RemovalSettings | None = None,
+        keep_log_start: Callable[[UnifiedLog], bool] = lambda _: True,
+        keep_remote_end: Callable[[], None] = lambda: None,
     ) -> None:
+        """``keep_log_start`` and ``keep_remote_end`` make durable what is known of either."""
         self.unified = unified
         self.remote = remote
         self.claimant = claimant
@@ -65,18 +71,45 @@ class Archive:
         self._now_ms = now_ms
         self._elapsed_ms = elapsed_ms
         self._dice = dice
-        config = unified.log.config
+        self._settings = settings
+        self._keep_remote_end = keep_remote_end
+        self.log_start = ArchiveLogStart(unified, remote, self._partition, claimant, now_ms)
+        self._life = 0
+        self._closed = False
+        self._begin()
+        ports = RemovalPorts(
+            send=self._send_for_good,
+            want_claim=lambda: self._step(plan_events.ClaimWanted()),
+            fenced=self._fenced,
+            emptied=self._restart,
+            keep_log_start=keep_log_start,
+            now_ms=now_ms,
+            elapsed_ms=elapsed_ms,
+            chance=dice.random,
+        )
+        self._removal = ArchiveRemoval(unified, remote, self._partition, claimant, removal or RemovalSettings(), ports)
+
+    def _begin(self) -> None:
+        """Nothing is claimed, uploaded or known to be archived."""
+        config, first = self.unified.log.config, self.unified.log.first_base_offset
         self._plan = ArchivePlan(
-            settings,
-            local_start=unified.log.first_base_offset,
+            self._settings,
+            local_start=first,
             copy_enabled=config.remote_storage_enable and not config.remote_copy_disable,
         )
         self._uploads: dict[RangeRef, Uploaded] = {}
-        self._sealed_end = self._local_start = unified.log.first_base_offset
+        self._sealed_end = self._local_start = first
         self.seals = SealTimes()
         self._progress = (-1, -1, -1, -1)
         self._moving_log_start = False
-        self._closed = False
+
+    def _restart(self) -> None:
+        """The archive is another one from now on: late answers to what was asked before change nothing."""
+        if self._plan.fenced:
+            return
+        self._life += 1
+        self.evictable_offset = 0
+        self._begin()
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -111,11 +144,23 @@ class Archive:
         deadline = self._plan.deadline()
         if deadline is not None and deadline <= self._elapsed_ms():
             self._step(plan_events.Tick())
-        self._move_log_start()
+        if not self._deleted:
+            self._move_log_start()
+        self._removal.look(held=self._plan.phase is Phase.HELD)
+
+    @property
+    def _deleted(self) -> bool:
+        """Whether the archive is on its way out, or gone."""
+        facts = self.remote.facts
+        return facts is not None and facts.deleted
 
     def configured(self) -> None:
         """The topic's settings have changed."""
         config = self.unified.log.config
+        if self._removal.switched_off:
+            self.evictable_offset = 0  # what is local has to stay: the archive goes
+        if self._deleted:
+            self._restart()
         self._step(plan_events.Configured(config.remote_storage_enable and not config.remote_copy_disable))
         self.evict()
 
@@ -128,6 +173,10 @@ class Archive:
             self._ACTIONS[type(action)](self, action)
 
     def _send(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        life = self._life
+        self._send_for_good(command, lambda report: answered(report) if life == self._life else None)
+
+    def _send_for_good(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
         def receive(report: commands.Report) -> None:
             if not self._closed:
                 answered(report)
@@ -152,14 +201,27 @@ class Archive:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
         if isinstance(report, commands.ManifestRead):
             self.remote.apply(report.view)
-            self._follow_log_start(report.view.log_start_offset)
-            if self._log_start_is_news(report.view.log_start_offset, report.view.remote_end):
-                self._send(self._set_log_start(), self._claimed)
+            if report.view.deleted:
+                self._claimed_deleted(report.view.remote_end)
+                return
+            self.log_start.follow(report.view.log_start_offset)
+            if self.log_start.is_news(report.view.log_start_offset, report.view.remote_end):
+                self._send(self.log_start.command(), self._claimed)
             else:
                 self._step(plan_events.Claimed(report.view.remote_end))
         elif not self._fenced(report):
             self._warn("claim", report)
             self._step(plan_events.ClaimFailed(self._dice.random()))
+
+    def _claimed_deleted(self, remote_end: int) -> None:
+        """The archive was moved to the trash: begin again if it is wanted again, otherwise only empty the trash."""
+        if self._removal.switched_off or not self.unified.log.config.remote_storage_enable:
+            self._step(plan_events.Claimed(remote_end))
+            return
+        self._keep_remote_end()  # it falls back: what an older checkpoint says must not be missed later
+        offset = self.unified.log.first_base_offset
+        command = commands.BeginAgain(self._partition, self.claimant, offset, self._now_ms())
+        self._send(command, self._claimed)
 
     def _upload(self, action: plan_events.SendUpload) -> None:
         ref = action.ref
@@ -251,7 +313,7 @@ class Archive:
     def evict(self) -> None:
         """Apply local retention to what is safely archived; a disk that fails goes offline."""
         log_ = self.unified.log
-        if self._closed or self.evictable_offset <= log_.first_base_offset:
+        if self._closed or self._removal.switched_off or self.evictable_offset <= log_.first_base_offset:
             return
         try:
             deletion = local_segments_to_evict(
@@ -278,7 +340,7 @@ class Archive:
         log.warning("%s: archiving stops here: %s", self._partition, action.reason)
 
     def _gap(self, action: plan_events.ReportGap) -> None:
-        if self._resume_at() is not None:
+        if self.log_start.resume_at() is not None:
             return  # nobody reads what lies between any more: the manifest is about to hear of it
         log.error(
             "%s: the archive ends at offset %d, the local log begins at %d: nothing can be archived until the gap is "
@@ -296,38 +358,17 @@ class Archive:
 
     def _move_log_start(self) -> None:
         """Repeat in the manifest what retention or DeleteRecords did to the log start, and the other way round."""
-        known = self.remote.log_start_offset
+        known, log_start = self.remote.log_start_offset, self.unified.log.log_start_offset
         if known is None:
             return
-        self._follow_log_start(known)
-        if self._moving_log_start or self._plan.phase is not Phase.HELD:
+        self.log_start.follow(known)
+        if self._moving_log_start or not self.log_start.is_news(known, self.remote.end_offset):
             return
-        if self._log_start_is_news(known, self.remote.end_offset):
+        if self._plan.phase is Phase.UNCLAIMED and self.remote.object_count and log_start > known:
+            self._step(plan_events.ClaimWanted())  # what expired has to go, also where nothing is copied any more
+        elif self._plan.phase is Phase.HELD:
             self._moving_log_start = True
-            self._send(self._set_log_start(), self._log_start_moved)
-
-    def _follow_log_start(self, known: int) -> None:
-        """What the archive has dropped is not brought back by an older local checkpoint."""
-        self.unified.log.advance_log_start(min(known, self.unified.partition.high_watermark))
-
-    def _log_start_is_news(self, known: int, remote_end: int) -> bool:
-        return self.unified.log.log_start_offset > known or (self._resume_at() or 0) > remote_end
-
-    def _resume_at(self) -> int | None:
-        """The batch border from which the log can be archived without leaving out what may still be read."""
-        log_ = self.unified.log
-        return log_.first_base_offset if log_.first_base_offset <= log_.log_start_offset else None
-
-    def _set_log_start(self) -> commands.SetLogStart:
-        return commands.SetLogStart(
-            self._partition,
-            self.claimant,
-            self.unified.log.log_start_offset,
-            self._now_ms(),
-            "log start moved",
-            resume_at=self._resume_at(),
-            known_end=self.remote.known_end,
-        )
+            self._send(self.log_start.command(), self._log_start_moved)
 
     def _log_start_moved(self, report: commands.Report) -> None:
         self._moving_log_start = False

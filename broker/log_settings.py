@@ -33,6 +33,7 @@ _SAME_NAME = {
     "upload_lag_ms": "stratalog.upload.lag.ms",
     "upload_part_bytes": "stratalog.upload.part.bytes",
     "storage_class": "stratalog.storage.class",
+    "remote_delete_on_disable": "remote.log.delete.on.disable",
     "min_insync_replicas": "min.insync.replicas",
     "file_delete_delay_ms": "file.delete.delay.ms",
     "min_cleanable_dirty_ratio": "min.cleanable.dirty.ratio",

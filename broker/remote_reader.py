@@ -161,7 +161,7 @@ class RemotePartition:
 
     def apply(self, view: ManifestView) -> None:
         """Take a manifest in; one that ends before what was archived is not believed."""
-        if not self._loaded and view.remote_end < self.end_offset:
+        if not self._loaded and not view.deleted and view.remote_end < self.end_offset:
             words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
             self._remember(None, commands.CorruptReport(self._partition, "", -1, -1, f"{self._partition}: {words}"))
             return

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
+from stratalog.broker.archive_removal import RemovalSettings
 from stratalog.broker.bucket_health import BucketHealth
 from stratalog.broker.clock import Clock
 from stratalog.broker.cold_reads import open_cold_reads
@@ -237,6 +238,12 @@ class Tiering:
                     self.config.integer("remote.log.manager.task.retry.backoff.max.ms"),
                 )
             ),
+            removal=RemovalSettings(
+                lambda: self.config.integer("stratalog.trash.grace.ms"),
+                lambda: self.config.integer("stratalog.trash.check.interval.ms"),
+            ),
+            keep_log_start=self._keep_log_start,
+            keep_remote_end=self.checkpoint,
         )
 
     def _state_of(self, unified: UnifiedLog) -> RemoteLogState | None:
@@ -302,6 +309,7 @@ class Tiering:
             return
         if unified.log.advance_log_start(start):
             log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
+            archive.log_start.retained_to = start
             self._moved.append(unified)
         archive.evict()
 
@@ -324,6 +332,16 @@ class Tiering:
                 continue
             for unified in mine:
                 self.look(unified)
+
+    def _keep_log_start(self, unified: UnifiedLog) -> bool:
+        """Make one partition's log start durable; False if the disk fails or is full."""
+        directory = self._directories.of(unified.partition.directory)
+        try:
+            directory.files.write_checkpoints({unified.topic_partition: unified.log})
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        return directory.writer.offline is None
 
     def checkpoint(self) -> None:
         """Write what is known of each archive beside the logs, where it has changed."""

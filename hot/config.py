@@ -47,6 +47,7 @@ class LogConfig:
     upload_lag_ms: int = 0
     upload_part_bytes: int = 16 << 20
     storage_class: str = ""
+    remote_delete_on_disable: bool = False
     min_insync_replicas: int = 1
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS

@@ -20,6 +20,7 @@ from stratalog.tier.plan_events import (
     Action,
     Claimed,
     ClaimFailed,
+    ClaimWanted,
     CommitDone,
     CommitFailed,
     Configured,
@@ -108,6 +109,7 @@ class ArchivePlan:
         self._commit = Backoff()
         self._read_back = Backoff()
         self._copy_enabled = copy_enabled
+        self._claim_wanted = False
         self._in_contact = True
         self._throttled_until_ms = 0
         self._blocked = False
@@ -159,6 +161,10 @@ class ArchivePlan:
         self.phase = Phase.HELD
         self._claim.succeed()
         return self._set_remote_end(event.remote_end)
+
+    def _on_claim_wanted(self, _: ClaimWanted, __: int) -> list[Action]:
+        self._claim_wanted = True
+        return []
 
     def _on_claim_failed(self, event: ClaimFailed, now_ms: int) -> list[Action]:
         self.phase = Phase.UNCLAIMED
@@ -257,9 +263,9 @@ class ArchivePlan:
         return self._in_contact and not self.fenced
 
     def _claim_if_due(self, now_ms: int) -> list[Action]:
-        """Rule 1: lazily, that is when there is something to copy."""
-        wanted = self._copy_enabled and bool(self._borders) and self._borders[0] <= self._limit
-        if not wanted or self.phase is Phase.CLAIMING or not self._claim.may_start(now_ms):
+        """Rule 1: lazily, that is when there is something to copy or to remove."""
+        copies = self._copy_enabled and bool(self._borders) and self._borders[0] <= self._limit
+        if not (copies or self._claim_wanted) or self.phase is Phase.CLAIMING or not self._claim.may_start(now_ms):
             return []
         self.phase = Phase.CLAIMING
         self._claim.start()
@@ -368,6 +374,7 @@ class ArchivePlan:
         Progress: _on_progress,
         Claimed: _on_claimed,
         ClaimFailed: _on_claim_failed,
+        ClaimWanted: _on_claim_wanted,
         FencedOut: _on_fenced,
         UploadDone: _on_upload_done,
         UploadFailed: _on_upload_failed,

@@ -8,6 +8,7 @@ from typing import TypeAlias
 __all__ = [
     "Action",
     "ClaimFailed",
+    "ClaimWanted",
     "Claimed",
     "CommitDone",
     "CommitFailed",
@@ -73,6 +74,11 @@ class Claimed:
     """The manifest carries our claim; its archive ends at ``remote_end``."""
 
     remote_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWanted:
+    """There is something to change in the manifest, though nothing to copy: a log start, the trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,7 @@ Event: TypeAlias = (
     | Progress
     | Claimed
     | ClaimFailed
+    | ClaimWanted
     | FencedOut
     | UploadDone
     | UploadFailed

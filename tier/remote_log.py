@@ -85,6 +85,8 @@ class RemoteLog:
         self.oldest_timestamp_ms = -1
         self.loaded = False
         self.data_bytes = 0
+        self.deleted = False
+        self.trash_count = 0
         self._entries = PackedEntries()
         self._latest = RunningMaxima()
         self._tables: OrderedDict[Uuid, ChunkTable] = OrderedDict()
@@ -130,6 +132,7 @@ class RemoteLog:
         self.leader_epochs, self.totals = view.leader_epochs, view.totals
         self.archive_clean_offset = view.archive_clean_offset
         self.oldest_timestamp_ms = view.oldest_timestamp_ms
+        self.deleted, self.trash_count = view.deleted, view.trash_count
 
     def _truncate(self, count: int) -> None:
         if count == len(self):

@@ -50,7 +50,7 @@ def empty_trash(store: ObjectStore, command: EmptyTrash) -> TrashEmptied:
     """
     manifest = read_manifest(store, command.partition).manifest
     if not manifest.trash and not manifest.jobs:
-        return TrashEmptied()
+        return TrashEmptied(seq=manifest.seq)
     if manifest.claimant.rank < command.claimant.rank:
         return TrashEmptied(0, 0, len(manifest.trash), ripe_ms(manifest, command.grace_ms), claim_needed=True)
     manifest, removed, problem = _emptied(store, manifest, command, command.retention, command.items_max)
@@ -60,6 +60,7 @@ def empty_trash(store: ObjectStore, command: EmptyTrash) -> TrashEmptied:
         len(manifest.trash),
         ripe_ms(manifest, command.grace_ms),
         problem=problem,
+        seq=manifest.seq,
     )
 
 

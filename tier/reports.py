@@ -161,7 +161,8 @@ class TrashEmptied:
     """What went from the trash and what is left in it.
 
     ``next_ms`` is when the grace of the next item ends, None if none is dated. ``claim_needed``: there is something
-    to do, but the manifest does not carry the claim yet. ``problem`` is why something cannot go.
+    to do, but the manifest does not carry the claim yet. ``problem`` is why something cannot go. ``seq`` is
+    the manifest's number after it.
     """
 
     removed_count: int = 0
@@ -170,6 +171,7 @@ class TrashEmptied:
     next_ms: int | None = None
     claim_needed: bool = False
     problem: str = ""
+    seq: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from stratalog.wire.errors import Invalid
 
 __all__ = [
     "DELETED_RECORDS",
+    "LOG_START_MOVED",
     "RETENTION",
     "TIERING_OFF",
     "TOPIC_DELETED",
@@ -46,8 +47,8 @@ RETENTION: Final = "retention"
 DELETED_RECORDS: Final = "deleted records"
 TIERING_OFF: Final = "tiering switched off"
 TOPIC_DELETED: Final = "topic deleted"
-_UNKNOWN_REASON: Final = "log start moved"
-"""What earlier releases wrote for either of the first two: judged, because it may have been retention."""
+LOG_START_MOVED: Final = "log start moved"
+"""Either of the first two, it is not known which: judged, because it may have been retention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def still_expired(item: TrashEntry, retention: Retention, now_ms: int) -> bool:
 
     A limit that was raised keeps the object where it is, in the trash, until it is reached again.
     """
-    if item.reason not in {RETENTION, _UNKNOWN_REASON}:
+    if item.reason not in {RETENTION, LOG_START_MOVED}:
         return True
     newest_ms = item.max_timestamp_ms if item.max_timestamp_ms >= 0 else item.since_ms
     if retention.retention_ms >= 0 and newest_ms < now_ms - retention.retention_ms:
@@ -134,6 +135,7 @@ def end_expired_jobs(manifest: Manifest, *, now_ms: int) -> Manifest:
 def trash_archive(manifest: Manifest, claimant: Claimant, *, now_ms: int, reason: str) -> Manifest:
     """Move the whole archive to the trash and mark it as deleted; nothing to do if it is marked already.
 
+    The log start stays, whatever the local log does with its own; the archive then ends where it begins.
     Only a claim above the last one or equal to it comes here: what the last leader still has under way is refused.
     Raises `ManifestFenced`, `NotClaimed`.
     """
@@ -143,7 +145,8 @@ def trash_archive(manifest: Manifest, claimant: Claimant, *, now_ms: int, reason
     emptied = set_log_start(manifest, claimant, manifest.remote_end, now_ms=now_ms, reason=reason)
     if emptied is manifest:
         emptied = successor(manifest, "delete", now_ms)
-    return replace(emptied, deleted_ms=now_ms, rewritten_seq=emptied.seq)
+    start = manifest.log_start_offset
+    return replace(emptied, log_start_offset=start, remote_end=start, deleted_ms=now_ms, rewritten_seq=emptied.seq)
 
 
 def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: int) -> Manifest:

@@ -60,6 +60,11 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "loop about 20 ms."),
     setting("stratalog.request.tags.max", INT, 64, at_least(0),
             doc="Unknown tagged fields one structure may hold before its connection is closed."),
+    setting("stratalog.trash.check.interval.ms", LONG, 180_000, at_least(1), mode=WIDE,
+            doc="How often a partition looks whether objects in its archive's trash may be deleted now."),
+    setting("stratalog.trash.grace.ms", LONG, 86_400_000, at_least(0), mode=WIDE,
+            doc="How long an object stays in the bucket after retention, DeleteRecords, a merge or the deletion of its "
+                "topic took it out of the archive. Longer than any read that takes no lease."),
     setting("stratalog.unauthenticated.request.bytes.max", INT, 64 << 10, at_least(1024),
             doc="Largest request of a connection that must still authenticate."),
 )

@@ -57,7 +57,7 @@ class World:
     def empty(self, claimant=US, retention=None, **options):
         """Send `EmptyTrash` now."""
         command = EmptyTrash(self.partition, claimant, self.now_ms, GRACE, retention, **options)
-        return empty_trash(self.store, command)
+        return replace(empty_trash(self.store, command), seq=-1)
 
     def remove(self, claimant=NEXT):
         """Send `RemoveArchive` now."""
