@@ -26,7 +26,7 @@ __all__ = ["ROUND_SECONDS", "WATCHERS_MAX", "Event", "TierWatch", "TooManyWatche
 ROUND_SECONDS: Final = 0.5
 """So often at most partitions are looked at, and so often at most a watcher is told."""
 WATCHERS_MAX: Final = 32
-_SLICE: Final = 64
+_SLICE: Final = 16
 _SHARE_OF_LOOP: Final = 10
 ROWS_AN_EVENT: Final = 500
 _SILENCE_SECONDS: Final = 10.0
