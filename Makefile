@@ -20,7 +20,7 @@ help:
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real S3 server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
-	@echo "make test-node          kafkajs from npm judges the broker (Node 18)"
+	@echo "make test-node          kafkajs from npm judges the broker (Node 18), a reader in JavaScript the bucket"
 	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
 
@@ -43,7 +43,7 @@ test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java
 
 test-node: $(VENV)/.ready
-	$(PY) -m pytest -m node tests/clients/test_kafkajs.py
+	$(PY) -m pytest -m node tests/clients/test_kafkajs.py tests/tier/test_format_reader_node.py
 
 test-browser: $(VENV)/.ready
 	$(PY) -m pip install --quiet --group browser
