@@ -137,7 +137,7 @@ class IoWorker:
     def _probe(self) -> FailedReport | None:
         """Try the store out; why nothing may be written to it, if so."""
         try:
-            report = probe(self._store)
+            report = probe(self._store, racing=not self._store.url.startswith("memory:"))
             report.require(multi_writer=not self._single_writer)
         except UnsafeStore as error:
             self._refusal = str(error)

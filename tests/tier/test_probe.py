@@ -159,3 +159,8 @@ def test_a_store_that_is_away_is_not_judged():
     with pytest.raises(StoreUnavailable):
         probe(store)
     assert list(memory.list("")) == []
+
+
+def test_a_store_of_this_process_needs_no_race(memory_store):
+    """Without it no thread is started: virtual time has none."""
+    assert probe(RacyCreate(memory_store), racing=False).conditional_create
