@@ -15,6 +15,9 @@ COMMANDS: Final = {
         "explain",
         "Say what a read will cost before it happens.",
     ),
+    "plan": LazyPath(
+        "stratalog.broker.cli_tier_plan", "plan", "Show what would be uploaded, evicted and deleted now, and why."
+    ),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
     "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
     "repair": LazyPath(

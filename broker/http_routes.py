@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stratalog.broker.http import Route
 from stratalog.broker.http_page import page_routes
 from stratalog.broker.http_tier import tier_routes
+from stratalog.broker.http_tier_plan import plan_routes
 from stratalog.broker.http_tiering import tiering_routes
 from stratalog.broker.tier_status import tier_status
 from stratalog.broker.tier_watch import TierWatch
@@ -23,5 +24,6 @@ def http_routes(node: Node, watch: TierWatch) -> dict[str, Route]:
         **page_routes(),
         **tier_routes(watch),
         **tiering_routes(node),
+        **plan_routes(node),
         "/tier/status": tier_status(node),
     }
