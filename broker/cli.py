@@ -30,6 +30,9 @@ COMMANDS: Final = {
     "tier": LazyPath("stratalog.broker.cli_tier", "tier", "See and set what of a topic is in the bucket."),
     "cut": LazyPath("stratalog.broker.cli_cut", "cut", "Name what the archive holds now, over many partitions."),
     "apply": LazyPath("stratalog.broker.cli_apply", "apply", "Bring the tiering of topics into the state of a file."),
+    "restore": LazyPath(
+        "stratalog.broker.cli_restore", "restore", "Write the data directory of a broker from its bucket alone."
+    ),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
     ),

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from stratalog.broker.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.partition import Partition
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.retention import segments_to_delete
@@ -35,6 +36,7 @@ class Housekeeping:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.group_copies = GroupCopies(node)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._round: Iterator[UnifiedLog] = iter(())
 
@@ -50,6 +52,7 @@ class Housekeeping:
         self._repeat("tick", TICK_SECONDS, self._tick)
         self._repeat("retention", retention_ms / 1000, self._retain)
         self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
+        self._repeat("copies of groups", LOOK_SECONDS, self.group_copies.look)
         self._repeat("deleted files", config.integer("log.segment.delete.delay.ms") / 1000, self._remove_doomed)
 
     def stop(self) -> None:

@@ -168,8 +168,14 @@ def claim(manifest: Manifest, claimant: Claimant, *, now_ms: int, start_offset: 
     """Raise the claim to ``claimant`` (rule 1); nothing to do if it is there already.
 
     ``start_offset`` is where an archive that never held anything begins: a batch border of the local log. Raises
-    `ManifestFenced` if the manifest carries a higher claim, or an equal one with another uuid.
+    `ManifestFenced` if the manifest carries a higher claim, or an equal one with another uuid, and for an incarnation
+    below 0, that of a cluster restored without takeover: it owns nothing.
     """
+    if claimant.incarnation < 0:
+        raise ManifestFenced(
+            f"{manifest.partition}: this cluster was restored without taking its archive over: it reads it and writes "
+            "nothing to it. Restore it with --takeover if no other cluster writes there"
+        )
     if manifest.claimant.rank > claimant.rank:
         raise _fenced(manifest, claimant)
     if manifest.claimant.rank == claimant.rank:

@@ -45,9 +45,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Share of the cache that one topic keeps when others need room; what nobody needs it may use, too."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
-    setting("stratalog.incarnation", LONG, 0, at_least(0), internal=True,
+    setting("stratalog.incarnation", LONG, 0, at_least(-1), internal=True,
             doc="Which life of the cluster writes to the bucket; kept among the cluster-wide defaults, raised only by a "
-                "takeover, never set by hand."),
+                "takeover, never set by hand. -1: restored without a takeover, nothing is written to the bucket."),
     setting("stratalog.read.only", BOOLEAN, False,
             doc="Serve the topics of the bucket for reading, and write nothing to it; log.dirs must be empty. `stratalog "
                 "mount` sets it."),

@@ -82,6 +82,13 @@ def test_a_higher_incarnation_fences_any_epoch(claimed):
         take_over(taken, Claimant(3, 0, bytes([8] * 16)), now_ms=7)
 
 
+def test_a_cluster_restored_without_takeover_claims_nothing(empty, claimed):
+    """Whatever its leader epoch, and also what was never claimed."""
+    for manifest in (empty, claimed):
+        with pytest.raises(ManifestFenced, match="--takeover"):
+            claim(manifest, Claimant(-1, 99, bytes(16)), now_ms=1)
+
+
 def test_two_claims_of_one_epoch_are_told_apart(claimed, make_entry):
     """The same epoch under another uuid is somebody else who believes to lead: fenced."""
     with pytest.raises(ManifestFenced):
