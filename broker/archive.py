@@ -123,6 +123,11 @@ class Archive:
         """Offsets: first not archived, end of what could be."""
         return self._plan.lag
 
+    @property
+    def due_end(self) -> int:
+        """Below this offset no copy lag held anything back at the last `look`."""
+        return self._progress[-1]
+
     def look(self) -> None:
         """Tell the plan what has been frozen and how far the log has got; cheap when nothing has changed."""
         log_ = self.unified.log

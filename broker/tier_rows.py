@@ -7,8 +7,8 @@ Every offset between log start and log end is in exactly one span:
     log start ....... local start ....... remote end ....... active segment ....... log end
     |--- remote -----|------ both -------|----- waiting ----|------- local --------|
 
-``waiting`` is frozen and not yet in the bucket; ``local`` is what has no reason to be there yet: the active segment, or
-a topic that is not tiered. ``missing`` is in neither place, which is never right.
+``waiting`` is frozen, due and not yet in the bucket; ``local`` is what has no reason to be there yet: the active segment,
+what a copy lag holds back, a topic that is not tiered or no more. ``missing`` is in neither place, which is never right.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ STATES: Final = {
 }
 """What a state means, in words."""
 
+_NO_END: Final = (1 << 63) - 1
 _STUCK: Final = frozenset({"fenced", "quarantined"})
 
 
 class PartitionFacts(NamedTuple):
     """One partition as it stands. Offsets; ``*_end`` exclusive; times in ms, None where there is none.
 
-    ``waiting_bytes`` are those of frozen segments beyond the remote end, ``waiting_since_ms`` when the oldest of them
+    Whatever is frozen below ``due_end`` should be in the bucket by now; ``copying`` is whether anything should be.
+    ``waiting_bytes`` are those of such segments beyond the remote end, ``waiting_since_ms`` when the oldest of them
     was begun, ``risk_since_ms`` the same for whatever is not in the bucket, the active segment included. ``read_back``
     is up to where objects were read back and compared with the manifest since this leadership began.
     """
@@ -60,6 +62,8 @@ class PartitionFacts(NamedTuple):
     waiting_since_ms: int | None = None
     risk_since_ms: int | None = None
     read_back: int = 0
+    due_end: int = _NO_END
+    copying: bool = True
     trouble: str = ""
 
 
@@ -76,7 +80,7 @@ class Spans(NamedTuple):
 def spans(facts: PartitionFacts) -> Spans:
     """Where the offsets between log start and log end are."""
     low, high = facts.log_start, max(facts.log_start, facts.log_end)
-    borders = (facts.local_start, facts.remote_start, facts.remote_end, facts.active_start)
+    borders = (facts.local_start, facts.remote_start, facts.remote_end, _due(facts))
     cuts = sorted({low, high, *(min(max(border, low), high) for border in borders)})
     counts = dict.fromkeys(Spans._fields, 0)
     for first, end in pairwise(cuts):
@@ -90,7 +94,12 @@ def _place(facts: PartitionFacts, offset: int) -> str:
         return "remote" if remote else "missing"
     if remote:
         return "both"
-    return "waiting" if facts.tiered and offset < facts.active_start else "local"
+    return "waiting" if offset < _due(facts) else "local"
+
+
+def _due(facts: PartitionFacts) -> int:
+    """Below this offset nothing should be on this disk only."""
+    return min(facts.active_start, facts.due_end) if facts.tiered and facts.copying else 0
 
 
 def row(facts: PartitionFacts) -> Json:
@@ -102,7 +111,7 @@ def row(facts: PartitionFacts) -> Json:
         "partition": facts.partition,
         "tiered": facts.tiered,
         "state": facts.state,
-        "state_text": STATES.get(facts.state, facts.state),
+        "state_text": _state_text(facts),
         "problem": _problem(facts, counts),
         "log_start": facts.log_start,
         "local_start": facts.local_start,
@@ -120,9 +129,15 @@ def row(facts: PartitionFacts) -> Json:
             "since_ms": facts.waiting_since_ms if counts.waiting else None,
         },
         "at_risk": {"offset": at_risk, "since_ms": facts.risk_since_ms}
-        if facts.tiered and at_risk < facts.log_end
+        if facts.tiered and facts.copying and at_risk < facts.log_end
         else None,
     }
+
+
+def _state_text(facts: PartitionFacts) -> str:
+    if facts.tiered and not facts.copying and facts.state not in _STUCK:
+        return "copying to the bucket is switched off"
+    return STATES.get(facts.state, facts.state)
 
 
 def _problem(facts: PartitionFacts, counts: Spans) -> str | None:

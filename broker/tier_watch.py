@@ -58,6 +58,7 @@ class _Borders(NamedTuple):
     local_start: int
     active_start: int
     remote_end: int
+    due_end: int
     anything: bool
 
 
@@ -175,7 +176,7 @@ class TierWatch:
             answered_ms=health.answered_ms,
             last_error=health.last_error,
             cache_used_bytes=books.used_bytes,
-            cache_limit_bytes=node.config.cache_bytes_max,
+            cache_limit_bytes=books.limit_bytes,
             cache_hits=books.hits,
             cache_misses=books.misses,
             copy_errors=sum(one.remote_copy_errors for one in topics),
@@ -267,7 +268,7 @@ class TierWatch:
             return facts
         archive, state = watched
         remote = archive.remote
-        beyond = self._beyond(unified, remote.end_offset)
+        beyond = self._beyond(unified, remote.end_offset, archive.due_end)
         return facts._replace(
             tiered=True,
             state=state,
@@ -279,14 +280,16 @@ class TierWatch:
             waiting_since_ms=beyond.waiting_since_ms,
             risk_since_ms=beyond.risk_since_ms,
             read_back=archive.evictable_offset,
+            due_end=archive.due_end,
+            copying=log_.config.remote_storage_enable and not log_.config.remote_copy_disable,
             trouble=facts.trouble or (archive.corrupt or ""),
         )
 
-    def _beyond(self, unified: UnifiedLog, remote_end: int) -> _Beyond:
+    def _beyond(self, unified: UnifiedLog, remote_end: int, due_end: int) -> _Beyond:
         """Looked up again only where a border has moved."""
         log_, key = unified.log, unified.topic_partition
         borders = _Borders(
-            log_.first_base_offset, log_.active_base_offset, remote_end, log_.log_end_offset > remote_end
+            log_.first_base_offset, log_.active_base_offset, remote_end, due_end, log_.log_end_offset > remote_end
         )
         known = self._borders.get(key)
         if known is not None and known[0] == borders:
@@ -295,7 +298,7 @@ class TierWatch:
             beyond = [one for one in log_.segments() if one.end_offset > remote_end]
         except OSError:
             return _Beyond()  # the log's own readers report it
-        waiting = [one for one in beyond if not one.active]
+        waiting = [one for one in beyond if not one.active and one.end_offset <= due_end]
         found = _Beyond(
             sum(one.size_bytes for one in waiting),
             _time(waiting[0].first_append_ms) if waiting else None,

@@ -166,7 +166,7 @@ export class Rows {
 
 /** A topic as one row: everything added up, the oldest age, the first problem. */
 function sum(topic) {
-  const all = { spans: {}, local_bytes: 0, remote_bytes: 0, lag: { bytes: 0, offsets: 0 }, at_risk: null, problem: null, tiered: false, state: "held", offsets: 0 };
+  const all = { spans: {}, local_bytes: 0, remote_bytes: 0, lag: { bytes: 0, offsets: 0 }, at_risk: null, problem: null, tiered: false, state_text: "archiving", offsets: 0 };
   for (const [name] of SPANS) all.spans[name] = 0;
   for (const row of topic.rows.values()) {
     for (const [name] of SPANS) all.spans[name] += row.spans[name];
@@ -225,7 +225,7 @@ class Line {
     this.bar.classList.toggle("none", words === "empty");
     if (this.bar.getAttribute("aria-label") !== words) this.bar.setAttribute("aria-label", words);
     this.bar.title = words;
-    const remark = row.problem ?? (row.tiered && row.state !== "held" ? row.state_text : "");
+    const remark = row.problem ?? (row.tiered && row.state_text !== "archiving" ? row.state_text : "");
     text(this.remark, remark);
     this.remark.hidden = !remark;
     this.element.classList.toggle("problem", Boolean(row.problem));

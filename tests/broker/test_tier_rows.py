@@ -42,6 +42,8 @@ def partitions(draw, tiered=None):
         waiting_bytes=draw(OFFSETS),
         waiting_since_ms=draw(TIMES),
         risk_since_ms=draw(TIMES),
+        due_end=draw(OFFSETS | st.just(2**63 - 1)),
+        copying=draw(st.booleans()),
     )
 
 
@@ -66,7 +68,8 @@ def place(one: PartitionFacts, offset: int) -> str:
         return "remote"
     if not local:
         return "missing"
-    return "waiting" if one.tiered and offset < one.active_start else "local"
+    due = one.tiered and one.copying and offset < one.active_start and offset < one.due_end
+    return "waiting" if due else "local"
 
 
 @given(partitions())
@@ -95,6 +98,17 @@ def test_a_topic_that_is_not_tiered_is_all_local_and_at_no_risk_of_ours():
     assert said["at_risk"] is None
     assert said["lag"]["offsets"] == 0
     assert said["read_back_end"] is None
+
+
+def test_what_is_held_back_or_switched_off_does_not_wait():
+    """A copy lag leaves it at risk, because it is meant for the bucket; switched off it is not."""
+    held_back = row(facts(due_end=400))
+    assert held_back["spans"] == {"remote": 100, "both": 200, "waiting": 100, "local": 250, "missing": 0}
+    assert held_back["at_risk"]["offset"] == 300
+    off = row(facts(copying=False))
+    assert (off["spans"]["waiting"], off["spans"]["local"], off["at_risk"]) == (0, 350, None)
+    assert off["state_text"] == "copying to the bucket is switched off"
+    assert "another broker" in row(facts(copying=False, state="fenced"))["state_text"]
 
 
 def test_an_empty_and_a_fully_archived_partition_have_nothing_at_risk():

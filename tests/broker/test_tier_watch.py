@@ -34,6 +34,7 @@ class Log:
     active_base_offset = 10
     log_end_offset = 15
     size_bytes = 1500
+    config = SimpleNamespace(remote_storage_enable=True, remote_copy_disable=False)
 
     def __init__(self):
         self.listed = 0
@@ -59,16 +60,17 @@ class Broker:
             for key, log in self.logs.items()
         }
         remote = SimpleNamespace(start_offset=0, end_offset=5, size_bytes=600, object_count=1)
-        archive = SimpleNamespace(remote=remote, evictable_offset=3, corrupt=None)
+        archive = SimpleNamespace(remote=remote, evictable_offset=3, corrupt=None, due_end=99)
+        self.archive = archive
         self.remote = remote
         self.tiering = SimpleNamespace(
             health=BucketHealth(),
-            chunks=SimpleNamespace(books=SimpleNamespace(used_bytes=0, hits=0, misses=0)),
+            chunks=SimpleNamespace(books=SimpleNamespace(used_bytes=0, limit_bytes=10, hits=0, misses=0)),
             uploads=SimpleNamespace(running=[], waiting_count=0),
             watched=lambda unified: (archive, "held") if unified.topic_partition.partition in tiered else None,
         )
         self.metrics = SimpleNamespace(topics={})
-        self.config = SimpleNamespace(bucket_url="memory:", cache_bytes_max=10)
+        self.config = SimpleNamespace(bucket_url="memory:")
 
     @property
     def partitions(self):
@@ -110,6 +112,16 @@ async def test_segments_are_listed_again_only_where_a_border_has_moved():
     _, texts = await watch.snapshot()
     assert log.listed == 2
     assert json.loads(next(texts))["lag"] == {"offsets": 0, "bytes": 0, "since_ms": None}
+
+
+async def test_what_is_not_due_does_not_wait():
+    """A copy lag holds the frozen segment back: it is only here, and no lag."""
+    broker = Broker(1, tiered={0})
+    broker.archive.due_end = 0
+    _, texts = await TierWatch(broker).snapshot()
+    held_back = json.loads(next(texts))
+    assert held_back["lag"] == {"offsets": 0, "bytes": 0, "since_ms": None}
+    assert held_back["at_risk"] == {"offset": 5, "since_ms": 77}
 
 
 async def test_the_loop_turns_while_thousands_are_looked_at():
