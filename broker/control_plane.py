@@ -7,7 +7,7 @@ only after its records are on disk, and the command is answered only after the i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import Clock
@@ -28,11 +28,21 @@ has come to its end; it may give others their turns on the way."""
 class ControlPlane:
     """The one voter's image and the queue of commands in front of it."""
 
-    def __init__(self, image: ClusterImage, log: MetadataLog, clock: Clock, on_applied: Applied) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        log: MetadataLog,
+        clock: Clock,
+        on_applied: Applied,
+        *,
+        before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
+    ) -> None:
+        """``before`` is called before records are written; what it raises keeps them from being written."""
         self.image = image
         self.log: Final = log
         self._clock = clock
         self._on_applied = on_applied
+        self._before = before
         self._turn = asyncio.Lock()
 
     async def execute(self, decide: Callable[[ClusterImage], Decision[T]]) -> T:
@@ -54,6 +64,7 @@ class ControlPlane:
 
     async def _write(self, records: tuple[Message, ...]) -> None:
         now_ms = self._clock.wall_ms()
+        self._before(self.image, records)
         last_offset = await self.log.append(records, now_ms)
         delta = ImageDelta(self.image)
         for record in records:

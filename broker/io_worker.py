@@ -17,6 +17,7 @@ from stratalog.tier.commands import (
     EmptyTrash,
     FailedReport,
     RemoveArchive,
+    RemoveTopicDocument,
     Report,
     SetLogStart,
     TrashArchive,
@@ -48,6 +49,7 @@ _WRITES: Final = (
     TrashArchive,
     BeginAgain,
     RemoveArchive,
+    RemoveTopicDocument,
 )
 _PAUSE_DOUBLINGS_MAX: Final = 10
 """So often the number of writes that are refused before the next probe doubles."""

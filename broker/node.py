@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from stratalog.broker import api
@@ -23,6 +23,7 @@ from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.deep_work import DeepWork
+from stratalog.broker.deleted_archives import note_deletions, open_deleted_archives
 from stratalog.broker.directories import Directories
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Dispatcher
@@ -144,6 +145,7 @@ class Node:
             topic_written=self._topic_projection,
             wake_reader=self.purgatory.check,
         )
+        self.deleted_archives = open_deleted_archives(self)
         self.mount = Mount(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
@@ -154,6 +156,7 @@ class Node:
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()
+        self.deleted_archives.start(self.image.topics.by_id)
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.removals = BackgroundRemoval(loop)
@@ -171,7 +174,7 @@ class Node:
         built = vars(self)
         if "server" in built:
             await self.server.close(grace_seconds=0)
-        for name in {"mount", "tiering"} & built.keys():
+        for name in {"deleted_archives", "mount", "tiering"} & built.keys():
             await built[name].close()
         if "coordinators" in built:
             self.coordinators.close()
@@ -219,7 +222,9 @@ class Node:
             rework=self.deep_work.rework,
             snapshot_bytes=snapshot_bytes,
         )
-        self.control = ControlPlane(image, metadata_log, self.clock, self._applied)
+        self.control = ControlPlane(
+            image, metadata_log, self.clock, self._applied, before=partial(note_deletions, self)
+        )
         await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 
     async def _register(self) -> None:
@@ -252,6 +257,7 @@ class Node:
         self.quotas.follow(image.quotas)
         for topic in delta.removed_topics.values():
             self.led.delete(topic)
+        self.deleted_archives.confirm(delta.removed_topics)
         broker = ConfigResource.broker(self.node_id)
         if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
             follow_settings(self, self._given, image)
@@ -368,6 +374,7 @@ class Node:
         await self.compaction.close()
         self.removals.close()
         await self.mount.close()
+        await self.deleted_archives.close()
         await self.tiering.close()
         await self.deep_work.close()
         await self.http.close()

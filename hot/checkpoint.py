@@ -19,6 +19,7 @@ from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 __all__ = [
     "CLEANER_OFFSETS",
     "CLEAN_SHUTDOWN",
+    "DELETED_ARCHIVES",
     "HIGH_WATERMARKS",
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
@@ -52,6 +53,8 @@ LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 REMOTE_LOG: Final = "remote-log-checkpoint"
+DELETED_ARCHIVES: Final = "deleted-archives"
+"""Archives of deleted topics that are to be removed; JSON, written by the broker in the directory of its metadata."""
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -42,6 +42,8 @@ _ROOT_FILES: Final = frozenset(
         checkpoint.HIGH_WATERMARKS,
         checkpoint.CLEANER_OFFSETS,
         checkpoint.REMOTE_LOG,
+        checkpoint.DELETED_ARCHIVES,
+        f"{checkpoint.DELETED_ARCHIVES}.damaged",
         checkpoint.META_PROPERTIES,
         checkpoint.CLEAN_SHUTDOWN,
         OFFLINE,

@@ -40,6 +40,7 @@ from stratalog.tier.segment_object import SegmentRequest
 from stratalog.tier.segment_upload import PART_BYTES
 from stratalog.tier.store import Version
 from stratalog.tier.trash import Retention
+from stratalog.wire.topic import Uuid
 
 __all__ = [
     "AbortedRead",
@@ -71,6 +72,7 @@ __all__ = [
     "ReadManifest",
     "ReadRestartState",
     "RemoveArchive",
+    "RemoveTopicDocument",
     "Report",
     "RestartStateRead",
     "ScanCache",
@@ -216,6 +218,14 @@ class RemoveArchive:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveTopicDocument:
+    """Remove a deleted topic's ``topic.json`` if nothing else of the topic is left; answered by `Written`."""
+
+    topic: str
+    topic_id: Uuid
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkFill:
     """One chunk to fetch, and the file it goes to."""
 
@@ -306,6 +316,7 @@ Command: TypeAlias = (
     | TrashArchive
     | BeginAgain
     | RemoveArchive
+    | RemoveTopicDocument
     | FillChunks
     | ScanCache
     | FindTimestamp

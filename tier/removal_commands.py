@@ -7,6 +7,7 @@ never an object that nobody remembers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from stratalog.tier.archive_commands import claim_archive
 from stratalog.tier.commands import (
@@ -16,10 +17,13 @@ from stratalog.tier.commands import (
     EmptyTrash,
     ManifestRead,
     RemoveArchive,
+    RemoveTopicDocument,
     TrashArchive,
     TrashEmptied,
+    Written,
 )
 from stratalog.tier.garbage import Verdict, judge, old_enough
+from stratalog.tier.keys import topic_key, topic_prefix
 from stratalog.tier.leases import list_leases
 from stratalog.tier.manifest import Manifest, check_claim
 from stratalog.tier.manifest_parts import TrashEntry
@@ -40,7 +44,7 @@ from stratalog.tier.trash import (
 )
 from stratalog.wire.errors import Corrupt, Invalid
 
-__all__ = ["archive_again", "empty_trash", "remove_archive", "trash_partition"]
+__all__ = ["archive_again", "empty_trash", "remove_archive", "remove_topic_document", "trash_partition"]
 
 
 def empty_trash(store: ObjectStore, command: EmptyTrash) -> TrashEmptied:
@@ -123,6 +127,15 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
         return ArchiveRemoved(len(left) + len(uploads) - len(old) + 1)
     store.delete_many([command.partition.manifest_key])
     return ArchiveRemoved(0)
+
+
+def remove_topic_document(store: ObjectStore, command: RemoveTopicDocument) -> Written:
+    """Remove ``topic.json`` unless something else is left in the topic's folder."""
+    key = topic_key(command.topic, command.topic_id)
+    found = islice(store.list(topic_prefix(command.topic, command.topic_id)), 2)
+    if [info.key for info in found] == [key]:
+        store.delete_many([key])
+    return Written(key)
 
 
 def _emptied(

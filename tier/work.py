@@ -33,6 +33,7 @@ from stratalog.tier.commands import (
     ReadManifest,
     ReadRestartState,
     RemoveArchive,
+    RemoveTopicDocument,
     Report,
     ScanCache,
     SetLogStart,
@@ -43,7 +44,13 @@ from stratalog.tier.commands import (
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
 from stratalog.tier.manifest import NotAtRemoteEnd
 from stratalog.tier.projection import write_projection
-from stratalog.tier.removal_commands import archive_again, empty_trash, remove_archive, trash_partition
+from stratalog.tier.removal_commands import (
+    archive_again,
+    empty_trash,
+    remove_archive,
+    remove_topic_document,
+    trash_partition,
+)
 from stratalog.tier.segment_object import CorruptSource
 from stratalog.tier.segment_reader import CorruptObject
 from stratalog.tier.store import NotFound, ObjectStore
@@ -62,6 +69,7 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     TrashArchive: trash_partition,
     BeginAgain: archive_again,
     RemoveArchive: remove_archive,
+    RemoveTopicDocument: remove_topic_document,
     FillChunks: fill_chunks,
     ScanCache: scan_cache,
     FindTimestamp: find_timestamp,

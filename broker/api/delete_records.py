@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): move the log start forward.
 
 Behaviour: -1 stands for the high watermark; whole segments below the new start go from the disk; archived objects
-stay in the bucket, unreadable through the broker. The new log start is checkpointed before the answer.
+go to the trash of the archive, and from the bucket after stratalog.trash.grace.ms. The new log start is checkpointed before the answer.
 """
 
 from __future__ import annotations

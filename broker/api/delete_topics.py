@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): topics by name or, from version 6 on, by id.
 
 Behaviour: the answer leaves when the deletion is on disk in the metadata log; the files follow a little later. What
-a tiered topic has in the bucket stays there.
+a tiered topic has in the bucket goes to the trash, and from the bucket when stratalog.trash.grace.ms has passed.
 """
 
 from __future__ import annotations
