@@ -145,7 +145,6 @@ class Node:
             topic_written=self._topic_projection,
             wake_reader=self.purgatory.check,
         )
-        self.deleted_archives = open_deleted_archives(self)
         self.mount = Mount(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
@@ -156,7 +155,6 @@ class Node:
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()
-        self.deleted_archives.start(self.image.topics.by_id)
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
         self.removals = BackgroundRemoval(loop)
@@ -212,6 +210,7 @@ class Node:
         )
 
     async def _open_metadata(self) -> None:
+        self.deleted_archives = open_deleted_archives(self)
         home = next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
         snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
         image, metadata_log = open_metadata(
@@ -244,6 +243,7 @@ class Node:
                 image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed(image)
             )
         )
+        self.deleted_archives.start(self.image.topics.by_id)
 
     def _unclean_allowed(self, image: ClusterImage) -> Callable[[str], bool]:
         """By topic; asked for each partition, so that a topic's settings are resolved only once."""
