@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no package: see README.md
 
-from s3_servers import RECIPES, Service, StartError, start
+from servers import RECIPES, Service, StartError, start
 
 
 @contextmanager

@@ -36,11 +36,12 @@ from stratalog.tier.store import (
     validate_range,
 )
 
-__all__ = ["UNKNOWN_TIME_MS", "FsspecStore"]
+__all__ = ["UNKNOWN_TIME_MS", "FsspecStore", "what_to_install"]
 
 UNKNOWN_TIME_MS = (1 << 63) - 1
 """Modification time of an object whose file system tells none: never old enough to be removed."""
 
+_EXTRAS = {"gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 _TIME_NAMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
@@ -61,7 +62,7 @@ class FsspecStore:
             settings = {"use_listings_cache": False, "skip_instance_cache": True, **options}
             file_system, root = url_to_fs(url, **settings)
         except (ImportError, ValueError) as error:
-            advice = "Install stratalog[fsspec] and the package for this scheme, or use file:// or s3://."
+            advice = f"Install {what_to_install(url)}, or use file:// or s3://."
             raise UnsupportedOperation("open", "", self.url, str(error), advice) from error
         self._fs: Any = file_system
         self._root = str(root).rstrip("/")
@@ -234,6 +235,12 @@ class FsspecStore:
         except Exception as error:  # every file system brings its own library's errors
             reason = f"{type(error).__name__}: {error}"
             raise StoreError(operation, key, self.url, reason) from error
+
+
+def what_to_install(url: str) -> str:
+    """The packages that bring the file system for this URL."""
+    extra = _EXTRAS.get(url.partition(":")[0])
+    return f"stratalog[{extra}]" if extra else "stratalog[fsspec] and the package for this scheme"
 
 
 def _without_password(url: str) -> str:

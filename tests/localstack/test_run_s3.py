@@ -27,7 +27,7 @@ def accepts(endpoint_url):
 def test_a_service_runs_until_the_block_is_left(run_s3):
     """The store opens with nothing but the service's environment, and afterwards process and port are gone."""
     with run_s3.running("moto", bucket="made-here") as service:
-        assert service.environment["LOCAL_S3_SERVER"].startswith("moto ")
+        assert service.environment["LOCAL_SERVER"].startswith("moto ")
         script = (
             "from stratalog.tier import open_store\n"
             "store = open_store('s3://made-here/below')\n"
@@ -59,13 +59,13 @@ def test_a_command_runs_against_the_service():
 @pytest.fixture
 def recipe(run_s3):
     """Makes recipes of a service whose program is this Python."""
-    s3_servers = sys.modules["s3_servers"]
+    servers = sys.modules["servers"]
 
     def make(script, install=None, find=None):
         def plan(program, port, directory):
-            return s3_servers.Plan([str(program), "-c", script], {})
+            return servers.Plan([str(program), "-c", script], {})
 
-        return s3_servers.Recipe("odd", "1.0", 1, find or (lambda _: Path(sys.executable)), install, "do it", plan)
+        return servers.Recipe("odd", "1.0", 1, find or (lambda _: Path(sys.executable)), install, "do it", plan)
 
     return make
 
@@ -118,7 +118,7 @@ def test_a_program_is_installed_once_and_whole(recipe, monkeypatch, tmp_path):
 
 def test_a_failing_installer_is_shown(run_s3):
     """What a package client said before it failed is in the error, and so is what to do without it."""
-    from s3_servers.recipe import run_installer
+    from servers.recipe import run_installer
 
     with pytest.raises(run_s3.StartError, match="no such package"):
         run_installer([sys.executable, "-c", "import sys; sys.exit('no such package')"], advice="")
@@ -128,7 +128,7 @@ def test_a_failing_installer_is_shown(run_s3):
 
 def test_free_ports_are_free_and_neighbours(run_s3):
     """Several ports come in a row, free together with those ten thousand above."""
-    from s3_servers import free_ports, is_free
+    from servers import free_ports, is_free
 
     first = free_ports(5)
     assert all(is_free(first + step + above) for step in range(5) for above in (0, 10_000))

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from stratalog.tier.fsspec_store import UNKNOWN_TIME_MS, FsspecStore, _modified_ms
+from stratalog.tier.fsspec_store import UNKNOWN_TIME_MS, FsspecStore, _modified_ms, what_to_install
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.opening import open_store
 from stratalog.tier.probe import probe
@@ -94,3 +94,10 @@ def test_urls_with_deep_paths_work():
     neighbour.put("a/other", b"2")
     assert [info.key for info in store.list("")] == ["a/k"]
     assert [info.key for info in open_store(f"{base}/one").list("archive")] == ["archive/a/k", "archive2/a/other"]
+
+
+def test_what_to_install_depends_on_the_scheme():
+    """Google's and Azure's have extras of ours, others are named by their own manuals."""
+    assert what_to_install("gs://bucket/x") == "stratalog[gcs]"
+    assert what_to_install("abfs://container@account/x") == what_to_install("az://c/x") == "stratalog[azure]"
+    assert what_to_install("sftp://host/x").startswith("stratalog[fsspec] and")

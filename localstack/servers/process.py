@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3_servers.recipe import ACCESS_KEY, REGION, SECRET_KEY, Recipe, Service, StartError
+from servers.errors import NotReady, StartError
+from servers.recipe import Recipe, Service
 
 START_TIMEOUT_S = 90.0
 _GRPC_PORT_DISTANCE = 10_000
@@ -50,8 +51,9 @@ def start(recipe: Recipe, *, bucket: str = "stratalog", port: int = 0, install: 
                 cwd=directory,
             )
         closing.callback(_end, process)
-        service = Service(recipe.name, recipe.version, f"http://127.0.0.1:{port}", bucket, process.pid)
-        _wait_and_make_bucket(service, process, log_path)
+        url = f"http://127.0.0.1:{port}"
+        service = Service(recipe.name, recipe.version, url, bucket, process.pid, recipe.clients(url), recipe.scheme)
+        _wait_and_make_bucket(recipe, service, process, log_path)
         return Running(service, closing.pop_all())
 
 
@@ -89,32 +91,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _wait_and_make_bucket(service: Service, process: subprocess.Popen[bytes], log_path: Path) -> None:
-    import boto3.session  # noqa: PLC0415 - slow, and the message of a missing program should come first
-    from botocore.config import Config  # noqa: PLC0415 - same
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - same
-
-    client = boto3.session.Session().client(
-        "s3",
-        endpoint_url=service.endpoint_url,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
-        region_name=REGION,
-        config=Config(
-            s3={"addressing_style": "path"},
-            connect_timeout=1,
-            read_timeout=10,
-            retries={"mode": "standard", "total_max_attempts": 1},
-        ),
-    )
+def _wait_and_make_bucket(recipe: Recipe, service: Service, process: subprocess.Popen[bytes], log_path: Path) -> None:
     give_up = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
-            names = {entry["Name"] for entry in client.list_buckets()["Buckets"]}
-            if service.bucket not in names:
-                client.create_bucket(Bucket=service.bucket)
+            recipe.make_bucket(service.endpoint_url, service.bucket)
             return
-        except (BotoCoreError, ClientError) as error:
+        except NotReady as error:
             if process.poll() is not None or time.monotonic() > give_up:
                 tail = log_path.read_text(errors="replace")[-2000:]
                 raise StartError(f"{service.kind} does not answer ({error}); the end of its log:\n{tail}") from error

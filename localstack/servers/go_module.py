@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from s3_servers.recipe import run_installer
+from servers.recipe import run_installer
 
 
 def build(module: str, version: str, directory: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from s3_servers.go_module import build, by_hand
-from s3_servers.recipe import ACCESS_KEY, SECRET_KEY, Plan, Recipe, find_program
+from servers.go_module import build, by_hand
+from servers.recipe import Plan, Recipe, find_program
+from servers.s3_protocol import ACCESS_KEY, SECRET_KEY
 
 _MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "1.8.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from s3_servers.recipe import Plan, Recipe, run_installer
+from servers.recipe import Plan, Recipe, run_installer
 
 _REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements-localstack.txt"
 # Later ones need Python 3.12 (the requirements say the same).

