@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 S3 ?= seaweed
-S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py
+S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 
 .PHONY: help demo test test-slow test-java test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean model
 

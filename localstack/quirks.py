@@ -227,7 +227,7 @@ def main() -> int:
             answer = f"no ({error.response['Error'].get('Code')})"
         except BotoCoreError as error:
             answer = f"no ({type(error).__name__})"
-        print(f"{answer:8} {text}", flush=True)
+        print(f"{answer:20}  {text}", flush=True)
     while keys := trial.keys(trial.prefix):
         for key in keys:
             trial.client.delete_object(Bucket=bucket, Key=key)

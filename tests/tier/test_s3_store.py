@@ -117,6 +117,17 @@ def test_bodies_go_unsigned_with_a_checksum(fault_proxy):
     assert "x-amz-trailer" not in headers
 
 
+def test_deletes_carry_no_condition(fault_proxy):
+    """MinIO deletes against a stale condition, so none is ever relied on: a delete names keys and nothing else."""
+    store = fault_proxy.open()
+    store.put("k", b"1")
+    fault_proxy.rules()
+    store.delete_many(["k", "missing"])
+    (seen,) = fault_proxy.seen()
+    assert (seen.method, "delete" in seen.path) == ("POST", True)
+    assert not any(name.lower().startswith("if-") for name in seen.headers)
+
+
 def test_listing_and_deleting_go_in_pages(s3_service):
     """A listing of more than 1000 keys takes a request a page and misses none; deletions go 1000 a request."""
     store = s3_service.open(uuid.uuid4().hex, retry=None)
