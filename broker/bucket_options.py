@@ -12,6 +12,7 @@ S3_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "stratalog.bucket.addressing.style": "addressing_style",
         "stratalog.bucket.ca.bundle": "ca_bundle",
+        "stratalog.bucket.checksum": "checksum",
         "stratalog.bucket.endpoint.url": "endpoint_url",
         "stratalog.bucket.kms.key.id": "kms_key_id",
         "stratalog.bucket.region": "region",

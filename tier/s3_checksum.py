@@ -1,11 +1,19 @@
-"""CRC-32C as S3 writes it: base64 of four big-endian bytes."""
+"""Checksums as S3 writes them: CRC-32C as base64 of four big-endian bytes, MD5 as base64 of sixteen."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 
-__all__ = ["decode_crc32c", "encode_crc32c"]
+from stratalog.tier.store import Buffer
+
+__all__ = ["content_md5", "decode_crc32c", "encode_crc32c"]
+
+
+def content_md5(data: Buffer) -> str:
+    """Return the header value for the MD5 of a body: against damage on the way, not against people."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode("ascii")
 
 
 def encode_crc32c(crc: int) -> str:

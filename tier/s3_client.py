@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from stratalog.tier.s3_checksum import content_md5
 from stratalog.tier.s3_credentials import RenewingClient
 from stratalog.wire.errors import Invalid
 
@@ -23,9 +24,17 @@ __all__ = ["S3Settings", "client_for"]
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT")
 """Environment variables naming the endpoint, strongest first; an option given in code is stronger still."""
 
-ENCRYPTION_VARIABLE = "STRATALOG_BUCKET_SERVER_SIDE_ENCRYPTION"
+SETTING_VARIABLES = {
+    "addressing_style": "STRATALOG_BUCKET_ADDRESSING_STYLE",
+    "ca_bundle": "STRATALOG_BUCKET_CA_BUNDLE",
+    "checksum": "STRATALOG_BUCKET_CHECKSUM",
+    "server_side_encryption": "STRATALOG_BUCKET_SERVER_SIDE_ENCRYPTION",
+}
 KMS_KEY_VARIABLE = "STRATALOG_BUCKET_KMS_KEY_ID"
-"""The broker's settings in their form as environment variables: commands that write to a bucket take them from there."""
+"""The broker's settings in their form as environment variables: commands that open a bucket take them from there."""
+
+CHECKSUMS = ("crc32c", "md5")
+"""What objects are sent with: the newer header, or ``Content-MD5`` for services that refuse or mistake that."""
 
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 """What S3 can be asked to encrypt an object with: its own keys, or a key of the key management service, or twice that."""
@@ -55,6 +64,7 @@ class S3Settings:
     ``ca_bundle``         file of the certificates that the endpoint is checked with; default: ``AWS_CA_BUNDLE``, else
                           those that boto3 brings.
     ``server_side_encryption``   one of `ENCRYPTIONS`; default: what the bucket does by itself.
+    ``checksum``          one of `CHECKSUMS`; default: ``crc32c``, which services keep and give back.
     ``kms_key_id``        key for the ``aws:kms`` ones; default: the account's own for S3.
     """
 
@@ -69,6 +79,7 @@ class S3Settings:
     connections: int = 16
     addressing_style: str | None = None
     ca_bundle: str | None = None
+    checksum: str | None = None
     server_side_encryption: str | None = None
     kms_key_id: str | None = None
 
@@ -77,12 +88,12 @@ class S3Settings:
         return f"S3Settings(endpoint_url={self.endpoint_url!r}, region={self.region!r})"
 
     def completed(self, environment: Mapping[str, str] | None = None) -> S3Settings:
-        """Return the settings with endpoint and encryption from the environment where none are given.
+        """Return the settings with what the environment says where nothing is given.
 
         Raises `Invalid` for what cannot be meant.
         """
         environment = os.environ if environment is None else environment
-        found = self._encrypted(environment)
+        found = self._from(environment)
         _check(found)
         endpoint = self.endpoint_url or next(
             (environment[name] for name in ENDPOINT_VARIABLES if environment.get(name)), None
@@ -94,15 +105,15 @@ class S3Settings:
         region = self.region or environment.get("AWS_REGION") or "us-east-1"
         return replace(found, endpoint_url=endpoint.rstrip("/"), region=region)
 
-    def _encrypted(self, environment: Mapping[str, str]) -> S3Settings:
-        if self.server_side_encryption is not None:
-            return self
-        encryption = environment.get(ENCRYPTION_VARIABLE) or None
-        return replace(
-            self,
-            server_side_encryption=encryption,
-            kms_key_id=self.kms_key_id or (encryption and environment.get(KMS_KEY_VARIABLE)) or None,
-        )
+    def _from(self, environment: Mapping[str, str]) -> S3Settings:
+        found: dict[str, Any] = {
+            name: environment[variable]
+            for name, variable in SETTING_VARIABLES.items()
+            if getattr(self, name) is None and environment.get(variable)
+        }
+        if "server_side_encryption" in found and self.kms_key_id is None:
+            found["kms_key_id"] = environment.get(KMS_KEY_VARIABLE) or None
+        return replace(self, **found)
 
     @property
     def put_options(self) -> dict[str, Any]:
@@ -137,6 +148,9 @@ def _check(settings: S3Settings) -> None:
     if settings.addressing_style not in {None, *ADDRESSING_STYLES}:
         known = ", ".join(ADDRESSING_STYLES)
         raise Invalid(f"the addressing style {settings.addressing_style!r} is not one of {known}")
+    if settings.checksum not in {None, *CHECKSUMS}:
+        known = ", ".join(CHECKSUMS)
+        raise Invalid(f"the checksum {settings.checksum!r} is not one of {known}")
 
 
 def client_for(settings: S3Settings) -> S3Client:
@@ -187,4 +201,11 @@ def _new_client(settings: S3Settings) -> S3Client:
         verify=settings.ca_bundle,
         config=config,
     )
+    if settings.endpoint_url is not None:
+        # Amazon takes the SDK's newer checksum of a list of keys; some others insist on this one.
+        client.meta.events.register("before-sign.s3.DeleteObjects", _add_content_md5)
     return client
+
+
+def _add_content_md5(request: Any, **_: Any) -> None:
+    request.headers["Content-MD5"] = content_md5(request.body)

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.tier.s3_checksum import decode_crc32c, encode_crc32c
+from stratalog.tier.s3_checksum import content_md5, decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings
 from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import s3_errors
@@ -23,6 +23,8 @@ __all__ = ["PART_BYTES_MIN", "MultipartUpload", "effective_part_bytes"]
 
 PART_BYTES_MIN = 5 << 20
 """Smallest part but the last (Amazon S3's limit)."""
+
+_FULL_CRC: Final[dict[str, Any]] = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
 
 PART_COUNT_MAX = 10_000
 """Most parts of one object (Amazon S3's limit)."""
@@ -68,8 +70,7 @@ class MultipartUpload:
                 Bucket=self.bucket,
                 Key=self.key,
                 Metadata=kept,
-                ChecksumAlgorithm="CRC32C",
-                ChecksumType="FULL_OBJECT",
+                **({} if self.settings.checksum == "md5" else _FULL_CRC),
                 **self.settings.put_options,
                 **storage_class,
             )
@@ -92,7 +93,7 @@ class MultipartUpload:
         return parts, crc
 
     def _send_part(self, upload_id: str, number: int, data: bytes) -> dict[str, Any]:
-        checksum = encode_crc32c(crc32c_of(data))
+        checksum, algorithm = self._checksum(data)
         with s3_errors("put_large", self.key, self.url):
             answer = self.client.upload_part(
                 Bucket=self.bucket,
@@ -100,10 +101,17 @@ class MultipartUpload:
                 UploadId=upload_id,
                 PartNumber=number,
                 Body=data,
-                ChecksumAlgorithm="CRC32C",
-                ChecksumCRC32C=checksum,
+                **checksum,
+                **algorithm,
             )
-        return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
+        known = {} if "ContentMD5" in checksum else checksum
+        return {"PartNumber": number, "ETag": answer["ETag"], **known}
+
+    def _checksum(self, data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is said of a part when it is sent; the first of it also at completion, unless it is an MD5."""
+        if self.settings.checksum == "md5":
+            return {"ContentMD5": content_md5(data)}, {}
+        return {"ChecksumCRC32C": encode_crc32c(crc32c_of(data))}, {"ChecksumAlgorithm": "CRC32C"}
 
     def _complete(self, upload_id: str, parts: list[Any], *, crc: int | None, size_bytes: int) -> Version:
         checked: dict[str, Any] = {}

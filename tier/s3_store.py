@@ -17,13 +17,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from stratalog.tier.put_id import own_version, with_put_id
-from stratalog.tier.s3_checksum import decode_crc32c, encode_crc32c
+from stratalog.tier.s3_checksum import content_md5, decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings, client_for
 from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import code_error, s3_errors
 from stratalog.tier.s3_listing import Listing, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
-from stratalog.tier.source import as_bytes, crc32c_of, source_bytes, source_length
+from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_bytes, source_length
 from stratalog.tier.storage_class import split_storage_class
 from stratalog.tier.store import (
     PUT_ID,
@@ -86,7 +86,7 @@ class S3Store:
         self.capabilities = Capabilities(
             conditional_create=True,
             compare_and_swap=True,
-            checksums=True,
+            checksums=self.settings.checksum != "md5",  # which is checked and not kept
             ordered_list=not unordered_listing,
             multi_writer=True,
             storage_classes=True,
@@ -272,7 +272,7 @@ class S3Store:
     ) -> Version:
         validate_key(operation, key, self.url)
         body = as_bytes(data)
-        crc = crc32c_of(body) if crc32c is None else crc32c
+        checksum = self._checksum(operation, key, body, crc32c)
         kept, storage_class = split_storage_class(metadata)
         with s3_errors(operation, key, self.url):
             answer = self.client.put_object(
@@ -280,14 +280,21 @@ class S3Store:
                 Key=key,
                 Body=body,
                 Metadata=kept,
-                ChecksumAlgorithm="CRC32C",
-                ChecksumCRC32C=encode_crc32c(crc),
+                **checksum,
                 **self.settings.put_options,
                 **storage_class,
                 **conditions,
             )
         check_encrypted(operation, key, self.url, self.settings, answer)
         return answer["ETag"]
+
+    def _checksum(self, operation: str, key: str, body: bytes, crc32c: int | None) -> dict[str, Any]:
+        """What a PUT says of its body; what the service will not check is checked here."""
+        if self.settings.checksum == "md5":
+            check_crc32c(operation, key, self.url, body, crc32c)
+            return {"ContentMD5": content_md5(body)}
+        crc = crc32c_of(body) if crc32c is None else crc32c
+        return {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc)}
 
     def _get_checked(self, key: str) -> tuple[bytes, Version]:
         with s3_errors("get", key, self.url):

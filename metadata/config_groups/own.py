@@ -24,6 +24,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.bucket.ca.bundle", STRING, None, NonEmptyText(),
             doc="File of the certificates that the S3 endpoint is checked with; not set, AWS_CA_BUNDLE or those that "
                 "boto3 brings."),
+    setting("stratalog.bucket.checksum", STRING, None, OneOf(("crc32c", "md5")),
+            doc="What S3 objects are sent with: crc32c, the default, is kept and given back by services that know it; "
+                "md5 is for those that refuse or mistake the newer headers."),
     setting("stratalog.bucket.kms.key.id", STRING, None, NonEmptyText(),
             doc="Key of the key management service for the encryptions aws:kms and aws:kms:dsse; not set, the "
                 "account's own key for S3."),

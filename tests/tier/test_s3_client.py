@@ -74,6 +74,8 @@ def test_encryption_comes_from_the_option_or_the_environment():
     assert found.put_options == {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "key", "BucketKeyEnabled": True}
     own = S3Settings(server_side_encryption="AES256").completed(environment)
     assert own.put_options == {"ServerSideEncryption": "AES256"}
+    others = S3Settings().completed({"STRATALOG_BUCKET_CHECKSUM": "md5", "STRATALOG_BUCKET_CA_BUNDLE": "/ca.pem"})
+    assert (others.checksum, others.ca_bundle) == ("md5", "/ca.pem")
     twice = S3Settings(server_side_encryption="aws:kms:dsse").completed({})
     assert twice.put_options == {"ServerSideEncryption": "aws:kms:dsse"}
 
@@ -85,6 +87,7 @@ def test_encryption_comes_from_the_option_or_the_environment():
         ({"server_side_encryption": "AES256", "kms_key_id": "k"}, "KMS key was given without"),
         ({"kms_key_id": "k"}, "KMS key was given without"),
         ({"addressing_style": "p"}, "not one of auto, path, virtual"),
+        ({"checksum": "crc64"}, "not one of crc32c, md5"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings, word):

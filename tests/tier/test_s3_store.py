@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stratalog.tier.probe import probe
+from stratalog.tier.s3_multipart import PART_BYTES_MIN
 from stratalog.tier.s3_store import S3Store
+from stratalog.tier.source import crc32c_of
 from stratalog.tier.store import (
     PUT_ID,
     AlreadyExists,
@@ -117,6 +120,27 @@ def test_bodies_go_unsigned_with_a_checksum(fault_proxy):
     assert "x-amz-trailer" not in headers
 
 
+def test_services_that_mistake_new_checksums_get_the_old_one(fault_proxy, tmp_path):
+    """With md5 no header of the newer kind is sent, in one piece or in parts; what the service cannot check, we do."""
+    store = fault_proxy.open(checksum="md5", single_put_bytes_max=1000)
+    fault_proxy.rules()
+    version = store.put_if_absent("k", b"hello", crc32c=crc32c_of(b"hello"))
+    assert store.get("k") == (b"hello", version)
+    body = bytes(PART_BYTES_MIN + 1)
+    store.put_large("large", body, part_bytes=PART_BYTES_MIN)
+    assert store.get_suffix("large", 1) == (b"\0", len(body))
+    sent = [{name.lower() for name in one.headers} for one in fault_proxy.seen("PUT")]
+    assert len(sent) == 3
+    assert all("content-md5" in names for names in sent)
+    every = [name.lower() for one in fault_proxy.seen() if one.method != "GET" for name in one.headers]
+    assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for name in every)
+    with pytest.raises(ChecksumMismatch):
+        store.put("other", b"hello", crc32c=1)
+    assert not store.capabilities.checksums
+    assert store.head("k").crc32c is None
+    probe(store).require(multi_writer=True)
+
+
 def test_deletes_carry_no_condition(fault_proxy):
     """MinIO deletes against a stale condition, so none is ever relied on: a delete names keys and nothing else."""
     store = fault_proxy.open()
@@ -125,7 +149,9 @@ def test_deletes_carry_no_condition(fault_proxy):
     store.delete_many(["k", "missing"])
     (seen,) = fault_proxy.seen()
     assert (seen.method, "delete" in seen.path) == ("POST", True)
-    assert not any(name.lower().startswith("if-") for name in seen.headers)
+    headers = {name.lower() for name in seen.headers}
+    assert not any(name.startswith("if-") for name in headers)
+    assert "content-md5" in headers  # some services insist on it
 
 
 def test_listing_and_deleting_go_in_pages(s3_service):
