@@ -163,12 +163,15 @@ class Restorer:
         states = self._state.partitions
         for first in range(0, len(states), _TOGETHER):
             group = states[first : first + _TOGETHER]
-            opened = []
-            for state, producers in zip(group, threads.map(self._read_producers, group), strict=True):
+            opened: list[Log] = []
+            restarted = threads.map(lambda one: self._restart_log(directory, one, configs[one.partition.topic]), group)
+            for state, (log_, producers) in zip(group, restarted, strict=True):
+                self._logs[TopicPartition(state.partition.topic, state.partition.partition)] = log_
                 self._next_producer_id = max(self._next_producer_id, producers.next_id)
-                if producers.problem:
-                    self.report.problems.append(producers.problem)
-                opened.append(self._restart_log(directory, state, configs[state.partition.topic], producers.snapshot))
+                self.report.problems += [producers.problem] if producers.problem else []
+                self.report.partitions += 1
+                self.report.remote_bytes += state.manifest.totals.size_bytes
+                opened.append(log_)
             self._close(opened, threads)
 
     def _read_producers(self, state: PartitionState) -> _Producers:
@@ -182,21 +185,18 @@ class Restorer:
             return _Producers(problem=f"{state.partition}: its producers are forgotten: {error}")
         return _Producers(snapshot, max((entry.producer_id + 1 for entry in entries), default=0))
 
-    def _restart_log(
-        self, directory: LogDirectory, state: PartitionState, config: LogConfig, snapshot: bytes | None
-    ) -> Log:
+    def _restart_log(self, directory: LogDirectory, state: PartitionState, config: LogConfig) -> tuple[Log, _Producers]:
+        """One log, and who wrote to it; several are made side by side, for each waits for the disk three times."""
+        producers = self._read_producers(state)
         name = TopicPartition(state.partition.topic, state.partition.partition)
         log_ = directory.open_log(name, state.partition.topic_id, config, now_ms=self._now_ms)
         manifest = state.manifest
         if manifest.seq:
             epochs = [EpochEntry(*each) for each in manifest.leader_epochs]
             log_.truncate_fully_and_start_at(
-                state.restart_offset, epochs, snapshot, log_start_offset=manifest.log_start_offset
+                state.restart_offset, epochs, producers.snapshot, log_start_offset=manifest.log_start_offset
             )
-        self._logs[name] = log_
-        self.report.partitions += 1
-        self.report.remote_bytes += manifest.totals.size_bytes
-        return log_
+        return log_, producers
 
     def _close(self, logs: Sequence[Log], threads: ThreadPoolExecutor) -> None:
         """Sync side by side, and let the files go."""

@@ -7,13 +7,14 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from stratalog.broker.cli import cli
 from stratalog.broker.client import Client
 from stratalog.broker.client_admin import create_topic
 from stratalog.broker.client_groups import commit_offsets, committed_offsets
-from stratalog.broker.client_records import NewRecord, Producer
+from stratalog.broker.client_records import NewRecord
+from stratalog.broker.client_records import Producer as PlainProducer
 from stratalog.broker.config import Flags, load_config
 from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
@@ -55,7 +56,7 @@ class Broker:
     def produce(self, topic, partition, values):
         """Write records; the segments are small, so that nearly all of them freeze."""
         with Client(self.address) as client:
-            producer = Producer(client, topic)
+            producer = PlainProducer(client, topic)
             for start in range(0, len(values), 20):
                 rows = [
                     NewRecord(value, 1_700_000_000_000, partition=partition) for value in values[start : start + 20]
@@ -139,6 +140,9 @@ def _fill(broker):
             partition_count=2,
             configs={"remote.storage.enable": "true", "segment.bytes": "1048576", "internal.segment.bytes": "2000"},
         )
+    idempotent = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
+    idempotent.produce("orders", b"once", partition=0)
+    assert idempotent.flush(20) == 0
     for partition in (0, 1):
         broker.produce("orders", partition, [b"%d-%d-%s" % (partition, at, b"x" * 20) for at in range(COUNT)])
     for partition in (0, 1):
@@ -156,7 +160,14 @@ def _fill(broker):
         "topic_id": broker.node.image.topics.by_name["orders"].topic_id,
         "configs": dict(broker.node.image.topic_configs("orders")),
         "cluster_id": broker.node.cluster_id,
+        "producers": set(_log(broker, 0).producer_state.entries),
+        "epoch": _log(broker, 0).leader_epochs.latest_epoch,
+        "next_producer_id": broker.node.image.next_producer_id,
     }
+
+
+def _log(broker, partition):
+    return broker.node.partitions.by_name("orders", partition).log
 
 
 @pytest.fixture
@@ -193,6 +204,12 @@ def test_everything_archived_is_there_again(brokers, tmp_path, lost, damage):
         assert broker.node.image.topic_configs("orders") == lost["configs"]
     for partition in (0, 1):
         assert broker.read("orders", partition) == lost["records"][partition]
+    log_ = _log(broker, 0)
+    assert lost["producers"]
+    assert set(log_.producer_state.entries) == lost["producers"]
+    assert broker.node.image.next_producer_id >= lost["next_producer_id"]
+    assert log_.leader_epochs.latest_epoch > lost["epoch"]
+    assert log_.leader_epochs.entries[0] == (lost["epoch"], 0)
     with Client(broker.address) as client:
         assert {one.partition: found.offset for one, found in committed_offsets(client, "billing").items()} == {
             0: 50,

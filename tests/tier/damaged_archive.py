@@ -26,8 +26,9 @@ OPTIONS = VerifyOptions(now_ms=2**62, grace_ms=DAY_MS)
 class Damaged:
     """An archive of two partitions in memory, one with a page and a history, and ways to break it."""
 
-    def __init__(self, store, log_bytes):
+    def __init__(self, store, log_bytes, dice=None):
         self.store = store
+        self.dice = dice
         self.log_bytes = log_bytes
         self.partition = log_bytes.partition
         self.other = PartitionId("payments", bytes(range(1, 17)), 0)
@@ -74,6 +75,14 @@ class Damaged:
         """Damage it in one way; gives the kind."""
         globals()[kind.replace("-", "_")](self)
         return AnomalyKind(kind)
+
+    def number(self, bound, default):
+        """A number below ``bound``: ``default`` as long as there are no dice."""
+        return default if self.dice is None else self.dice.randrange(bound)
+
+    def entry(self, default):
+        """An inline entry."""
+        return self.manifest.entries[self.number(4, default)]
 
     def flip(self, key, position):
         """Flip a bit of an object."""
@@ -139,79 +148,98 @@ def missing_page(archive):
 
 def missing_object(archive):
     """An object is gone."""
-    archive.store.delete_many([archive.manifest.entries[1].key])
+    archive.store.delete_many([archive.entry(1).key])
 
 
 def broken_history(archive):
-    """A copy of an earlier manifest is gone."""
-    archive.store.delete_many([archive.manifest.history.key])
+    """A copy of an earlier manifest is gone, or is another one."""
+    key = archive.manifest.history.key
+    if archive.number(2, 0):
+        archive.flip(key, archive.number(len(archive.store.get(key)[0]), 20))
+    else:
+        archive.store.delete_many([key])
 
 
 def wrong_bounds(archive):
     """The sums are not those of the entries."""
-    archive.put(replace(archive.manifest, totals=archive.manifest.totals._replace(records=7)))
+    totals = archive.manifest.totals
+    name = totals._fields[archive.number(len(totals), 2)]
+    archive.put(replace(archive.manifest, totals=totals._replace(**{name: archive.number(100, 7)})))
 
 
 def offset_gap(archive):
     """An entry and its object are gone from the middle."""
     manifest = archive.manifest
-    entries = (manifest.entries[0], *manifest.entries[2:])
-    gone = manifest.entries[1]
+    number = archive.number(3, 1)
+    gone = manifest.entries[number]
     archive.store.delete_many([gone.key])
     sums = manifest.totals.minus(totals_of([gone]))
-    raw = to_bytes(replace(manifest, entries=entries, totals=sums))
-    archive.store.put(archive.partition.manifest_key, raw)
+    entries = manifest.entries[:number] + manifest.entries[number + 1 :]
+    archive.put(replace(manifest, entries=entries, totals=sums))
 
 
 def offset_overlap(archive):
     """An entry is there twice."""
     manifest = archive.manifest
-    entries = (*manifest.entries[:2], manifest.entries[1], *manifest.entries[2:])
-    sums = manifest.totals.plus(totals_of([manifest.entries[1]]))
-    archive.put(replace(manifest, entries=entries, totals=sums))
+    number = archive.number(4, 1)
+    twice = manifest.entries[number]
+    sums = manifest.totals.plus(totals_of([twice]))
+    archive.put(replace(manifest, entries=(*manifest.entries[:number], twice, *manifest.entries[number:]), totals=sums))
 
 
 def epoch_order(archive):
     """An entry is of an earlier epoch than the one before."""
-    archive.change(2, epochs=(LeaderEpoch(1, archive.manifest.entries[2].base),))
+    number = archive.number(4, 2)
+    archive.change(number, epochs=(LeaderEpoch(0 if number < 2 else 1, archive.manifest.entries[number].base),))
 
 
 def orphan_object(archive):
     """An object that nothing names."""
-    entry = archive.manifest.entries[0]
-    key = archive.partition.segment_key(entry.base, entry.end, 1, bytes(16))
+    entry = archive.entry(0)
+    uuid = archive.number(1 << 100, 0).to_bytes(16, "big")
+    key = archive.partition.segment_key(entry.base, entry.end, archive.number(9, 1), uuid)
     archive.store.put(key, archive.store.get(entry.key)[0])
 
 
 def foreign_key(archive):
     """A key that is none of the format."""
-    archive.store.put(archive.partition.prefix + "seg/holiday.jpg", b"x")
+    folder = ("seg/", "", "pages/", "history/")[archive.number(4, 0)]
+    archive.store.put(f"{archive.partition.prefix}{folder}holiday-{archive.number(99, 1)}.jpg", b"x")
 
 
 def wrong_length(archive):
-    """An object lacks its last byte."""
-    entry = archive.manifest.entries[0]
-    archive.store.put(entry.key, archive.raw_entry(0)[:-1])
+    """An object lacks its end, or has something behind it."""
+    number = archive.number(4, 0)
+    raw = archive.raw_entry(number)
+    cut = archive.number(len(raw), 1)
+    archive.store.put(archive.manifest.entries[number].key, raw[:-cut] if cut else raw + b"x")
 
 
 def wrong_crc(archive):
     """A bit of the data has changed."""
-    archive.flip(archive.manifest.entries[0].key, 200)
+    entry = archive.entry(0)
+    archive.flip(entry.key, archive.number(entry.data_bytes, 200))
 
 
 def entry_differs(archive):
     """An entry says something else than its object's footer."""
-    archive.change(0, max_timestamp_ms=5)
+    field = ("max_timestamp_ms", "min_timestamp_ms", "data_crc32c", "batch_count", "max_timestamp_offset")
+    archive.change(archive.number(4, 0), **{field[archive.number(len(field), 0)]: 10**9 + archive.number(99, 5)})
 
 
 def broken_batches(archive):
     """Footer, chunks and entry are right, of batches that leave offsets out although the topic is not compacted."""
-    base = archive.manifest.entries[0].base
-    holes = [archive.log_bytes.segment(at, 2, leader_epoch=2) for at in (base, base + 30)]
-    archive.replace_object(0, b"".join(holes), compacted=False)
+    number = archive.number(4, 0)
+    entry = archive.manifest.entries[number]
+    batches = [archive.log_bytes.segment(entry.base + at * 10, 1, leader_epoch=entry.epoch) for at in range(5)]
+    del batches[archive.number(4, 2)]
+    archive.replace_object(number, b"".join(batches), compacted=False)
 
 
 def unreadable_index(archive):
-    """A bit of an index has changed."""
-    key = archive.manifest.entries[0].key
-    archive.flip(key, read_object_footer(archive.store, key).blobs["offset_index"].position)
+    """A bit behind the data has changed: of an index, another small part, the chunk table, the footer or the trailer."""
+    entry = archive.entry(0)
+    index = read_object_footer(archive.store, entry.key).blobs["offset_index"].position
+    archive.flip(
+        entry.key, archive.number(entry.size_bytes - entry.data_bytes, index - entry.data_bytes) + entry.data_bytes
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ from stratalog.tier.anomaly import AnomalyKind
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.manifest import set_log_start
 from stratalog.tier.manifest_store import change_manifest, read_manifest
+from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.verify import verify_bucket
 from stratalog.tier.verify_partition import VerifyOptions
 
@@ -93,3 +95,27 @@ def test_a_live_writer_is_never_reported(memory_store, log_bytes):
         finally:
             stop.set()
         writing.result()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind.value for kind in AnomalyKind])
+def test_every_one_of_a_hundred_random_damages_of_a_kind_is_found(damages, log_bytes, kind):
+    """1,500 in all: which object, which byte, which field is drawn; before each, the archive is clean."""
+    missed = []
+    for seed in range(100):
+        archive = damages.Damaged(MemoryStore(), log_bytes, random.Random(seed))
+        assert archive.anomalies(deep=True) == []
+        archive.damage(kind)
+        if kind not in archive.kinds(deep=True):
+            missed.append(seed)
+    assert missed == []
+
+
+@pytest.mark.parametrize("store", ["local_store", "s3_store"])
+def test_other_stores_are_verified_as_well(request, damages, log_bytes, store):
+    """Listings in pages, checksums that a store keeps or does not."""
+    archive = damages.Damaged(request.getfixturevalue(store), log_bytes)
+    assert archive.anomalies(deep=True) == []
+    archive.damage("wrong-crc")
+    archive.damage("offset-gap")
+    assert archive.kinds(deep=True) == {AnomalyKind.WRONG_CRC, AnomalyKind.OFFSET_GAP}
