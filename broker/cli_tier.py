@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "plan": LazyPath(
         "stratalog.broker.cli_tier_plan", "plan", "Show what would be uploaded, evicted and deleted now, and why."
     ),
+    "policy": LazyPath("stratalog.broker.cli_tier_policy", "policy", "Print the S3 policy that a role needs, no more."),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
     "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
     "repair": LazyPath(
