@@ -16,6 +16,7 @@ from stratalog.tier.commands import (
     Commit,
     EmptyTrash,
     FailedReport,
+    MergeObjects,
     RemoveArchive,
     RemoveTopicDocument,
     Report,
@@ -44,6 +45,7 @@ _WRITES: Final = (
     Upload,
     Commit,
     SetLogStart,
+    MergeObjects,
     WriteProjection,
     EmptyTrash,
     TrashArchive,
@@ -58,9 +60,9 @@ _UNLIMITED: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class RatedUpload:
-    """An upload, and how many bytes a second all uploads together may take from now on."""
+    """An upload or a merge, and how many bytes a second all of them together may take from now on."""
 
-    upload: Upload
+    upload: Upload | MergeObjects
     bytes_per_second: int
 
 

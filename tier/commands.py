@@ -28,6 +28,7 @@ from stratalog.tier.reports import (
     ManifestUnchanged,
     MissingReport,
     MovedReport,
+    ObjectsMerged,
     Report,
     RestartStateRead,
     TimestampFound,
@@ -63,8 +64,10 @@ __all__ = [
     "FooterRead",
     "ManifestRead",
     "ManifestUnchanged",
+    "MergeObjects",
     "MissingReport",
     "MovedReport",
+    "ObjectsMerged",
     "ReadAborted",
     "ReadBack",
     "ReadCatalogue",
@@ -226,6 +229,24 @@ class RemoveTopicDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeObjects:
+    """Make one object of the oldest small neighbours, if there are enough; answered by `ObjectsMerged`, failures.
+
+    ``uuid`` is the job's and the object's; ``objects_min`` and ``bytes_max`` are those of `tier.merge_plan`.
+    """
+
+    partition: PartitionId
+    claimant: Claimant
+    uuid: Uuid
+    objects_min: int
+    bytes_max: int
+    now_ms: int
+    expires_ms: int
+    cluster_id: str = ""
+    storage_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkFill:
     """One chunk to fetch, and the file it goes to."""
 
@@ -317,6 +338,7 @@ Command: TypeAlias = (
     | BeginAgain
     | RemoveArchive
     | RemoveTopicDocument
+    | MergeObjects
     | FillChunks
     | ScanCache
     | FindTimestamp

@@ -29,6 +29,7 @@ __all__ = [
     "ManifestUnchanged",
     "MissingReport",
     "MovedReport",
+    "ObjectsMerged",
     "Report",
     "RestartStateRead",
     "TimestampFound",
@@ -44,6 +45,15 @@ class ManifestRead:
     """The manifest after the command."""
 
     view: ManifestView
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsMerged:
+    """``object_count`` small objects are one of ``data_bytes`` now; none, if there were too few of them."""
+
+    view: ManifestView
+    object_count: int = 0
+    data_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +240,7 @@ class FailedReport:
 Report: TypeAlias = (
     ManifestRead
     | ManifestUnchanged
+    | ObjectsMerged
     | UploadDone
     | VerifiedUpTo
     | ChunksFilled

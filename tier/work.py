@@ -24,6 +24,7 @@ from stratalog.tier.commands import (
     FencedReport,
     FillChunks,
     FindTimestamp,
+    MergeObjects,
     MissingReport,
     MovedReport,
     ReadAborted,
@@ -43,6 +44,7 @@ from stratalog.tier.commands import (
 )
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
 from stratalog.tier.manifest import NotAtRemoteEnd
+from stratalog.tier.merge_commands import merge_objects
 from stratalog.tier.projection import write_projection
 from stratalog.tier.removal_commands import (
     archive_again,
@@ -72,6 +74,7 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     RemoveTopicDocument: remove_topic_document,
     FillChunks: fill_chunks,
     ScanCache: scan_cache,
+    MergeObjects: merge_objects,
     FindTimestamp: find_timestamp,
     ReadFooter: read_footer_of,
     ReadAborted: read_aborted,
@@ -94,7 +97,7 @@ class Worker:
 
     def execute(self, command: Command) -> Report:
         """Carry ``command`` out and report."""
-        store = self._uploads if isinstance(command, Upload) else self._store
+        store = self._uploads if isinstance(command, Upload | MergeObjects) else self._store
         try:
             return _EXECUTORS[type(command)](store, command)
         except (StratalogError, OSError) as error:

@@ -51,6 +51,12 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.incarnation", LONG, 0, at_least(-1), internal=True,
             doc="Which life of the cluster writes to the bucket; kept among the cluster-wide defaults, raised only by a "
                 "takeover, never set by hand. -1: restored without a takeover, nothing is written to the bucket."),
+    setting("stratalog.merge.bytes.max", INT, 64 * _MIB, Range(_MIB, 64 * _MIB),
+            doc="Log bytes of the largest object that merging makes; objects of more than a quarter of it are left alone."),
+    setting("stratalog.merge.interval.ms", LONG, 3_600_000, at_least(1000),
+            doc="How long after its partition came here, or after the last merge, small objects are looked for."),
+    setting("stratalog.merge.objects.min", INT, 32, at_least(0),
+            doc="Small neighbouring objects that become one in the bucket; 0 merges never."),
     setting("stratalog.read.only", BOOLEAN, False,
             doc="Serve the topics of the bucket for reading, and write nothing to it; log.dirs must be empty. `stratalog "
                 "mount` sets it."),

@@ -1,0 +1,145 @@
+"""Carries out a merge: list the job, read the objects, write one, swap it in (rule 9), each step safe to stop after."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from stratalog.tier.commands import MergeObjects, ObjectsMerged
+from stratalog.tier.entry import Entry, LeaderEpoch
+from stratalog.tier.footer import Footer, read_footer
+from stratalog.tier.manifest import Manifest, check_claim
+from stratalog.tier.manifest_entries import iter_entries, read_page
+from stratalog.tier.manifest_jobs import JobRefused, affected_pages, end_job, list_job, page_rewrite, swap
+from stratalog.tier.manifest_parts import Job
+from stratalog.tier.manifest_spill import write_page
+from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
+from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
+from stratalog.tier.merge_plan import MergeSettings, borders, plan_merge
+from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
+from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.tier.segment_reader import CorruptObject
+from stratalog.tier.segment_upload import put_segment
+from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["MERGE_KIND", "merge_objects"]
+
+MERGE_KIND = "merge"
+
+
+def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
+    """Make one object of the oldest small neighbours; nothing to do if there are too few.
+
+    A merge that an earlier attempt left listed is struck off first: its swap, should it still come, is refused.
+    Raises `ManifestFenced`, `NotClaimed`, `JobRefused` if something changed meanwhile, `Corrupt` for a damaged object
+    or page, and what the store raises.
+    """
+    stored = change_manifest(store, command.partition, lambda manifest: _strike_off(manifest, command))
+    inputs = plan_merge(
+        iter_entries(store, stored.manifest, stored.manifest.log_start_offset),
+        MergeSettings(command.objects_min, command.bytes_max),
+        no_crossing=borders(stored.manifest),
+    )
+    if not inputs or stored.manifest.deleted_ms >= 0:
+        return ObjectsMerged(_view(stored))
+    job = Job(command.uuid, MERGE_KIND, command.now_ms, command.expires_ms, tuple(entry.uuid for entry in inputs))
+    change_manifest(
+        store,
+        command.partition,
+        lambda manifest: list_job(manifest, job, now_ms=command.now_ms, claimant=command.claimant),
+    )
+    try:
+        output = put_segment(store, build_segment(_request(store, command, inputs)), storage_class=command.storage_class)
+        swapped = change_manifest(
+            store, command.partition, lambda manifest: _swapped(store, manifest, command, inputs, output)
+        )
+    except (Corrupt, NotFound, JobRefused):
+        change_manifest(
+            store, command.partition, lambda manifest: end_job(manifest, command.uuid, now_ms=command.now_ms)
+        )
+        raise
+    return ObjectsMerged(_view(swapped), len(inputs), output.data_bytes)
+
+
+def _view(stored: StoredManifest) -> ManifestView:
+    return ManifestView.of(stored.manifest, stored.version, NO_ENTRIES)
+
+
+def _strike_off(manifest: Manifest, command: MergeObjects) -> Manifest:
+    check_claim(manifest, command.claimant)
+    for job in manifest.jobs:
+        if job.kind == MERGE_KIND and job.uuid != command.uuid:
+            return end_job(manifest, job.uuid, now_ms=command.now_ms)
+    return manifest
+
+
+def _swapped(
+    store: ObjectStore, manifest: Manifest, command: MergeObjects, inputs: tuple[Entry, ...], output: Entry
+) -> Manifest:
+    """The swap, after the page that it needs has been written."""
+    if all(job.uuid != command.uuid for job in manifest.jobs):
+        there = next(iter_entries(store, manifest, output.base), None)
+        if there is not None and there.uuid == output.uuid:
+            return manifest  # an earlier attempt, whose reply was lost
+    pages = {page.key: read_page(store, manifest, page) for page in affected_pages(manifest, output.base, output.end)}
+    rewrite = page_rewrite(manifest, inputs, output, pages) if pages else None
+    page = write_page(store, manifest, rewrite.entries, manifest.seq + 1) if rewrite else None
+    return swap(
+        manifest,
+        command.uuid,
+        inputs,
+        output,
+        now_ms=command.now_ms,
+        rewrite=rewrite,
+        page=page,
+        claimant=command.claimant,
+    )
+
+
+def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...]) -> SegmentRequest:
+    """The object to build: the data of all, each checked, and what the last one knows of producers and leaders."""
+    data: list[memoryview] = []
+    aborted: dict[AbortedTransaction, None] = {}
+    epochs: tuple[LeaderEpoch, ...] = ()
+    snapshot = b""
+    for entry in inputs:
+        raw, footer = _read_object(store, entry)
+        data.append(raw[: entry.data_bytes])
+        aborted |= dict.fromkeys(aborted_from_bytes(_part(raw, footer, entry, "aborted")))
+        epochs = epochs_from_bytes(bytes(_part(raw, footer, entry, "leader_epochs")))
+        snapshot = bytes(_part(raw, footer, entry, "producer_snapshot"))
+    return SegmentRequest(
+        partition=command.partition,
+        uuid=command.uuid,
+        base=inputs[0].base,
+        end=inputs[-1].end,
+        epoch=command.claimant.leader_epoch,
+        source=data,
+        leader_epochs=epochs,
+        producer_snapshot=snapshot,
+        aborted=tuple(aborted),
+        compacted=any(entry.compacted for entry in inputs),
+        cluster_id=command.cluster_id,
+        writer=writer_version(),
+        broker_id=command.claimant.broker_id,
+        sealed_ms=max(entry.sealed_ms for entry in inputs),
+        uploaded_ms=command.now_ms,
+    )
+
+
+def _read_object(store: ObjectStore, entry: Entry) -> tuple[memoryview, Footer]:
+    """A whole object by one GET, as it was committed. Raises `CorruptObject`, `NotFound`."""
+    raw = store.get(entry.key)[0]
+    if len(raw) != entry.size_bytes or crc32c(raw) != entry.crc32c:
+        raise CorruptObject(entry.key, 0, entry.base, "its length or CRC-32C differs from the manifest's: not merged")
+    try:
+        return memoryview(raw), read_footer(raw, len(raw))
+    except Corrupt as error:
+        raise CorruptObject(entry.key, 0, -1, str(error)) from error
+
+
+def _part(raw: memoryview, footer: Footer, entry: Entry, name: str) -> memoryview:
+    blob = footer.blobs.get(name)
+    if blob is None:
+        raise CorruptObject(entry.key, 0, -1, f"the footer names no part {name!r}")
+    return raw[blob.position : blob.position + blob.length]
