@@ -33,7 +33,7 @@ class Merging:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         *,
         cluster_id: str,
         submit: Submit,
@@ -54,13 +54,13 @@ class Merging:
         self, remote: RemotePartition, partition: PartitionId, claimant: Claimant, *, storage_class: str = ""
     ) -> None:
         """Merge small objects of a partition whose archive is held by ``claimant``, if it is time and worth a look."""
-        objects_min = self._config.integer("stratalog.merge.objects.min")
+        objects_min = self._config().integer("stratalog.merge.objects.min")
         facts = remote.facts
         if not objects_min or facts is None or self._running is not None:
             return
         now_ms = self._elapsed_ms()
         looked = self._looked.setdefault(remote, _Looked(now_ms, 0))
-        due = now_ms - looked.at_ms >= self._config.integer("stratalog.merge.interval.ms")
+        due = now_ms - looked.at_ms >= self._config().integer("stratalog.merge.interval.ms")
         if due and facts.totals.segments - looked.object_count >= objects_min:
             self._merge(remote, partition, claimant, storage_class)
 
@@ -76,8 +76,8 @@ class Merging:
             partition,
             claimant,
             os.urandom(_UUID_BYTES),
-            self._config.integer("stratalog.merge.objects.min"),
-            self._config.integer("stratalog.merge.bytes.max"),
+            self._config().integer("stratalog.merge.objects.min"),
+            self._config().integer("stratalog.merge.bytes.max"),
             self._now_ms(),
             self._now_ms() + _EXPIRY_MS,
             self._cluster_id,

@@ -20,10 +20,12 @@ from stratalog.broker.directories import Directories
 from stratalog.broker.io_worker import Executed, RatedUpload
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.machine import machine_of
+from stratalog.broker.merging import Merging
 from stratalog.broker.metrics import Metrics, TopicMetrics
 from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.remote_views import RemoteViews
+from stratalog.broker.tier_metrics import add_tier_metrics
 from stratalog.broker.tier_retention import planned_log_start
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
@@ -107,7 +109,19 @@ class Tiering:
         self._requests: Counter[str] = Counter()
         self._border_reads = 0
         self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
-        self._add_metrics()
+        self._merging = Merging(
+            lambda: self.config,
+            cluster_id=directories.cluster_id,
+            submit=self.submit,
+            now_ms=clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
+        )
+        add_tier_metrics(
+            metrics,
+            self._requests,
+            border_reads=lambda: self._border_reads + sum(one.border_reads for one in self._remotes.values()),
+            merged_objects=lambda: self._merging.merged_objects,
+        )
 
     def _elapsed_ms(self) -> int:
         """Time for whatever waits or is remembered for a while: the wall clock may jump."""
@@ -122,23 +136,6 @@ class Tiering:
             niceness=_IO_NICENESS,
         )
         return machine_of(loop).workers("io", target)
-
-    def _add_metrics(self) -> None:
-        self._metrics.add_counter(
-            "stratalog_tier_requests",
-            "Requests to the bucket, by operation.",
-            lambda: [({"operation": name}, count) for name, count in sorted(self._requests.items())],
-        )
-        self._metrics.add_counter(
-            "stratalog_tier_gets",
-            "GET requests to the bucket: whole objects, ranges and suffixes.",
-            lambda: [({}, sum(count for name, count in self._requests.items() if name.startswith("get")))],
-        )
-        self._metrics.add_counter(
-            "stratalog_tier_border_reads",
-            "Readers that went on from the archive to the local disk.",
-            lambda: [({}, self._border_reads + sum(one.border_reads for one in self._remotes.values()))],
-        )
 
     # -- workers --------------------------------------------------------------------------------------------------
 
@@ -167,7 +164,7 @@ class Tiering:
             asyncio.get_running_loop().call_soon(answered, report)
 
     def _rated(self, command: commands.Command) -> commands.Command | RatedUpload:
-        if not isinstance(command, commands.Upload):
+        if not isinstance(command, commands.Upload | commands.MergeObjects):
             return command
         return RatedUpload(command, self.config.integer("remote.log.manager.copy.max.bytes.per.second"))
 
@@ -258,6 +255,7 @@ class Tiering:
         remote = self._remotes.pop(unified, None)
         if remote is not None:
             self._views.forget(remote)
+            self._merging.forget(remote)
             self._border_reads += remote.border_reads
         reconciling = self._reconciling.pop(unified, None)
         if reconciling is not None:
@@ -312,6 +310,9 @@ class Tiering:
             archive.log_start.retained_to = start
             self._moved.append(unified)
         archive.evict()
+        if archive.state == "held" and unified.log.config.remote_storage_enable:
+            storage_class = unified.log.config.storage_class
+            self._merging.look(remote, _partition_id(unified), archive.claimant, storage_class=storage_class)
 
     def retained(self) -> None:
         """Retention has looked at every partition: make the log starts that moved durable, then let files go.

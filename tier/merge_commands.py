@@ -12,7 +12,7 @@ from stratalog.tier.manifest_entries import iter_entries, read_page
 from stratalog.tier.manifest_jobs import JobRefused, affected_pages, end_job, list_job, page_rewrite, swap
 from stratalog.tier.manifest_parts import Job
 from stratalog.tier.manifest_spill import write_page
-from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
+from stratalog.tier.manifest_store import StoredManifest, change_manifest, writer_version
 from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.merge_plan import MergeSettings, borders, plan_merge
 from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
@@ -49,7 +49,9 @@ def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
         lambda manifest: list_job(manifest, job, now_ms=command.now_ms, claimant=command.claimant),
     )
     try:
-        output = put_segment(store, build_segment(_request(store, command, inputs)), storage_class=command.storage_class)
+        output = put_segment(
+            store, build_segment(_request(store, command, inputs)), storage_class=command.storage_class
+        )
         swapped = change_manifest(
             store, command.partition, lambda manifest: _swapped(store, manifest, command, inputs, output)
         )

@@ -303,6 +303,10 @@ def test_a_reader_goes_on_when_its_objects_are_replaced(rig):
     """It finds them gone, reads the manifest again and is answered from the new object: no error reaches it."""
     assert offsets(rig.read(0, 1)) == [0]
     merged(rig, 1, 3)
+    assert rig.remote.read("r", 20, 1) is None
+    command, answered = rig.queue.pop(0)
+    answered(rig.worker.execute(command))
+    assert rig.remote.read("r", 20, 1) is None
     assert [offsets(rig.read(at, 1)) for at in range(0, 60, 5)] == [[at] for at in range(0, 60, 5)]
     assert len(rig.remote.entries) == 2
 

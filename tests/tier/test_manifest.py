@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stratalog.tier.entry import LeaderEpoch
@@ -16,10 +18,13 @@ from stratalog.tier.manifest import (
     Uploaded,
     claim,
     commit,
+    page_at,
     set_log_start,
     take_over,
 )
-from stratalog.wire.errors import Invalid
+from stratalog.tier.manifest_pages import page_ref, page_to_bytes
+from stratalog.tier.manifest_parts import PAGE_KIND
+from stratalog.wire.errors import Corrupt, Invalid
 
 ONE = Claimant(0, 1, bytes([1] * 16), 11)
 TWO = Claimant(0, 2, bytes([2] * 16), 22)
@@ -176,6 +181,28 @@ def test_the_log_start_moves_whole_entries_to_the_trash(archive):
     assert [item.key for item in found.trash] == [archive.entries[0].key]
     assert found.totals == Totals(2, 2200, 200)
     assert found.leader_epochs == archive.leader_epochs
+
+
+def test_a_log_start_inside_a_page_takes_its_entries_one_by_one(archive):
+    """Each goes to the trash once; what is left goes with the page, as one."""
+    data = page_to_bytes(archive.partition, archive.entries)
+    page = page_ref(archive.partition, archive.entries, data, archive.seq)
+    paged = replace(archive, pages=(page,), entries=())
+    assert page_at(paged, 100) == page
+    with pytest.raises(Corrupt, match="are needed"):
+        set_log_start(paged, ONE, 100, now_ms=30, reason="r")
+    first = set_log_start(paged, ONE, 100, now_ms=30, reason="r", page_entries=archive.entries)
+    second = set_log_start(first, ONE, 250, now_ms=31, reason="r", page_entries=archive.entries)
+    assert [item.key for item in second.trash] == [entry.key for entry in archive.entries[:2]]
+    (left,) = second.pages
+    assert (left.dead_count, left.live_first, second.remote_start) == (2, 200, 200)
+    assert (left.front_timestamp_ms, second.oldest_timestamp_ms) == (299, 299)
+    assert second.totals == left.totals == Totals(1, archive.entries[2].size_bytes, 100)
+    gone = set_log_start(second, ONE, 300, now_ms=32, reason="r")
+    assert (gone.pages, gone.totals, gone.remote_start) == ((), Totals(), 300)
+    item = gone.trash[-1]
+    assert (item.key, item.kind, item.dead_count) == (page.key, PAGE_KIND, 2)
+    assert item.size_bytes == page.size_bytes + archive.entries[2].size_bytes
 
 
 def test_trash_is_dated_by_a_later_change(archive):

@@ -1,0 +1,218 @@
+"""Small objects become one: the same records under the same offsets, whatever fails in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stratalog.tier import manifest_pages
+from stratalog.tier.archive_commands import commit_uploads, move_log_start
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.commands import Commit, MergeObjects, SetLogStart
+from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.manifest import Claimant, ManifestFenced, Uploaded, claim
+from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_jobs import JobRefused, list_job
+from stratalog.tier.manifest_parts import Job, Pin
+from stratalog.tier.manifest_pins import pin
+from stratalog.tier.manifest_store import change_manifest, read_manifest
+from stratalog.tier.merge_commands import merge_objects
+from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
+from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.tier.segment_reader import CorruptObject, read_blob, read_object_footer
+from stratalog.tier.segment_upload import put_segment
+from stratalog.tier.store import NotFound, StoreUnavailable
+
+US = Claimant(0, 5, bytes([5] * 16), 4)
+JOB = bytes([9] * 16)
+
+
+class Failing:
+    """A store whose next write of a key fails, before it is made or after."""
+
+    def __init__(self, store):
+        self._store = store
+        self.failures = []
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def _write(self, operation, key, *args, **kwargs):
+        kind, when = self.failures[0] if self.failures else ("?", "")
+        if kind not in key:
+            return getattr(self._store, operation)(key, *args, **kwargs)
+        self.failures.pop(0)
+        if when == "before":
+            raise StoreUnavailable(operation, key, "memory:", "no connection")
+        version = getattr(self._store, operation)(key, *args, **kwargs)
+        if when == "after":
+            raise StoreUnavailable(operation, key, "memory:", "the reply was lost")
+        return version
+
+    def put_if_absent(self, key, *args, **kwargs):
+        return self._write("put_if_absent", key, *args, **kwargs)
+
+    def compare_and_swap(self, key, *args, **kwargs):
+        return self._write("compare_and_swap", key, *args, **kwargs)
+
+
+@pytest.fixture
+def archive(memory_store, log_bytes):
+    """Twelve objects of ten records each, claimed by US."""
+    segments = [log_bytes.segment(10 * n, 1) for n in range(12)]
+    aborted = [AbortedTransaction(1, 5, 25, 25), AbortedTransaction(2, 95, 97, 97)]
+    archive_log(memory_store, log_bytes.partition, segments, now_ms=1, claimant=US, aborted=aborted, cluster_id="c")
+    return memory_store
+
+
+def merge(log_bytes, **changes):
+    """The command."""
+    command = MergeObjects(log_bytes.partition, US, JOB, 4, 1 << 20, 10, 20, "c")
+    return replace(command, **changes)
+
+
+def data_of(store, partition):
+    """All log bytes of the archive, and where its objects begin."""
+    manifest = read_manifest(store, partition).manifest
+    entries = list(iter_entries(store, manifest))
+    return b"".join(store.get(e.key)[0][: e.data_bytes] for e in entries), [e.base for e in entries]
+
+
+def test_small_objects_become_one_with_the_same_bytes(archive, log_bytes):
+    """One live entry; the old objects are in the trash; nothing is listed any more."""
+    before, _ = data_of(archive, log_bytes.partition)
+    inputs = read_manifest(archive, log_bytes.partition).manifest.entries
+    report = merge_objects(archive, merge(log_bytes))
+    assert (report.object_count, report.data_bytes) == (12, len(before))
+    assert data_of(archive, log_bytes.partition) == (before, [0])
+    manifest = read_manifest(archive, log_bytes.partition).manifest
+    (entry,) = manifest.entries
+    assert (entry.uuid, entry.base, entry.end, entry.record_count) == (JOB, 0, 120, 120)
+    assert (entry.min_timestamp_ms, entry.max_timestamp_ms) == (
+        min(e.min_timestamp_ms for e in inputs), max(e.max_timestamp_ms for e in inputs),
+    )  # fmt: skip
+    assert {t.key for t in manifest.trash} == {e.key for e in inputs}
+    assert (manifest.jobs, manifest.rewritten_seq, report.view.seq) == ((), manifest.seq, manifest.seq)
+    assert merge_objects(archive, merge(log_bytes, uuid=bytes(16))).object_count == 0
+
+
+def test_the_object_knows_what_its_inputs_knew(archive, log_bytes):
+    """Aborted transactions once each; epochs and producers as of its end: a log may restart behind it."""
+    uuid, base = bytes([7] * 16), 120
+    request = SegmentRequest(
+        log_bytes.partition, uuid, base, base + 10, US.leader_epoch, [log_bytes.segment(base, 1)],
+        leader_epochs=(LeaderEpoch(1, 0), LeaderEpoch(5, 125)), producer_snapshot=b"snapshot", compacted=True,
+    )  # fmt: skip
+    last = put_segment(archive, build_segment(request))
+    commit_uploads(archive, Commit(log_bytes.partition, US, (Uploaded(last, US),), 3))
+    merge_objects(archive, merge(log_bytes))
+    (entry,) = read_manifest(archive, log_bytes.partition).manifest.entries
+    footer = read_object_footer(archive, entry.key)
+    parts = {name: read_blob(archive, entry.key, footer, name) for name in ("aborted", "leader_epochs")}
+    assert [one.producer_id for one in aborted_from_bytes(parts["aborted"])] == [1, 2]
+    assert epochs_from_bytes(parts["leader_epochs"]) == (LeaderEpoch(1, 0), LeaderEpoch(5, 125))
+    assert read_blob(archive, entry.key, footer, "producer_snapshot") == b"snapshot"
+    assert (entry.compacted, entry.epoch, entry.broker_id, entry.aborted_count) == (True, 5, 4, 2)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("number", range(3))
+def test_a_merge_that_fails_in_the_middle_loses_nothing(archive, log_bytes, number, when):
+    """The listing, the object, the swap: what was there is there; the next merge strikes the first one off."""
+    before, _ = data_of(archive, log_bytes.partition)
+    failing = Failing(archive)
+    passing = [("manifest.json", "pass")] if number == 2 else []
+    failing.failures = [*passing, (".seg" if number == 1 else "manifest.json", when)]
+    with pytest.raises(StoreUnavailable):
+        merge_objects(failing, merge(log_bytes))
+    assert data_of(archive, log_bytes.partition)[0] == before
+    report = merge_objects(archive, merge(log_bytes, uuid=bytes([8] * 16)))
+    assert data_of(archive, log_bytes.partition) == (before, [0])
+    swapped_already = number == 2 and when == "after"
+    assert report.object_count == (0 if swapped_already else 12)
+    assert read_manifest(archive, log_bytes.partition).manifest.jobs == ()
+
+
+def test_a_damaged_or_missing_object_ends_the_merge(archive, log_bytes):
+    """Nothing is made of it, and nothing stays listed."""
+    entries = read_manifest(archive, log_bytes.partition).manifest.entries
+    data = archive.get(entries[3].key)[0]
+    archive.put(entries[3].key, data[:50] + b"?" + data[51:])
+    with pytest.raises(CorruptObject):
+        merge_objects(archive, merge(log_bytes))
+    archive.delete_many([entries[3].key])
+    with pytest.raises(NotFound):
+        merge_objects(archive, merge(log_bytes))
+    manifest = read_manifest(archive, log_bytes.partition).manifest
+    assert (manifest.jobs, manifest.entries) == ((), entries)
+
+
+def test_retention_in_between_stops_the_swap(archive, log_bytes):
+    """What it dropped is not brought back."""
+
+    class Retaining(Failing):
+        def _write(self, operation, key, *args, **kwargs):
+            if key.endswith(".seg"):
+                move_log_start(archive, SetLogStart(log_bytes.partition, US, 25, 11, "retention"))
+            return super()._write(operation, key, *args, **kwargs)
+
+    with pytest.raises(JobRefused, match="no longer a live entry"):
+        merge_objects(Retaining(archive), merge(log_bytes))
+    manifest = read_manifest(archive, log_bytes.partition).manifest
+    assert (manifest.remote_start, manifest.jobs, len(manifest.trash)) == (20, (), 2)
+    assert merge_objects(archive, merge(log_bytes, uuid=bytes([8] * 16))).object_count == 10
+    assert data_of(archive, log_bytes.partition)[1] == [20]
+
+
+def test_a_fenced_leader_merges_nothing(archive, log_bytes):
+    """Neither before it begins nor when a new leader claims in between: the job stays listed until it runs out."""
+
+    class Overtaken(Failing):
+        def _write(self, operation, key, *args, **kwargs):
+            if key.endswith(".seg"):
+                change_manifest(
+                    archive, log_bytes.partition, lambda m: claim(m, US._replace(leader_epoch=6), now_ms=12)
+                )
+            return super()._write(operation, key, *args, **kwargs)
+
+    before = data_of(archive, log_bytes.partition)
+    with pytest.raises(ManifestFenced):
+        merge_objects(Overtaken(archive), merge(log_bytes))
+    assert [job.uuid for job in read_manifest(archive, log_bytes.partition).manifest.jobs] == [JOB]
+    with pytest.raises(ManifestFenced):
+        merge_objects(archive, merge(log_bytes, uuid=bytes(16)))
+    assert data_of(archive, log_bytes.partition) == before
+
+
+def test_cuts_and_other_jobs_are_left_alone(archive, log_bytes):
+    """No object reaches across the end of a cut; an input of somebody else's job is not touched."""
+    change_manifest(archive, log_bytes.partition, lambda m: pin(m, Pin("c", 1, 60, 0), now_ms=2))
+    merge_objects(archive, merge(log_bytes))
+    assert data_of(archive, log_bytes.partition)[1] == [0, 60, 70, 80, 90, 100, 110]
+    inputs = read_manifest(archive, log_bytes.partition).manifest.entries[1:2]
+    other = Job(bytes([3] * 16), "erase", 1, 99, tuple(e.uuid for e in inputs))
+    change_manifest(archive, log_bytes.partition, lambda m: list_job(m, other, now_ms=3))
+    with pytest.raises(JobRefused, match="one of its inputs"):
+        merge_objects(archive, merge(log_bytes, uuid=bytes([8] * 16)))
+
+
+def test_objects_in_pages_are_merged_like_the_others(memory_store, log_bytes, monkeypatch):
+    """Over pages and inline entries; merges go on until nothing small is left."""
+    for name, value in (("INLINE_MAX", 6), ("INLINE_KEPT", 3), ("FANOUT", 3), ("MERGED_ENTRIES_MAX", 27)):
+        monkeypatch.setattr(manifest_pages, name, value)
+    for number in range(40):
+        archive_log(memory_store, log_bytes.partition, [log_bytes.segment(10 * number, 1)], now_ms=1, claimant=US)
+    before, _ = data_of(memory_store, log_bytes.partition)
+    size = read_manifest(memory_store, log_bytes.partition).manifest.entries[0].data_bytes
+    for number in range(20):
+        command = merge(log_bytes, uuid=bytes([100 + number] * 16), bytes_max=8 * size)
+        if not merge_objects(memory_store, command).object_count:
+            break
+    after, starts = data_of(memory_store, log_bytes.partition)
+    assert (after, starts) == (before, [0, 80, 160, 240, 320])
+    manifest = read_manifest(memory_store, log_bytes.partition).manifest
+    assert manifest.totals.segments == 5
+    pages = {each.key for each in memory_store.list(log_bytes.partition.prefix + "pages/")}
+    trashed = {item.key for item in manifest.trash}
+    assert pages == {page.key for page in manifest.pages} | {key for key in trashed if "/pages/" in key}
