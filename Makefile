@@ -47,7 +47,7 @@ test-node: $(VENV)/.ready
 
 test-browser: $(VENV)/.ready
 	$(PY) -m pip install --quiet --group browser
-	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$STRATALOG_CHROMIUM" || \
+	@test -n "$$STRATALOG_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 		{ echo "install Chromium, or set STRATALOG_CHROMIUM to one" >&2; exit 1; }
 	$(PY) -m pytest -m browser tests/browser

@@ -278,6 +278,7 @@ def banner(address: tuple[str, int], http_address: tuple[str, int], config: Brok
   write     echo 'hello' | stratalog produce demo{at}
   read      stratalog consume demo{at}
   archive   stratalog tier status demo{at}{at_http}
+  page      http://{http}/
 
   kcat      echo 'hello' | kcat -P -b {kafka} -t demo
             kcat -C -b {kafka} -t demo -e

@@ -112,6 +112,7 @@ export class Rows {
     const rows = [...topic.rows.values()].sort((one, other) => one.partition - other.partition);
     const single = rows.length === 1;
     const open = !single && (topic.open ?? this.partitions <= OPEN_BELOW);
+    const all = sum(topic);
     if (single) topic.head.show(rows[0], topic.name, `partition ${rows[0].partition}`);
     else {
       const toggle = () => {
@@ -119,7 +120,7 @@ export class Rows {
         topic.dirty = true;
         this.onToggle();
       };
-      topic.head.show(sum(topic), topic.name, plural(rows.length, "partition"), { open, toggle });
+      topic.head.show(all, topic.name, plural(rows.length, "partition"), { open, toggle });
     }
     const shown = open ? rows.slice(0, topic.limit) : [];
     const keep = new Set([-1, ...shown.map((row) => row.partition)]);
@@ -132,7 +133,9 @@ export class Rows {
     for (const row of shown) {
       let line = topic.lines.get(row.partition);
       if (!line) topic.lines.set(row.partition, (line = new Line(topic.body, "part")));
-      line.show(row, `partition ${row.partition}`, "", null, `${row.topic}, `);
+      // What holds for the whole topic is said once.
+      const said = row.state_text === all.state_text ? { ...row, state_text: "archiving" } : row;
+      line.show(said, `partition ${row.partition}`, "", null, `${row.topic}, `);
       if (before.nextElementSibling !== line.element) before.after(line.element);
       before = line.element;
     }
@@ -166,7 +169,7 @@ export class Rows {
 
 /** A topic as one row: everything added up, the oldest age, the first problem. */
 function sum(topic) {
-  const all = { spans: {}, local_bytes: 0, remote_bytes: 0, lag: { bytes: 0, offsets: 0 }, at_risk: null, problem: null, tiered: false, state_text: "archiving", offsets: 0 };
+  const all = { spans: {}, local_bytes: 0, remote_bytes: 0, lag: { bytes: 0, offsets: 0 }, at_risk: null, problem: null, tiered: false, state_text: null, offsets: 0 };
   for (const [name] of SPANS) all.spans[name] = 0;
   for (const row of topic.rows.values()) {
     for (const [name] of SPANS) all.spans[name] += row.spans[name];
@@ -176,6 +179,7 @@ function sum(topic) {
     all.lag.offsets += row.lag.offsets;
     all.offsets += row.log_end - row.log_start;
     all.tiered ||= row.tiered;
+    all.state_text = (all.state_text ?? row.state_text) === row.state_text ? row.state_text : "archiving";
     if (row.problem) all.problem ??= `partition ${row.partition}: ${row.problem}`;
     if (row.at_risk?.since_ms != null && !(all.at_risk?.since_ms <= row.at_risk.since_ms)) all.at_risk = row.at_risk;
   }

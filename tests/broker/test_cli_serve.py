@@ -128,6 +128,7 @@ def test_the_banner_says_what_to_type_and_what_happens_to_the_data() -> None:
     kept = banner(("127.0.0.1", 9092), ("127.0.0.1", 8080), config, "/keep")
     assert "is in /keep and it is kept" in kept
     assert "stratalog tier status demo\n" in kept
+    assert "http://127.0.0.1:8080/\n" in kept
     text = banner(("::1", 9092), ("127.0.0.1", 5), config, "/tmp/x")
     assert "it goes when this ends" in text
     assert "stratalog tier status demo -b [::1]:9092 --http 127.0.0.1:5\n" in text

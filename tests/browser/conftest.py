@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.client import Client
+from stratalog.broker.client_admin import alter_topic_configs
 from stratalog.broker.client_records import NewRecord, Producer, fetch
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
 from stratalog.tier.faulty_store import Fault, FaultRule
@@ -89,6 +90,16 @@ class Site:
     def slow_uploads(self, seconds: float) -> None:
         """Objects take their time from now on."""
         self.broker.fail_store(FaultRule(Fault.DELAY, "put_if_absent", r"\.seg$", count=None, seconds=seconds))
+
+    def broken(self, topic: str, partition: int, reason: str) -> None:
+        """As if damage had been found in what is to be archived."""
+        archive, _ = self.broker.node.tiering.watched(self.partition(topic, partition))
+        archive.corrupt = reason
+
+    def configure(self, topic: str, *settings: str) -> None:
+        """Names and values in turn."""
+        with Client(self.broker.bootstrap_servers) as client:
+            alter_topic_configs(client, topic, set_to=dict(zip(settings[::2], settings[1::2], strict=True)))
 
     def bucket_down(self) -> None:
         """From now on every request fails."""

@@ -68,6 +68,20 @@ def test_a_bucket_that_is_away_is_said_first_and_aloud(busy, look, scheme):
     assert one.complaints == []
 
 
+def test_a_partition_that_needs_somebody_is_found(busy, look):
+    """Said at the top and at its topic, and shown alone on demand; a topic that is not copied any more is no problem."""
+    busy.broken("orders", 2, "the CRC of the batch at offset 120 is wrong")
+    busy.configure("payments", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
+    one = look(busy).go()
+    one.wait_text("#headline", "1 partition needs somebody to look")
+    one.wait_text("#table", "partition 2: the CRC of the batch at offset 120 is wrong")
+    one.wait_text("#table", "copying to the bucket is switched off")
+    one.picture("problem")
+    one.page.get_by_label("Show", exact=True).select_option("problems")
+    one.wait_text("#count", "1 topic of 4")
+    checked(one)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_narrow_screen_shows_the_same(busy, look, scheme):
     """Nothing is cut off and nothing scrolls sideways, also with the text at double size."""
