@@ -16,6 +16,7 @@ from stratalog.broker.cli_values import parse_duration_ms
 from stratalog.broker.clock import SystemClock
 
 if TYPE_CHECKING:
+    from stratalog.tier.bucket_walk import PartitionFolder
     from stratalog.tier.repair_plan import RepairPlan
     from stratalog.tier.store import ObjectStore
 
@@ -50,6 +51,9 @@ class _How(NamedTuple):
 @bucket_options
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
 @click.option("--plan/--apply", "plan_only", default=True, help="Show what would be done (the default), or do it.")
+@click.option(
+    "--release", is_flag=True, help="Let garbage collection have what earlier repairs left out; nothing else."
+)
 @click.option("--deep", is_flag=True, help="Read every object before it is trusted.")
 @click.option("--grace", default="1h", show_default=True, metavar="TIME", help="As of tier verify.")
 @click.option("--takeover", is_flag=True, help="Raise the incarnation: whoever wrote until now never writes again.")
@@ -66,6 +70,7 @@ def repair(
     region: str | None,
     topics: Sequence[str],
     plan_only: bool,
+    release: bool,
     deep: bool,
     grace: str,
     takeover: bool,
@@ -82,6 +87,9 @@ def repair(
     Exit code 0: nothing is left to repair; 4: there is (with --plan), or a repair was refused.
     """
     store = open_bucket(bucket, endpoint_url, region)
+    if release:
+        note(f"Released the quarantine of {_release(store, topics)} partitions.")
+        return
     how = _How(not plan_only, takeover, accept_loss)
     with ThreadPoolExecutor(threads, "repair") as readers:
         rows = [
@@ -96,28 +104,40 @@ def repair(
         raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
+def _release(store: ObjectStore, topics: Sequence[str]) -> int:
+    """Of how many partitions there was something to release."""
+    from stratalog.tier.repair import release_quarantine  # noqa: PLC0415 - the command line starts without the tier
+
+    now_ms = SystemClock().wall_ms()
+    return sum(
+        release_quarantine(store, folder.identity(name), now_ms=now_ms) for folder, name in _folders(store, topics)
+    )
+
+
+def _folders(store: ObjectStore, topics: Sequence[str]) -> Iterator[tuple[PartitionFolder, str]]:
+    """Every partition of the topics, of all if none is named, with its topic's whole name."""
+    from stratalog.tier.bucket_walk import iter_partitions, iter_topics, read_topic_document  # noqa: PLC0415
+
+    for topic in iter_topics(store):
+        name = read_topic_document(store, topic).name
+        if not topics or name in topics:
+            for folder in iter_partitions(store, topic):
+                yield folder, name
+
+
 def _plans(
     store: ObjectStore, topics: Sequence[str], grace_ms: int, readers: ThreadPoolExecutor, *, deep: bool
 ) -> Iterator[RepairPlan]:
-    from stratalog.tier.bucket_walk import (  # noqa: PLC0415 - the command line starts without the tier
-        iter_clusters,
-        iter_partitions,
-        iter_topics,
-        read_topic_document,
-    )
+    from stratalog.tier.bucket_walk import iter_clusters  # noqa: PLC0415 - the command line starts without the tier
     from stratalog.tier.repair_plan import plan_repair  # noqa: PLC0415
     from stratalog.tier.verify_partition import VerifyOptions  # noqa: PLC0415
 
     incarnation = max((cluster.incarnation for cluster in iter_clusters(store)), default=0)
     options = VerifyOptions(SystemClock().wall_ms(), grace_ms, deep)
-    for topic in iter_topics(store):
-        name = read_topic_document(store, topic).name
-        if topics and name not in topics:
-            continue
-        for folder in iter_partitions(store, topic):
-            plan = plan_repair(store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
-            if plan is not None:
-                yield plan
+    for folder, name in _folders(store, topics):
+        plan = plan_repair(store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
+        if plan is not None:
+            yield plan
 
 
 def _carry_out(store: ObjectStore, plan: RepairPlan, how: _How) -> str:

@@ -13,18 +13,20 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest, successor
+from stratalog.tier.manifest_jobs import end_job
 from stratalog.tier.manifest_json import predecessor_hash, to_bytes
 from stratalog.tier.manifest_pages import Spill, compressed, page_ref, page_to_bytes, plan_spill, spill
 from stratalog.tier.manifest_parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
-from stratalog.tier.manifest_store import StoredManifest, writer_version
+from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
 from stratalog.tier.repair_plan import RepairPlan
 from stratalog.tier.store import AlreadyExists, ObjectStore, PreconditionFailed
 from stratalog.tier.verify_history import check_history
 from stratalog.wire.errors import Invalid, Retriable
 from stratalog.wire.topic import Uuid
 
-__all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "repaired_manifest"]
+__all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "release_quarantine", "repaired_manifest"]
 
 QUARANTINE: Final = "quarantine"
 """The kind of the job that protects what a repair has left out."""
@@ -166,3 +168,21 @@ def _history(store: ObjectStore, plan: RepairPlan) -> HistoryRef | None:
 def _intact(store: ObjectStore, base: Manifest) -> bool:
     """Whether the whole chain holds: a broken one is not gone on with."""
     return next(check_history(store, base, whole=True), None) is None
+
+
+def release_quarantine(store: ObjectStore, partition: PartitionId, *, now_ms: int) -> bool:
+    """Strike off what repairs have put under quarantine: its objects are garbage from then on. Whether there was any.
+
+    Raises `Corrupt` for a manifest that cannot be read, `Retriable`, and what the store raises.
+    """
+
+    def transition(manifest: Manifest) -> Manifest:
+        for job in manifest.jobs:
+            if job.kind == QUARANTINE:
+                manifest = end_job(manifest, job.uuid, now_ms=now_ms)
+        return manifest
+
+    if all(job.kind != QUARANTINE for job in read_manifest(store, partition).manifest.jobs):
+        return False
+    change_manifest(store, partition, transition)
+    return True

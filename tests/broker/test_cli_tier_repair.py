@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from stratalog.broker.cli import cli
+from stratalog.broker.client import Client
+from stratalog.broker.client_records import NewRecord, Producer
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.garbage import Verdict, judge
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest_store import read_manifest
@@ -69,3 +74,58 @@ def test_a_refusal_says_what_to_repeat_it_with(bucket):
     )
     assert run("repair", "--bucket", url, "--apply", "--accept-loss")[0] == 0
     assert read_manifest(store, ORDERS).manifest.log_start_offset == 20
+
+
+def eventually(condition):
+    """Wait for something that happens in the background."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+def test_a_running_leader_archives_again_what_was_lost(stratalog_broker):
+    """The last object is gone while its offsets are still local: repaired under the leader, it goes on from there."""
+    broker = stratalog_broker
+    small = {"segment_bytes": 1048576, "internal_segment_bytes": 2000, "retention_ms": -1}
+    broker.create_topic("orders", remote_storage_enable="true", **small)
+
+    def produce(count):
+        with Client(broker.bootstrap_servers) as client:
+            for _ in range(count):
+                Producer(client, "orders").send([NewRecord(b"x" * 100, 1, partition=0) for _ in range(10)])
+
+    produce(20)
+    unified = broker.node.partitions.by_name("orders", 0)
+    eventually(lambda: unified.remote.end_offset == unified.log.active_base_offset > 100)
+    partition = PartitionId("orders", unified.topic_id, 0)
+    before = read_manifest(broker.store, partition).manifest
+    lost = before.entries[-1]
+    broker.store.delete_many([lost.key])
+    url = broker.node.config.bucket_url
+    assert run("repair", "--bucket", url, "--apply")[0] == 0
+    assert read_manifest(broker.store, partition).manifest.remote_end == lost.base
+    produce(4)
+    eventually(lambda: unified.remote.end_offset == unified.log.active_base_offset > lost.end)
+    after = read_manifest(broker.store, partition).manifest
+    assert after.claimant == before.claimant
+    assert after.entries[: len(before.entries) - 1] == before.entries[:-1]
+    assert run("verify", "--bucket", url, "--deep")[0] == 0
+
+
+def test_a_quarantine_is_kept_from_garbage_collection_until_it_is_released(bucket):
+    """Then the objects are orphans like any others."""
+    url, store = bucket
+    entries = read_manifest(store, ORDERS).manifest.entries
+    store.delete_many([entries[1].key])
+    assert run("repair", "--bucket", url, "--apply", "--accept-loss")[0] == 0
+    manifest = read_manifest(store, ORDERS).manifest
+    (left_out,) = [info for info in store.list(ORDERS.segments_prefix) if info.key == entries[0].key]
+    later = replace(manifest, claimant=manifest.claimant._replace(leader_epoch=99))
+    assert judge(later, (), left_out, now_ms=2**60, grace_ms=0) is Verdict.JOB
+    assert run("verify", "--bucket", url, "--grace", "0s")[0] == 0
+    code, _, err = run("repair", "--bucket", url, "--release")
+    assert (code, err) == (0, "Released the quarantine of 1 partitions.\n")
+    assert read_manifest(store, ORDERS).manifest.jobs == ()
+    assert run("verify", "--bucket", url, "--grace", "0s")[0] == 4
+    assert run("repair", "--bucket", url, "--release")[2] == "Released the quarantine of 0 partitions.\n"
