@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stratalog.broker.partition import Partition
     from stratalog.tier.entry import LeaderEpoch
 
-__all__ = ["LEADER_EPOCH", "ArchivedPartition", "KnownArchive", "archived_log"]
+__all__ = ["LEADER_EPOCH", "ArchivedPartition", "KnownArchive", "archived_log", "wake_readers"]
 
 LEADER_EPOCH: Final = 1 << 30
 """What clients are told. Above every epoch that the archive may hold or come to hold, so that no client ever takes
@@ -154,3 +154,9 @@ def archived_log(
     partition = ArchivedPartition(topic_partition, topic_id, archive, now_ms)
     # It has every name that reading handlers use, and the table keeps it from all others.
     return UnifiedLog(cast("Partition", partition), metrics, archive)
+
+
+def wake_readers(unified: UnifiedLog) -> None:
+    """More is known of the archive: call whoever watches the partition."""
+    for watcher in tuple(unified.partition.watchers):
+        watcher()

@@ -75,11 +75,14 @@ class RequestContext(ResponseSlot):
     def allows(self, name: str, operation: Operation | None = None, resource: ResourceType | None = None) -> bool:
         """Whether the caller may do the row's operation, or another one, on the resource called ``name``."""
         api = self.row.api
+        kind = api.resource if resource is None else resource
+        if kind is ResourceType.TOPIC and self.dispatcher.guarded:
+            name = self.broker.views.access_name(name)
         return self.dispatcher.authorizer.allows(
             self.connection.principal,
             self.connection.host,
             api.operation if operation is None else operation,
-            api.resource if resource is None else resource,
+            kind,
             name,
         )
 

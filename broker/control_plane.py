@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import os
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import Clock
@@ -16,13 +18,25 @@ from stratalog.metadata.controller import Decision, allocate_producer_ids
 from stratalog.metadata.image import ClusterImage, ImageDelta, Provenance
 from stratalog.wire.schema import Message
 
-__all__ = ["ControlPlane", "ProducerIds"]
+__all__ = ["ControlPlane", "ProducerIds", "new_topic_id"]
+
+_UUID_BYTES: Final = 16
+_DASH: Final = 62
+"""The number of the dash in URL-safe base64, in which topic ids are printed."""
 
 T = TypeVar("T")
 
 Applied = Callable[[ClusterImage, ImageDelta], Awaitable[None]]
 """Called with the new image and what changed, on the loop. The command is answered, and the next one decided, when it
 has come to its end; it may give others their turns on the way."""
+
+
+def new_topic_id() -> bytes:
+    """A topic id; never one that prints with a leading dash, which command lines would take for a flag."""
+    while True:
+        topic_id = os.urandom(_UUID_BYTES)
+        if topic_id[0] >> 2 != _DASH:
+            return topic_id
 
 
 class ControlPlane:

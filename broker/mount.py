@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from stratalog.broker.archived_log import LEADER_EPOCH, ArchivedPartition, archived_log
+from stratalog.broker.archived_log import LEADER_EPOCH, ArchivedPartition, archived_log, wake_readers
 from stratalog.broker.remote_reader import RemotePartition
+from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.config_catalog import topic_definitions
 from stratalog.metadata.configs import ConfigError
@@ -25,6 +26,7 @@ from stratalog.metadata.topic_names import check_topic_name, is_internal
 from stratalog.metadata.topics_image import PartitionImage
 from stratalog.tier import commands
 from stratalog.tier.catalogue import ArchivedTopic, Catalogue
+from stratalog.tier.manifest_view import NO_ENTRIES
 from stratalog.wire.errors import Invalid, KafkaError
 from stratalog.wire.records.metadata import ConfigRecord, RemoveTopicRecord, TopicRecord
 from stratalog.wire.schema import Message
@@ -69,6 +71,7 @@ class Mount:
         self._topics: dict[Uuid, ArchivedTopic] = {}
         self._partitions: dict[TopicPartition, _Mounted] = {}
         self._turn: Iterator[_Mounted] = iter(())
+        self._views = RemoteViews()
         self._following: asyncio.Task[None] | None = None
         self._told: frozenset[str] = frozenset()
 
@@ -141,8 +144,9 @@ class Mount:
             submit=node.tiering.submit,
             chunks=node.tiering.chunks,
             metrics=node.metrics.topic(topic.name),
-            wake=lambda: _wake(unified),
+            wake=lambda: wake_readers(unified),
             now_ms=self._now_ms,
+            views=self._views,
         )
         unified = archived_log(name, topic.topic_id, remote, node.metrics.topic(topic.name), now_ms=self._now_ms)
         partition = unified.partition
@@ -157,8 +161,8 @@ class Mount:
     async def _load(self, mounted: _Mounted) -> None:
         """Read a manifest for the first time; one that cannot be read is said to every client that asks."""
         mounted.looked_ms = self._now_ms()
-        topic = self._topics[mounted.unified.topic_id]
-        report = await self._ask(commands.ReadManifest(topic.partition(mounted.unified.topic_partition.partition)))
+        partition = self._topics[mounted.unified.topic_id].partition(mounted.unified.topic_partition.partition)
+        report = await self._ask(commands.ReadManifest(partition, known_end=NO_ENTRIES))
         if isinstance(report, commands.ManifestRead):
             mounted.remote.apply(report.view)
             mounted.partition.held_back = None
@@ -188,7 +192,7 @@ class Mount:
                 continue
             mounted.looked_ms = now_ms
             if mounted.remote.known:
-                mounted.remote.refresh()
+                mounted.remote.refresh(entries=False)
             else:
                 await self._load(mounted)
 
@@ -242,8 +246,3 @@ def _is_setting(name: str, value: str) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _wake(unified: UnifiedLog) -> None:
-    for watcher in tuple(unified.partition.watchers):
-        watcher()

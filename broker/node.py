@@ -18,7 +18,7 @@ from stratalog.broker.background_removal import BackgroundRemoval
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.compaction import Compaction
 from stratalog.broker.config import BrokerConfig
-from stratalog.broker.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.control_plane import ControlPlane, ProducerIds, new_topic_id
 from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
@@ -47,6 +47,7 @@ from stratalog.broker.tick import Tick
 from stratalog.broker.tier_watch import TierWatch
 from stratalog.broker.tiering import Tiering
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.views import Views
 from stratalog.hot.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
@@ -91,6 +92,8 @@ class Node:
         self.tier_watch = TierWatch(self)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
+
+    new_topic_id = staticmethod(new_topic_id)
 
     # -- starting -------------------------------------------------------------------------------------------------
 
@@ -146,6 +149,7 @@ class Node:
             wake_reader=self.purgatory.check,
         )
         self.mount = Mount(self)
+        self.views = Views(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
         follow_settings(self, self._given, self.image)
@@ -337,13 +341,6 @@ class Node:
     def random_int(self, bound: int) -> int:
         """A number in ``[0, bound)``."""
         return self._dice.randrange(bound)
-
-    def new_topic_id(self) -> bytes:
-        """A topic id; never one that prints with a leading dash, which command lines would take for a flag."""
-        while True:
-            topic_id = os.urandom(_UUID_BYTES)
-            if topic_id[0] >> 2 != 62:
-                return topic_id
 
     def report_corruption(self, unified: UnifiedLog, error: Corrupt) -> None:
         """Stored bytes failed their check while being read."""

@@ -16,10 +16,12 @@ from stratalog.tier.manifest_parts import Claimant, Uploaded
 from stratalog.tier.reports import (
     AbortedRead,
     ArchiveRemoved,
+    BoundedViewRead,
     CacheScanned,
     CatalogueRead,
     ChunksFilled,
     CorruptReport,
+    CutRead,
     FailedReport,
     FencedReport,
     FilledChunk,
@@ -47,6 +49,7 @@ __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
     "BeginAgain",
+    "BoundedViewRead",
     "CacheScanned",
     "CatalogueRead",
     "ChunkFill",
@@ -55,6 +58,7 @@ __all__ = [
     "Command",
     "Commit",
     "CorruptReport",
+    "CutRead",
     "EmptyTrash",
     "FailedReport",
     "FencedReport",
@@ -70,7 +74,9 @@ __all__ = [
     "ObjectsMerged",
     "ReadAborted",
     "ReadBack",
+    "ReadBoundedView",
     "ReadCatalogue",
+    "ReadCut",
     "ReadFooter",
     "ReadManifest",
     "ReadRestartState",
@@ -312,6 +318,28 @@ class ReadRestartState:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBoundedView:
+    """Read what of a partition lies below an offset, or below the first record of a time; `BoundedViewRead`.
+
+    Of the live manifest, or of the copy under ``key`` that a cut has pinned, whose hash is ``sha256`` (hex).
+    """
+
+    partition: PartitionId
+    end_offset: int = -1
+    timestamp_ms: int | None = None
+    key: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCut:
+    """Read the complete cut called ``key`` that a topic belongs to; answered by `CutRead` or `MissingReport`."""
+
+    key: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadCatalogue:
     """Read which topics the bucket holds below ``key``, a prefix; answered by `CatalogueRead`."""
 
@@ -345,6 +373,8 @@ Command: TypeAlias = (
     | ReadFooter
     | ReadAborted
     | ReadRestartState
+    | ReadBoundedView
     | ReadCatalogue
+    | ReadCut
     | WriteProjection
 )

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from crc32c import crc32c
 
 from stratalog.tier.catalogue import ArchivedTopic, read_catalogue
+from stratalog.tier.commands import CutRead, ReadCut
 from stratalog.tier.cuts import Cut, CutPartition, CutState, CutTopic, check_cut_name, cut_from_bytes, cut_to_bytes
 from stratalog.tier.keys import CLUSTERS_PREFIX, PartitionId, cut_id_of, cuts_prefix, is_cut_key
 from stratalog.tier.manifest import Manifest
@@ -38,6 +39,7 @@ __all__ = [
     "end_at",
     "find_cuts",
     "read_cut",
+    "read_cut_of",
 ]
 
 _THREADS: Final = 16
@@ -63,11 +65,11 @@ class FoundCut(NamedTuple):
 # -- finding ------------------------------------------------------------------------------------------------------
 
 
-def find_cuts(store: ObjectStore) -> Iterator[FoundCut]:
-    """Every cut of the bucket, of each cluster from the oldest on, those left half-way too."""
+def find_cuts(store: ObjectStore, name: str = "") -> Iterator[FoundCut]:
+    """The cuts of the bucket, of each cluster from the oldest on, those left half-way too; of a ``name`` if given."""
     for cluster_id in _clusters(store):
         for info in store.list(cuts_prefix(cluster_id)):
-            if not is_cut_key(info.key):
+            if not is_cut_key(info.key) or (name and name not in _names(info.key)):
                 continue
             try:
                 yield FoundCut(info.key, cut_from_bytes(store.get(info.key)[0], info.key))
@@ -89,17 +91,31 @@ def _clusters(store: ObjectStore) -> Iterator[str]:
         after = f"{CLUSTERS_PREFIX}{cluster_id}0"  # the character behind the slash
 
 
+def _names(key: str) -> tuple[str, str]:
+    """What a cut may be called by: its id and its name."""
+    cut_id = cut_id_of(key)
+    return cut_id, cut_id.partition("-")[2]
+
+
 def read_cut(store: ObjectStore, name: str) -> Cut:
     """The cut of this name or whole id (``{created_ms}-{name}``), in any state; of two of a name the older one.
 
     Raises `CutUnknown`, `Corrupt` if its document cannot be read, and what the store raises.
     """
-    for found in find_cuts(store):
-        if found.cut is not None and name in {found.cut.name, found.cut.cut_id}:
-            return found.cut
-        if found.cut is None and found.key.endswith(f"-{name}.json"):
+    for found in find_cuts(store, name):
+        if found.cut is None:
             raise Corrupt(found.problem)
+        return found.cut
     raise CutUnknown("read", "", store.url, f"there is no cut {name!r}", "See stratalog cut list.")
+
+
+def read_cut_of(store: ObjectStore, command: ReadCut) -> CutRead:
+    """The complete cut of a name that a topic belongs to. Raises `CutUnknown` and what the store raises."""
+    for found in find_cuts(store, command.key):
+        cut = found.cut
+        if cut is not None and cut.state is CutState.COMPLETE and cut.topic(command.topic) is not None:
+            return CutRead(cut)
+    raise CutUnknown("read", "", store.url, f"no complete cut {command.key!r} has a topic {command.topic}")
 
 
 def cut_manifest(store: ObjectStore, cut: Cut, member: CutPartition) -> Manifest:
@@ -138,8 +154,8 @@ def create_cut(
     clusters; `Corrupt` for a manifest that cannot be read. What it has done till then `delete_cut` undoes.
     """
     check_cut_name(name)
-    for found in find_cuts(store):
-        if found.cut is not None and found.cut.name == name:
+    for found in find_cuts(store, name):
+        if found.cut is not None:
             raise Invalid(f"there is a cut {name} already, {found.cut.state}: delete it or choose another name")
     chosen = _chosen(store, topics)
     cut = Cut(

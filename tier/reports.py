@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from stratalog.tier.catalogue import Catalogue
+from stratalog.tier.cuts import Cut
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Uploaded
@@ -17,10 +18,12 @@ from stratalog.tier.store import Version
 __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
+    "BoundedViewRead",
     "CacheScanned",
     "CatalogueRead",
     "ChunksFilled",
     "CorruptReport",
+    "CutRead",
     "FailedReport",
     "FencedReport",
     "FilledChunk",
@@ -32,6 +35,7 @@ __all__ = [
     "ObjectsMerged",
     "Report",
     "RestartStateRead",
+    "Tail",
     "TimestampFound",
     "TrashEmptied",
     "UploadDone",
@@ -153,10 +157,49 @@ class RestartStateRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """The last part of a view that ends inside a chunk: batches of the offsets ``[base, end)``, ready to be served.
+
+    They come from the chunk numbered ``chunk_count`` of the object ``key``; those before it belong to the view as they
+    are. ``aborted`` are the transactions that overlap, the last three fields the first record with the largest time.
+    """
+
+    key: str
+    chunk_count: int
+    base: int
+    end: int
+    data: bytes
+    aborted: tuple[AbortedTransaction, ...] = ()
+    latest_ms: int = -1
+    latest_offset: int = -1
+    latest_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedViewRead:
+    """A manifest cut off at ``end_offset``, or where the tail begins.
+
+    ``covered`` is False where the archive does not reach as far as was asked for: more may belong to the view.
+    """
+
+    view: ManifestView
+    end_offset: int
+    covered: bool
+    tail: Tail | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueRead:
     """The topics of the bucket."""
 
     catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class CutRead:
+    """A complete cut."""
+
+    cut: Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +292,9 @@ Report: TypeAlias = (
     | FooterRead
     | AbortedRead
     | RestartStateRead
+    | BoundedViewRead
     | CatalogueRead
+    | CutRead
     | Written
     | TrashEmptied
     | ArchiveRemoved

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
+from stratalog.tier.bounded_view import read_bounded_view
 from stratalog.tier.cache_files import scan_cache
 from stratalog.tier.catalogue import read_catalogue
 from stratalog.tier.commands import (
@@ -29,7 +30,9 @@ from stratalog.tier.commands import (
     MovedReport,
     ReadAborted,
     ReadBack,
+    ReadBoundedView,
     ReadCatalogue,
+    ReadCut,
     ReadFooter,
     ReadManifest,
     ReadRestartState,
@@ -42,6 +45,7 @@ from stratalog.tier.commands import (
     Upload,
     WriteProjection,
 )
+from stratalog.tier.cut_commands import read_cut_of
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
 from stratalog.tier.manifest import NotAtRemoteEnd
 from stratalog.tier.merge_commands import merge_objects
@@ -79,7 +83,9 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     ReadFooter: read_footer_of,
     ReadAborted: read_aborted,
     ReadRestartState: read_restart_state,
+    ReadBoundedView: read_bounded_view,
     ReadCatalogue: lambda store, command: CatalogueRead(read_catalogue(store, command.key)),
+    ReadCut: read_cut_of,
     WriteProjection: write_projection,
 }
 

@@ -60,15 +60,31 @@ class _Answer:
         self._create = request.allow_auto_topic_creation and self._broker.config.boolean("auto.create.topics.enable")
         self._operations = request.include_topic_authorized_operations
         directories = self._broker.directories.all
+        self._failed_views: dict[str, ErrorCode] = {}
         self._failed_directories = sum(directory.writer.offline is not None for directory in directories)
 
     def missing(self) -> list[str]:
         """The topics to be created before the answer."""
         if self._everything or not self._create:
             return []
-        names = dict.fromkeys(topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID)
-        missing = (name for name in names if name not in self._image.topics.by_name and self._may_create(name))
-        return list(itertools.islice(missing, _CREATED_MAX))
+        views, known = self._broker.views, self._image.topics.by_name
+        missing = (name for name in self._names() if name not in known and not views.is_view(name))
+        return list(itertools.islice(filter(self._may_create, missing), _CREATED_MAX))
+
+    def _names(self) -> dict[str, None]:
+        """The topics that are asked for by name."""
+        return dict.fromkeys(topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID)
+
+    def views_to_open(self) -> list[str]:
+        """The views that have to be opened before the answer."""
+        views = self._broker.views
+        return [name for name in self._names() if views.to_open(name) and self._sees(name)]
+
+    async def open_views(self, names: list[str], missing: list[str]) -> MetadataResponse:
+        """Open views, one after the other, then go on; one that cannot be opened has an error."""
+        for name in names:
+            self._failed_views[name] = await self._broker.views.open(name)
+        return await self.create(missing) if missing else self.build({})
 
     def _may_create(self, name: str) -> bool:
         allows = self._context.allows
@@ -127,7 +143,7 @@ class _Answer:
 
     def _bytes(self, topic: TopicImage) -> bytes:
         """What a topic is in the answer; kept, unless it says what the caller may do."""
-        if self._operations:
+        if self._operations or topic.topic_id not in self._image.topics.by_id:
             return topic_bytes(self._topic(topic), self._version)
         fragments: MetadataFragments = self._broker.metadata_fragments
         return fragments.topic(topic, self._version, self._topic, failed_directories=self._failed_directories)
@@ -149,7 +165,7 @@ class _Answer:
     def _named(self, wanted: MetadataRequestTopic, failed: dict[str, ErrorCode]) -> TopicImage | MetadataResponseTopic:
         """The topic that is asked for, or why it is not told of."""
         if wanted.topic_id != ZERO_UUID:
-            topic = self._image.topics.by_id.get(wanted.topic_id)
+            topic = self._image.topics.by_id.get(wanted.topic_id) or self._broker.views.find_by_id(wanted.topic_id)
             if topic is None or not self._sees(topic.name):
                 return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
             return topic
@@ -157,8 +173,9 @@ class _Answer:
             return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
         if not self._sees(wanted.name):
             return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.name)
-        topic = self._image.topics.by_name.get(wanted.name)
+        topic = self._image.topics.by_name.get(wanted.name) or self._broker.views.find(wanted.name)
         if topic is None:
+            failed = failed | self._failed_views
             return _unknown(failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), wanted.name)
         return topic
 
@@ -191,7 +208,9 @@ def handle(context: RequestContext, request: MetadataRequest) -> Message | Pendi
     if context.api_version < _IDS_SINCE:
         _refuse_ids(request, context.api_version)
     answer = _Answer(context, request)
-    missing = answer.missing()
+    missing, views = answer.missing(), answer.views_to_open()
+    if views:
+        return context.run(answer.open_views(views, missing))
     return context.run(answer.create(missing)) if missing else answer.build({})
 
 

@@ -1,0 +1,230 @@
+"""Topics as they were: opened when a client asks for ``topic@cut`` or ``topic@time``, for reading only.
+
+A view is no topic of the cluster: it is in no image, in no list of topics, and nothing can be done to it but to ask for
+its metadata and offsets and to fetch. Everything it shows is in the bucket. A few views are kept open, those asked for
+last; who asks for another one opens it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.archived_log import LEADER_EPOCH, archived_log, wake_readers
+from stratalog.broker.bounded_archive import BoundedArchive
+from stratalog.broker.metrics import TopicMetrics
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.view_names import ViewName, base_topic, parse_view_name
+from stratalog.metadata.topics_image import PartitionImage, TopicImage
+from stratalog.tier import commands
+from stratalog.tier.keys import PartitionId
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["Views"]
+
+_OPEN_MAX: Final = 32
+_CUT_CHECKED_MS: Final = 60_000
+"""So long a cut is believed to be there still."""
+_AT_ONCE: Final = 32
+
+log = logging.getLogger(__name__)
+
+
+class _View:
+    """An open view; ``cut_id`` is empty for one of a time."""
+
+    __slots__ = ("checked_ms", "cut_id", "partitions", "topic")
+
+    def __init__(self, topic: TopicImage, partitions: Sequence[UnifiedLog], cut_id: str, checked_ms: int) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.cut_id = cut_id
+        self.checked_ms = checked_ms
+
+
+class Views:
+    """The views of one broker."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._open: OrderedDict[str, _View] = OrderedDict()
+        self._names: dict[Uuid, str] = {}
+        self._turn = asyncio.Lock()
+
+    def is_view(self, name: str) -> bool:
+        """Whether a name asks for a view; that of a topic never does."""
+        return parse_view_name(name) is not None and name not in self._node.image.topics.by_name
+
+    def access_name(self, name: str) -> str:
+        """The topic whose rules of access hold for a name."""
+        return name if name in self._node.image.topics.by_name else base_topic(name)
+
+    def to_open(self, name: str) -> bool:
+        """Whether a name is that of a view that has to be opened, or looked at again, before it is told of."""
+        if not self.is_view(name):
+            return False
+        view = self._open.get(name)
+        return view is None or (bool(view.cut_id) and self._now_ms() - view.checked_ms >= _CUT_CHECKED_MS)
+
+    def find(self, name: str) -> TopicImage | None:
+        """An open view by its name."""
+        view = self._open.get(name)
+        if view is None:
+            return None
+        self._open.move_to_end(name)
+        return view.topic
+
+    def find_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        """An open view by the id that clients were told."""
+        name = self._names.get(topic_id)
+        return None if name is None else self.find(name)
+
+    async def open(self, name: str) -> ErrorCode:
+        """Open a view; the code of the answer to whoever asked. What went wrong is logged."""
+        wanted = parse_view_name(name)
+        if wanted is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        async with self._turn:
+            if not self.to_open(name):
+                return ErrorCode.NONE
+            try:
+                await (self._open_cut(name, wanted) if wanted.cut is not None else self._open_time(name, wanted))
+            except KafkaError as error:
+                self._close(name)
+                log.warning("%s cannot be shown: %s", name, error.message)
+                return error.code
+        return ErrorCode.NONE
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    async def _open_cut(self, name: str, wanted: ViewName) -> None:
+        report = await self._ask(commands.ReadCut(wanted.cut or "", wanted.topic))
+        if not isinstance(report, commands.CutRead):
+            raise _refusal(report)
+        cut, view = report.cut, self._open.get(name)
+        if view is not None and view.cut_id == cut.cut_id:
+            view.checked_ms = self._now_ms()
+            return
+        topic = cut.topic(wanted.topic)
+        members = [] if topic is None else [one for one in cut.partitions if one.partition.topic_id == topic.topic_id]
+        asked = [
+            commands.ReadBoundedView(
+                one.partition, one.end_offset, None, cut.manifest_key(one.partition) if one.seq else "", one.sha256
+            )
+            for one in members
+        ]
+        self._add(name, wanted, await self._read(asked), cut.cut_id)
+
+    async def _open_time(self, name: str, wanted: ViewName) -> None:
+        topic = self._node.image.topics.by_name.get(wanted.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic}")
+        asked = [
+            commands.ReadBoundedView(PartitionId(topic.name, topic.topic_id, number), timestamp_ms=wanted.timestamp_ms)
+            for number in topic.partitions
+        ]
+        read = await self._read(asked)
+        for command, report in read:
+            self._check_covered(command.partition, report)
+        self._add(name, wanted, read, "")
+
+    def _check_covered(self, partition: PartitionId, report: commands.BoundedViewRead) -> None:
+        """Raises if records of before that time may be on the local disk only."""
+        led = self._node.partitions.get(TopicPartition(partition.topic, partition.partition))
+        if not report.covered and led is not None and led.log.log_end_offset > report.end_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"the archive of {partition} ends at offset {report.end_offset} and before that time, the log at "
+                f"{led.log.log_end_offset}: wait until the records of that time are archived",
+            )
+
+    async def _read(
+        self, asked: Sequence[commands.ReadBoundedView]
+    ) -> list[tuple[commands.ReadBoundedView, commands.BoundedViewRead]]:
+        """The views of partitions, some at a time. Raises `KafkaError`."""
+        read = []
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            for command, report in zip(some, await asyncio.gather(*map(self._ask, some)), strict=True):
+                if not isinstance(report, commands.BoundedViewRead):
+                    raise _refusal(report)
+                read.append((command, report))
+        return read
+
+    def _add(
+        self,
+        name: str,
+        wanted: ViewName,
+        read: Sequence[tuple[commands.ReadBoundedView, commands.BoundedViewRead]],
+        cut_id: str,
+    ) -> None:
+        self._close(name)
+        node_id = self._node.node_id
+        topic_id = _view_id(name, cut_id, read[0][0].partition.topic_id if read else b"")
+        partitions = [self._partition(name, topic_id, command, report) for command, report in read]
+        state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
+        numbers = {one.topic_partition.partition: state for one in partitions}
+        self._open[name] = _View(
+            TopicImage(name, topic_id, MappingProxyType(numbers)), partitions, cut_id, self._now_ms()
+        )
+        self._names[topic_id] = name
+        log.info("%s shows %s in %d partitions", name, wanted.topic, len(partitions))
+        while len(self._open) > _OPEN_MAX:
+            self._close(next(iter(self._open)))
+
+    def _partition(
+        self, name: str, topic_id: Uuid, command: commands.ReadBoundedView, report: commands.BoundedViewRead
+    ) -> UnifiedLog:
+        node, metrics = self._node, TopicMetrics()
+        archive = BoundedArchive(
+            command,
+            submit=node.tiering.submit,
+            chunks=node.tiering.chunks,
+            metrics=metrics,
+            wake=lambda: wake_readers(unified),
+            now_ms=self._now_ms,
+        )
+        number = command.partition.partition
+        unified = archived_log(TopicPartition(name, number), topic_id, archive, metrics, now_ms=self._now_ms)
+        unified.partition.watchers.add(lambda: node.purgatory.check(unified))
+        archive.take(report)
+        node.partitions.add_view(unified)
+        return unified
+
+    def _close(self, name: str) -> None:
+        view = self._open.pop(name, None)
+        if view is None:
+            return
+        del self._names[view.topic.topic_id]
+        for unified in view.partitions:
+            self._node.partitions.remove_view(unified)
+
+    def _now_ms(self) -> int:
+        return int(self._node.clock.monotonic() * 1000)
+
+    async def _ask(self, command: commands.Command) -> commands.Report:
+        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
+        self._node.tiering.submit(command, lambda report: None if done.done() else done.set_result(report))
+        return await done
+
+
+def _refusal(report: commands.Report) -> KafkaError:
+    """What is told where a view cannot be read: unknown if it is not there, else to come again."""
+    missing = isinstance(report, commands.MissingReport)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
+    return KafkaError(code, getattr(report, "message", str(report)))
+
+
+def _view_id(name: str, cut_id: str, topic_id: Uuid) -> Uuid:
+    """The same for the same view, whichever broker shows it; never one that prints with a leading dash."""
+    digest = hashlib.sha256(b"\0".join((name.encode(), cut_id.encode(), topic_id))).digest()[:16]
+    return bytes([digest[0] & 0x7F]) + digest[1:]
