@@ -82,7 +82,11 @@ def store():
     store = MemoryStore("memory:bounded")
     for base in (0, 12):
         data = b"".join(
-            bytes(build_batch([Record(start + at, 100 + start + at, None, b"v" * 20) for at in range(3)], leader_epoch=base))
+            bytes(
+                build_batch(
+                    [Record(start + at, 100 + start + at, None, b"v" * 20) for at in range(3)], leader_epoch=base
+                )
+            )
             for start in range(base, base + 12, 3)
         )
         aborted = [AbortedTransaction(9, 4, 7, 8), AbortedTransaction(9, 13, 14, 15)]
