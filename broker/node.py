@@ -148,8 +148,7 @@ class Node:
             topic_written=self._topic_projection,
             wake_reader=self.purgatory.check,
         )
-        self.mount = Mount(self)
-        self.views = Views(self)
+        self.mount, self.views = Mount(self), Views(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
         follow_settings(self, self._given, self.image)
