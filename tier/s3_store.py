@@ -21,7 +21,7 @@ from stratalog.tier.s3_checksum import content_md5, decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings, client_for
 from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import code_error, s3_errors
-from stratalog.tier.s3_listing import Listing, milliseconds
+from stratalog.tier.s3_listing import Listing, Service, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
 from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_bytes, source_length
 from stratalog.tier.storage_class import split_storage_class
@@ -64,8 +64,8 @@ class S3Store:
 
     ``single_put_bytes_max`` and ``upload_threads`` shape :meth:`put_large`. ``unordered_listing`` is for services that
     do not list in key order (Amazon's directory buckets): each listing is then fetched whole and sorted here; by
-    default that is done for services known for it (:mod:`stratalog.tier.s3_listing`). The capabilities are those of Amazon S3; other services are held to
-    them by :mod:`stratalog.tier.probe`.
+    default services known to walk directories are asked level by level (:mod:`stratalog.tier.s3_walk`). The
+    capabilities are those of Amazon S3; other services are held to them by :mod:`stratalog.tier.probe`.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class S3Store:
         self._single_put_bytes_max = single_put_bytes_max
         self._upload_threads = upload_threads
         self._unordered_listing = unordered_listing
+        self._service = Service()
         self.capabilities = Capabilities(
             conditional_create=True,
             compare_and_swap=True,
@@ -224,7 +225,8 @@ class S3Store:
         Raises :class:`StoreError` if the service lists in another order, unless it is known or declared to do so.
         """
         validate_prefix("list", prefix, self.url)
-        return Listing(self.client, self.bucket, prefix, self.url).objects(start_after, self._unordered_listing)
+        listing = Listing(self.client, self.bucket, prefix, self.url, self._service)
+        return listing.objects(start_after, self._unordered_listing)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects, 1000 a request; see :meth:`ObjectStore.delete_many`."""
