@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Checker"]
 
 _RECEIVE_BYTES_MAX: Final = 64 << 20
+_DAY_MS: Final = 24 * 3600 * 1000
+_REMOVAL_SECONDS: Final = 120
 _MANIFEST: Final = re.compile(r"topics/.*/manifest\.json$")
 
 
@@ -183,6 +185,7 @@ class Checker:
         for progress in self._world.progress:
             await progress.check()
         self._check_resources()
+        await self._check_removed()
 
     async def _check_offsets_of(self, group: GroupModel) -> None:
         """Committed offsets are what members were told last."""
@@ -197,6 +200,23 @@ class Checker:
     def _check_archive(self, topic: TopicModel, partition: PartitionModel) -> None:
         found = PartitionId(topic.name, topic.topic_id, partition.number)
         self._check_entries(found, read_manifest(self._world.bucket.memory, found).manifest)
+
+    async def _check_removed(self) -> None:
+        """A day later nothing is left in the trash, and what is live is there."""
+        self._world.clock.jump(_DAY_MS)
+        until = self._world.loop.time() + _REMOVAL_SECONDS
+        tiered = [(topic, one) for topic in self._world.model.living() if topic.tiered for one in topic.partitions]
+        while tiered:
+            topic, partition = tiered[-1]
+            found = PartitionId(topic.name, topic.topic_id, partition.number)
+            manifest = read_manifest(self._world.bucket.memory, found).manifest
+            if not manifest.trash:
+                self._check_entries(found, manifest)
+                tiered.pop()
+                continue
+            if self._world.loop.time() > until:
+                raise Violation(f"{found}: {len(manifest.trash)} objects are still in the trash, {manifest.trash[0]}")
+            await asyncio.sleep(1)
 
     def _check_resources(self) -> None:
         """Nothing is held that nobody needs any more."""
