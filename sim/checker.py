@@ -17,7 +17,7 @@ from sim.link import LinkLost
 from sim.model import PartitionModel, TopicModel, Violation
 from sim.process import Process
 from sim.readers import Reader
-from stratalog.tier.keys import PartitionId
+from stratalog.tier.keys import PartitionId, topic_prefix
 from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.store import NotFound
 from stratalog.wire.topic import TopicPartition
@@ -121,11 +121,21 @@ class Checker:
                 found = PartitionId(topic.name, topic.topic_id, partition.number)
                 if found.manifest_key == key:
                     manifest = read_manifest(memory, found).manifest
+                    if not manifest.seq or manifest.deleted_ms >= 0:
+                        self._check_may_go(topic, found, manifest)
+                        continue
                     self._check_entries(found, manifest)
                     last = self._remote_ends.get(key, 0)
                     if manifest.remote_end < last:
                         raise Violation(f"{found}: the remote end went back from {last} to {manifest.remote_end}")
                     self._remote_ends[key] = manifest.remote_end
+
+    @staticmethod
+    def _check_may_go(topic: TopicModel, partition: PartitionId, manifest: Any) -> None:
+        if not topic.deleting:
+            raise Violation(f"{partition}: the archive is marked as deleted or gone, and nobody deleted the topic")
+        if manifest.entries:
+            raise Violation(f"{partition}: the archive is marked as deleted, but serves {manifest.entries[0]}")
 
     def _check_entries(self, partition: PartitionId, manifest: Any) -> None:
         end: int | None = None
@@ -202,7 +212,7 @@ class Checker:
         self._check_entries(found, read_manifest(self._world.bucket.memory, found).manifest)
 
     async def _check_removed(self) -> None:
-        """A day later nothing is left in the trash, and what is live is there."""
+        """A day later nothing is left in the trash, what is live is there, and deleted topics are gone."""
         self._world.clock.jump(_DAY_MS)
         until = self._world.loop.time() + _REMOVAL_SECONDS
         tiered = [(topic, one) for topic in self._world.model.living() if topic.tiered for one in topic.partitions]
@@ -217,6 +227,18 @@ class Checker:
             if self._world.loop.time() > until:
                 raise Violation(f"{found}: {len(manifest.trash)} objects are still in the trash, {manifest.trash[0]}")
             await asyncio.sleep(1)
+        for topic in [one for one in self._world.model.topics.values() if self._is_gone(one) and one.tiered]:
+            while left := [
+                info.key for info in self._world.bucket.memory.list(topic_prefix(topic.name, topic.topic_id))
+            ]:
+                if self._world.loop.time() > until:
+                    raise Violation(f"{topic.name} was deleted, {len(left)} objects are left of it, {left[0]}")
+                await asyncio.sleep(1)
+
+    def _is_gone(self, topic: TopicModel) -> bool:
+        """Whether the deletion was carried out: its request may have been lost."""
+        node = self._world.node
+        return topic.deleting and node is not None and topic.topic_id not in node.control.image.topics.by_id
 
     def _check_resources(self) -> None:
         """Nothing is held that nobody needs any more."""
