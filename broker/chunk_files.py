@@ -17,6 +17,7 @@ from typing import Final
 
 from stratalog.broker.cache_names import chunk_name, known_files
 from stratalog.broker.cold_admission import ColdAdmission
+from stratalog.broker.fill_gate import FillGate
 from stratalog.broker.io_worker import Submit
 from stratalog.hot.filesystem import File, RealFilesystem
 from stratalog.tier import commands, reports
@@ -57,6 +58,7 @@ class ChunkFiles:
         self.ahead = ReadAhead(limits.cache_bytes)
         self.admission = admission
         self._submit = submit
+        self._gate = FillGate(submit)
         self._now_ms = now_ms
         self._files = RealFilesystem()
         self._open: OrderedDict[str, File] = OrderedDict()
@@ -124,12 +126,12 @@ class ChunkFiles:
         to_fill: list[ChunkRef] = []
         wait_ms: int | None = None
         for group in group_neighbours(list(refs)):
-            wait_ms = self._ask(partition, group, reader, to_fill)
+            wait_ms = self._ask(partition, group, reader, to_fill, ahead=ahead)
             if wait_ms is not None:
                 break
         self._remove_evicted()
         for group in group_neighbours(to_fill):
-            self._fill(partition, group, failed)
+            self._fill(partition, group, failed, ahead=ahead)
         if wait_ms is None or ahead:
             self.admission.admit(reader)
         else:
@@ -137,7 +139,13 @@ class ChunkFiles:
         return wait_ms is None
 
     def _ask(
-        self, partition: PartitionId, group: Sequence[ChunkRef], reader: Reader, to_fill: list[ChunkRef]
+        self,
+        partition: PartitionId,
+        group: Sequence[ChunkRef],
+        reader: Reader,
+        to_fill: list[ChunkRef],
+        *,
+        ahead: bool,
     ) -> int | None:
         """Take what comes by one GET into the books; None, or for how long the reader may not have it, 0 for room."""
         topic, now_ms = partition.topic_id, self._now_ms()
@@ -149,13 +157,17 @@ class ChunkFiles:
             admission = self.books.ask(ref.id, ref.chunk.length, reader, now_ms, topic)
             if admission is Admission.THROTTLED:
                 return 0
+            if admission is Admission.WAIT and not ahead:
+                self._gate.hurry(ref.id)
             if admission is Admission.FILL:
                 to_fill.append(ref)
                 if lacks:
                     self.admission.take(reader, topic, ref.chunk.length)
         return None
 
-    def _fill(self, partition: PartitionId, group: Sequence[ChunkRef], failed: FillFailed) -> None:
+    def _fill(
+        self, partition: PartitionId, group: Sequence[ChunkRef], failed: FillFailed, *, ahead: bool = False
+    ) -> None:
         topic_id = partition.topic_id
         fills = tuple(
             commands.ChunkFill(ref.chunk, self.books.path_to_check(ref.id) or self._new_path(topic_id, ref.id))
@@ -187,7 +199,8 @@ class ChunkFiles:
                 self.admission.wake(reader)
             self.admission.room()
 
-        self._submit(commands.FillChunks(partition, group[0].key, fills), answered)
+        command = commands.FillChunks(partition, group[0].key, fills)
+        self._gate.fill(command, answered, [ref.id for ref in group], ahead=ahead)
 
     def _new_path(self, topic_id: Hashable, chunk_id: ChunkId) -> str:
         assert isinstance(topic_id, bytes)

@@ -43,7 +43,8 @@ from stratalog.wire.errors import Retriable
 __all__ = ["ArchiveFigures", "Tiering"]
 
 _UUID_BYTES: Final = 16
-_IO_THREADS: Final = 6
+_IO_THREADS: Final = 8
+"""Three uploads, four fills, and one left for manifests and chunk tables."""
 _IO_NICENESS: Final = 15
 """Producers and hot readers come first: where both cores are wanted, the archive is what waits."""
 _READS: Final = (
