@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bench import (
+    cold_beside,
+    cold_many,
     cold_read,
+    cold_s3,
     compaction,
     durability,
     embedded,
@@ -43,6 +46,9 @@ CELLS: dict[str, Cell] = {
         embedded.CELL,
         memory.CELL,
         cold_read.CELL,
+        cold_s3.CELL,
+        cold_many.CELL,
+        cold_beside.CELL,
         spark_scan.CELL,
         uploads.CELL,
         *compaction.CELLS,

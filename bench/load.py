@@ -29,6 +29,11 @@ class LoadResult:
     answered: int
     server_cpu_seconds: float
 
+    @classmethod
+    def parse(cls, line: str, *, server_cpu_seconds: float) -> LoadResult:
+        """What the program prints last, with what else was measured."""
+        return cls(**json.loads(line), server_cpu_seconds=server_cpu_seconds)
+
     @property
     def requests_per_second(self) -> float:
         """Answers a second."""
@@ -95,5 +100,5 @@ class Load:
                     used = server.cpu_seconds() - before
                     line = process.stdout.readline()
                     if process.wait() == 0:
-                        return LoadResult(**json.loads(line), server_cpu_seconds=used)
+                        return LoadResult.parse(line, server_cpu_seconds=used)
         raise SystemExit(f"{' '.join(self.command(server.port, topic))} failed with exit code {process.wait()}")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "cpu_seconds_of_tree", "family", "parse_cpu_ticks", "parse_pss_kib", "pss_megabytes_of_tree"]
+__all__ = [
+    "cpu_seconds",
+    "cpu_seconds_of_children",
+    "cpu_seconds_of_tree",
+    "family",
+    "parse_cpu_ticks",
+    "parse_pss_kib",
+    "pss_megabytes_of_tree",
+]
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -43,6 +51,11 @@ def family(pid: int) -> list[int]:
     for member in found:
         found.extend(children.get(member, ()))
     return found
+
+
+def cpu_seconds_of_children(pid: int) -> float:
+    """The CPU time of a process's living descendants (a broker's workers)."""
+    return sum(cpu_seconds(member) for member in family(pid)[1:])
 
 
 def cpu_seconds_of_tree(pid: int) -> float:

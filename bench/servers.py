@@ -16,7 +16,7 @@ from typing import Self
 from bench.build import broker_environment, build
 from bench.processes import cpu_seconds_of_tree, pss_megabytes_of_tree
 from stratalog.broker.client import Client
-from stratalog.broker.client_admin import create_topic, delete_topics
+from stratalog.broker.client_admin import alter_topic_configs, create_topic, delete_topics
 from stratalog.wire.topic import TopicPartition
 
 __all__ = [
@@ -98,16 +98,18 @@ class BrokerServer(Server):
 
     @classmethod
     def start(
-        cls, data: Path, settings: Mapping[str, str] | None = None, *, bucket: Path | None = None
+        cls, data: Path, settings: Mapping[str, str] | None = None, *, bucket: Path | str | None = None
     ) -> BrokerServer:
-        """Start on free ports and wait until it says that it is ready."""
+        """Start on free ports and wait until it says that it is ready; ``bucket`` is a folder or a URL."""
         data.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "stratalog", "serve", "--data", str(data)]
-        command += ["--bucket", f"file://{bucket or data.with_name(data.name + '-bucket')}"]
+        folder = f"file://{bucket or data.with_name(data.name + '-bucket')}"
+        command += ["--bucket", bucket if isinstance(bucket, str) else folder]
         command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        environment = broker_environment()
+        # Whoever needs credentials in a benchmark has a server of ours, which takes any.
+        environment = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", **broker_environment()}
         started = time.monotonic()
         with data.with_name(data.name + ".log").open("a") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
@@ -124,6 +126,11 @@ class BrokerServer(Server):
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         with self.client() as client:
             create_topic(client, name, partition_count=partition_count, configs=settings)
+
+    def alter_topic(self, name: str, **configs: str) -> None:
+        """Change settings of a topic, named as for `create_topic`."""
+        with self.client() as client:
+            alter_topic_configs(client, name, set_to={key.replace("_", "."): value for key, value in configs.items()})
 
     def delete_topic(self, name: str) -> None:
         """Delete it; its files go after ``file.delete.delay.ms``."""

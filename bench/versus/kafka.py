@@ -62,7 +62,9 @@ class KafkaServer(BrokerServer):
     """A started Kafka; what clients ask of it is asked by our own client."""
 
     @classmethod
-    def start(cls, data: Path, settings: Mapping[str, str] | None = None, *, bucket: Path | None = None) -> KafkaServer:
+    def start(
+        cls, data: Path, settings: Mapping[str, str] | None = None, *, bucket: Path | str | None = None
+    ) -> KafkaServer:
         """Start on free ports, formatting ``data`` first if it is new, and wait for an answer to Metadata."""
         if bucket is not None:
             raise ValueError("this Kafka has no remote storage")
