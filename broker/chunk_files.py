@@ -67,6 +67,10 @@ class ChunkFiles:
         self._aside = aside
         self._names = map(f"{os.urandom(4).hex()}-{{}}".format, count())
 
+    def now_ms(self) -> int:
+        """The clock of pins and holds."""
+        return self._now_ms()
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def get(self, chunk_id: ChunkId, reader: Reader) -> tuple[CachedChunk, File] | None:

@@ -15,6 +15,9 @@ COMMANDS: Final = {
         "explain",
         "Say what a read will cost before it happens.",
     ),
+    "hydrate": LazyPath(
+        "stratalog.broker.cli_tier_hydrate", "hydrate", "Bring a range into the chunk cache, and keep it for a while."
+    ),
     "plan": LazyPath(
         "stratalog.broker.cli_tier_plan", "plan", "Show what would be uploaded, evicted and deleted now, and why."
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stratalog.broker.http import Route
+from stratalog.broker.http_hydrate import hydrate_routes
 from stratalog.broker.http_page import page_routes
 from stratalog.broker.http_tier import tier_routes
 from stratalog.broker.http_tier_plan import plan_routes
@@ -25,5 +26,6 @@ def http_routes(node: Node, watch: TierWatch) -> dict[str, Route]:
         **tier_routes(watch),
         **tiering_routes(node),
         **plan_routes(node),
+        **hydrate_routes(node),
         "/tier/status": tier_status(node),
     }

@@ -1,0 +1,84 @@
+"""``POST /v1/topics/{topic}/partitions/{partition}/hydrate``: bring a range into the chunk cache and keep it there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from stratalog.broker.authorizer import Operation
+from stratalog.broker.http import Route
+from stratalog.broker.http_origin import of_this_host
+from stratalog.broker.http_refusals import changing_refusal, json_body, refused
+from stratalog.broker.hydration import hydrate
+from stratalog.broker.unified_log import UnifiedLog
+from stratalog.wire.errors import Invalid, KafkaError
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
+
+__all__ = ["PIN_MS_MAX", "hydrate_routes"]
+
+PIN_MS_MAX: Final = 7 * 86_400_000
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def hydrate_routes(node: Node) -> dict[str, Route]:
+    """The route by method and path."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        topic = request.match_info["topic"]
+        refusal = changing_refusal(request, node.dispatcher.authorizer, Operation.READ, topic)
+        if refusal is not None:
+            return refusal
+        unified = _led(node, topic, request.match_info["partition"])
+        if unified is None:
+            return refused(404, f"{topic}-{request.match_info['partition']} is not led by this broker")
+        body = await json_body(request)
+        if isinstance(body, web.Response):
+            return body
+        try:
+            return await _hydrate(node, unified, body)
+        except Invalid as error:
+            return refused(400, str(error))
+        except KafkaError as error:
+            return refused(503, str(error))
+
+    return {"POST /v1/topics/{topic}/partitions/{partition}/hydrate": of_this_host(answer)}
+
+
+def _led(node: Node, topic: str, partition: str) -> UnifiedLog | None:
+    return next(
+        (
+            one
+            for one in node.partitions
+            if one.topic_partition.topic == topic and str(one.topic_partition.partition) == partition
+        ),
+        None,
+    )
+
+
+async def _hydrate(node: Node, unified: UnifiedLog, body: dict[str, Any]) -> web.Response:
+    """Work for some seconds; the caller goes on from ``next_offset`` until it is ``done``."""
+    start, end = _number(body, "from", 0, _OFFSET_MAX), _number(body, "until", 0, _OFFSET_MAX)
+    pin_ms = _number(body, "pin_ms", 1000, PIN_MS_MAX)
+    chunks = node.tiering.chunks
+    found = await hydrate(unified, chunks, start, end, until_ms=chunks.now_ms() + pin_ms)
+    return web.json_response(
+        {
+            "topic": unified.topic_partition.topic,
+            "partition": unified.topic_partition.partition,
+            "from": found.start,
+            "next_offset": found.next_offset,
+            "done": found.done,
+            "chunks": len(found.chunks),
+            "size_bytes": found.size_bytes,
+        }
+    )
+
+
+def _number(body: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = body.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Invalid(f"{name} is a whole number from {least} to {most}, not {value!r}")
+    return value
