@@ -10,6 +10,7 @@ import click
 
 from stratalog.broker.cli_bucket import Progress, bucket_options, open_bucket
 from stratalog.broker.cli_command import command
+from stratalog.broker.cli_http import http_json
 from stratalog.broker.cli_output import ExitCode, bytes_text, json_option, note, reports_errors, write_json, write_rows
 from stratalog.broker.cli_values import parse_duration_ms
 from stratalog.broker.clock import SystemClock
@@ -47,6 +48,9 @@ COLUMNS: Final = {
     "--grace", default="1h", show_default=True, metavar="TIME", help="Age from which an unnamed object is an orphan."
 )
 @click.option("--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Requests side by side.")
+@click.option(
+    "--tell", metavar="HOST:PORT", help="Tell the broker with this HTTP address how it went: its page shows the latest."
+)
 @json_option
 @reports_errors
 def verify(
@@ -58,6 +62,7 @@ def verify(
     deep: bool,
     grace: str,
     threads: int,
+    tell: str | None,
     as_json: bool,
 ) -> None:
     """Compare every manifest of the bucket with its pages and objects; a broker may be writing meanwhile.
@@ -84,6 +89,9 @@ def verify(
             if as_json:
                 write_json({"what": "anomaly", **row, "advice": anomaly.kind.advice})
             rows.append(row)
+    if tell is not None:
+        outcome = {"bucket": bucket, "deep": deep, "topics": list(topics), **sums.counts(found)}
+        http_json(tell, "POST", "/v1/tier/verification", outcome)
     _conclude(sums, rows, found, as_json=as_json)
 
 
@@ -99,6 +107,15 @@ class _Sums:
         self.objects += report.object_count
         self.size_bytes += report.size_bytes
         self.untold += report.untold
+
+    def counts(self, found: Counter[str]) -> dict[str, int]:
+        """For the broker."""
+        return {
+            "partitions": self.partitions,
+            "objects": self.objects,
+            "size_bytes": self.size_bytes,
+            "anomalies": found.total() + self.untold,
+        }
 
 
 def _row(anomaly: Anomaly) -> dict[str, Any]:

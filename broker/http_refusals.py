@@ -25,18 +25,21 @@ def refused(status: int, reason: str) -> web.Response:
 
 
 def changing_refusal(
-    request: web.Request, authorizer: Authorizer, operation: Operation, topic: str
+    request: web.Request,
+    authorizer: Authorizer,
+    operation: Operation,
+    name: str,
+    resource: ResourceType = ResourceType.TOPIC,
 ) -> web.Response | None:
-    """Why this request may not change ``topic``; None if it may."""
+    """Why this request may not change the topic ``name``, or another ``resource``; None if it may."""
     host = request.remote or ""
     if not _is_loopback(host):
         return refused(403, f"changes are taken from this machine only, not from {host}: use the Kafka protocol")
     if request.content_type != "application/json":
         return refused(415, "send JSON, with Content-Type: application/json")
-    if not authorizer.allows(ANONYMOUS, host, operation, ResourceType.TOPIC, topic):
-        return refused(
-            403, f"{ANONYMOUS} may not {operation.name} topic {topic!r}: use the Kafka protocol with a log-in"
-        )
+    if not authorizer.allows(ANONYMOUS, host, operation, resource, name):
+        what = f"{resource.name.lower()} {name!r}"
+        return refused(403, f"{ANONYMOUS} may not {operation.name} {what}: use the Kafka protocol with a log-in")
     return None
 
 

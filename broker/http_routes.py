@@ -23,7 +23,7 @@ def http_routes(node: Node, watch: TierWatch) -> dict[str, Route]:
     """By path, or by method and path (see `stratalog.broker.http`)."""
     return {
         **page_routes(),
-        **tier_routes(watch),
+        **tier_routes(node, watch),
         **tiering_routes(node),
         **plan_routes(node),
         **hydrate_routes(node),

@@ -1,17 +1,27 @@
-"""``GET /v1/tier`` and ``GET /v1/tier/events``: what of every partition is where, once or as it changes."""
+"""``GET /v1/tier`` and ``GET /v1/tier/events``: what of every partition is where, once or as it changes.
+
+``POST /v1/tier/verification`` tells the broker how a verification of its bucket went.
+"""
 
 from __future__ import annotations
 
 import json
 from contextlib import aclosing
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.http import Route
 from stratalog.broker.http_origin import of_this_host
+from stratalog.broker.http_refusals import changing_refusal, json_body, refused
 from stratalog.broker.tier_watch import TierWatch, TooManyWatchers
+from stratalog.broker.verification import verification_of
+from stratalog.wire.errors import Invalid
+
+if TYPE_CHECKING:
+    from stratalog.broker.node import Node
 
 __all__ = ["tier_routes"]
 
@@ -19,7 +29,7 @@ _ROWS_A_WRITE: Final = 500
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def tier_routes(watch: TierWatch) -> dict[str, Route]:
+def tier_routes(node: Node, watch: TierWatch) -> dict[str, Route]:
     """The routes by path."""
 
     async def snapshot(request: web.Request) -> web.StreamResponse:
@@ -57,7 +67,30 @@ def tier_routes(watch: TierWatch) -> dict[str, Route]:
                 return response
         return response
 
-    return {"/v1/tier": of_this_host(snapshot), "/v1/tier/events": of_this_host(events)}
+    return {
+        "/v1/tier": of_this_host(snapshot),
+        "/v1/tier/events": of_this_host(events),
+        "POST /v1/tier/verification": of_this_host(_verified(node, watch)),
+    }
+
+
+def _verified(node: Node, watch: TierWatch) -> Route:
+    async def verified(request: web.Request) -> web.StreamResponse:
+        """Remember it for the page; nothing is decided by it."""
+        authorizer = node.dispatcher.authorizer
+        refusal = changing_refusal(request, authorizer, Operation.ALTER, CLUSTER_NAME, ResourceType.CLUSTER)
+        if refusal is not None:
+            return refusal
+        body = await json_body(request)
+        if isinstance(body, web.Response):
+            return body
+        try:
+            watch.verification = verification_of(body, node.config.bucket_url, node.clock.wall_ms())
+        except Invalid as error:
+            return refused(400, str(error))
+        return web.json_response(watch.verification._asdict())
+
+    return verified
 
 
 def _text(name: str, data: str) -> bytes:

@@ -218,6 +218,7 @@ class BrokerFacts(NamedTuple):
     read_back_ms: int | None
     uploads: tuple[RunningUpload, ...]
     uploads_waiting: int
+    verification: Json | None = None
 
 
 def summary(facts: BrokerFacts, totals: Totals) -> Json:
@@ -251,6 +252,7 @@ def summary(facts: BrokerFacts, totals: Totals) -> Json:
         "errors": {"copy": facts.copy_errors, "fetch": facts.fetch_errors, "delete": facts.delete_errors},
         "uploads": {"running": [one._asdict() for one in facts.uploads], "waiting": facts.uploads_waiting},
         "read_back_ms": facts.read_back_ms,
+        "verification": facts.verification,
     }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stratalog.broker.tier_rows import BrokerFacts, PartitionFacts, RunningUpload, Totals, row, summary
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.verification import Verification
 from stratalog.tier.source import source_length
 from stratalog.wire.topic import TopicPartition
 
@@ -97,6 +98,8 @@ class TierWatch:
         self._looked_at = float("-inf")
         self._used_seconds = 0.0
         self._closed = False
+        self.verification: Verification | None = None
+        """The latest one that the broker was told of."""
 
     # -- for the routes -------------------------------------------------------------------------------------------
 
@@ -185,6 +188,7 @@ class TierWatch:
             read_back_ms=health.read_back_ms,
             uploads=running,
             uploads_waiting=tiering.uploads.waiting_count,
+            verification=None if self.verification is None else self.verification._asdict(),
         )
         return summary(facts, totals)
 

@@ -80,8 +80,9 @@ function show() {
   const spoken = announcement(summary);
   if (state.told && state.told !== spoken) announce(spoken);
   state.told = spoken;
-  for (const [name, value, note, alarming] of figures(summary)) {
+  for (const [name, value, note, alarming, label] of figures(summary)) {
     const figure = byId(`figure-${name}`);
+    if (label) put(figure.querySelector("dt"), label);
     put(figure.querySelector(".value"), value);
     put(figure.querySelector(".note"), note);
     figure.classList.toggle("alarming", alarming);

@@ -113,7 +113,17 @@ function failed(errors) {
     .join(", ");
 }
 
-/** The figures: [id, value, note, alarming] each. */
+function verified({ verification: told, read_back_ms: readBack }, now) {
+  if (told) {
+    const what = `${told.deep ? "deep" : "shallow"}, ${told.topics.length ? plural(told.topics.length, "topic") : "all topics"}`;
+    const found = told.anomalies ? plural(told.anomalies, "anomaly", "anomalies") : "clean";
+    return ["verified", `${duration(now - told.told_ms)} ago`, `${found} (${what})`, told.anomalies > 0, "Last verification"];
+  }
+  const note = readBack === null ? "nothing yet since the broker started" : "objects compared with their manifest";
+  return ["verified", readBack === null ? "–" : `${duration(now - readBack)} ago`, note, false, "Last read back"];
+}
+
+/** The figures: [id, value, note, alarming, label if it changes] each. */
 export function figures(summary) {
   const { now_ms: now, lag, at_risk: risk, cache, errors, uploads } = summary;
   const all = errors.copy + errors.fetch + errors.delete;
@@ -124,6 +134,6 @@ export function figures(summary) {
     ["uploads", number(uploads.running.length), uploads.running.length ? bytes(moving) + (uploads.waiting ? `, ${number(uploads.waiting)} more wait` : "") : "none under way", false],
     ["cache", cache.hit_rate === null ? "–" : percent(cache.hits, cache.hits + cache.misses), cache.hit_rate === null ? "nobody has read from the bucket" : `${number(cache.misses)} of ${number(cache.hits + cache.misses)} fetched; ${bytes(cache.used_bytes)} of ${bytes(cache.limit_bytes)} used`, false],
     ["errors", number(all), all ? failed(errors) : "none", all > 0],
-    ["verified", summary.read_back_ms === null ? "–" : `${duration(now - summary.read_back_ms)} ago`, summary.read_back_ms === null ? "nothing yet since the broker started" : "objects compared with their manifest", false],
+    verified(summary, now),
   ];
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -69,3 +70,20 @@ def test_a_bucket_that_is_not_there_is_not_found(tmp_path):
     """Exit code 3, and no directory is made."""
     assert run("--bucket", f"file://{tmp_path}/nowhere")[0] == 3
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_broker_can_be_told_how_it_went(start_node, bucket, tmp_path):
+    """Its page then shows when, how deep and what was found; a broker of another bucket refuses."""
+    node = start_node()
+    host, port = node.node.http_address
+    url = node.node.config.bucket_url
+    assert url == bucket[0]
+    code, _, err = run("--bucket", url, "--deep", "--tell", f"{host}:{port}")
+    assert code == 0
+    assert err.startswith("Clean: 1 partitions, 2 objects, ")
+    told = node.node.tier_watch.verification
+    assert (told.deep, told.topics, told.objects, told.anomalies) == (True, (), 2, 0)
+    other = f"file://{shutil.copytree(tmp_path / 'bucket', tmp_path / 'other')}"
+    code, _, err = run("--bucket", other, "--tell", f"{host}:{port}")
+    assert code != 0
+    assert f"this broker's bucket is {url}, not {other}" in err

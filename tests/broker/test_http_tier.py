@@ -91,3 +91,23 @@ def test_another_name_for_this_machine_is_refused(broker, connect):
     """421 for every path of the page and its data."""
     for path in ("/", "/v1/tier", "/v1/tier/events", "/page/page.js"):
         assert get(connect(), path, Host="evil.example").status == 421
+
+
+def test_a_verification_is_told_over_http_and_shown(broker, connect):
+    """The latest one; what is about another bucket is refused, and so is what a form of a web page could send."""
+
+    def tell(content_type="application/json", **body):
+        connection = connect()
+        connection.request("POST", "/v1/tier/verification", json.dumps(body), {"Content-Type": content_type})
+        answer = connection.getresponse()
+        return answer.status, json.load(answer)
+
+    assert json.load(get(connect(), "/v1/tier"))["verification"] is None
+    known = {"bucket": broker.node.config.bucket_url, "deep": True, "partitions": 1, "objects": 2, "size_bytes": 3}
+    assert tell(**known, anomalies=0)[0] == 200
+    assert tell(**{**known, "bucket": "s3://other"}, anomalies=4)[0] == 400
+    assert tell(content_type="text/plain", **known, anomalies=5)[0] == 415
+    broker.node.tier_watch._looked_at = float("-inf")
+    shown = json.load(get(connect(), "/v1/tier"))["verification"]
+    assert (shown["anomalies"], shown["deep"], shown["objects"]) == (0, True, 2)
+    assert shown["told_ms"] > 0

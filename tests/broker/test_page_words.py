@@ -47,7 +47,7 @@ def summary(**changes):
         "cache": {"used_bytes": 0, "limit_bytes": 10, "hits": 0, "misses": 0, "hit_rate": None},
         "errors": {"copy": 0, "fetch": 0, "delete": 0},
         "uploads": {"running": [], "waiting": 0},
-        "read_back_ms": None,
+        "read_back_ms": None, "verification": None,
     }  # fmt: skip
     return {**well, **changes}
 
@@ -115,3 +115,14 @@ def test_figures_that_are_not_known_are_not_invented(say):
     assert busy["errors"] == ["3", "2 uploading, 1 deleting", True]
     assert busy["cache"][:2] == ["75 %", "1 of 4 fetched; 5 B of 10 B used"]
     assert busy["verified"][0] == "1 h ago"
+
+
+def test_a_verification_counts_more_than_a_read_back(say):
+    """With what it looked at and found; anomalies are alarming."""
+    told = {"told_ms": 10 * DAY - HOUR, "deep": True, "topics": [], "partitions": 7, "objects": 9, "anomalies": 0}
+    clean, found = say(
+        ["figures", summary(verification=told, read_back_ms=10 * DAY)],
+        ["figures", summary(verification={**told, "deep": False, "topics": ["a"], "anomalies": 2})],
+    )
+    assert clean[-1] == ["verified", "1 h ago", "clean (deep, all topics)", False, "Last verification"]
+    assert found[-1] == ["verified", "1 h ago", "2 anomalies (shallow, 1 topic)", True, "Last verification"]
