@@ -15,8 +15,13 @@ from stratalog.broker.cli_output import bytes_text, json_option, note, reports_e
 from stratalog.broker.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stratalog.broker.restore import RestoreReport
+    from stratalog.tier.keys import PartitionId
+    from stratalog.tier.manifest_parts import Claimant
     from stratalog.tier.restore_plan import BucketState
+    from stratalog.tier.rewind import CutTarget
     from stratalog.tier.store import ObjectStore
 
 __all__ = ["restore"]
@@ -36,6 +41,7 @@ stratalog restore --bucket s3://archive/prod --data /tmp/drill
     help="Be the cluster that writes to the bucket from now on; the old one is fenced for good.",
 )
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option("--cut", "cut_name", metavar="NAME", help="Go back to this cut; with --takeover only.")
 @click.option("--cluster", "cluster_id", metavar="ID", help="Which cluster, if several use the bucket.")
 @click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="node.id of the restored broker.")
 @click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Requests side by side.")
@@ -49,6 +55,7 @@ def restore(
     data: str,
     takeover: bool,
     topics: Sequence[str],
+    cut_name: str | None,
     cluster_id: str | None,
     node_id: int,
     threads: int,
@@ -62,7 +69,9 @@ def restore(
     or damaged are rebuilt.
 
     Without --takeover the bucket is only read: the restored broker serves it, and keeps new records to itself. With
-    --takeover it goes on where the old cluster was, which can never write there again.
+    --takeover it goes on where the old cluster was, which can never write there again. With --cut it goes on from a cut:
+    what was archived later goes to the trash of the bucket. (To read a cut, no restore is needed: any broker, and
+    `stratalog mount`, serve it under the name TOPIC@CUT.)
     """
     from stratalog.broker.restore import Restorer, check_target  # noqa: PLC0415 - the command line starts without it
     from stratalog.tier.restore_plan import read_bucket_state, read_snapshot  # noqa: PLC0415
@@ -81,14 +90,8 @@ def restore(
     )
     if not state.cluster_id:
         state = replace(state, cluster_id=cluster_id or _new_cluster_id())
-    incarnation = -1
-    if takeover:
-        incarnation = state.incarnation + 1
-        state = _take_over(store, state, incarnation, node_id, now_ms, threads)
-    elif any(one.repair is not None for one in state.partitions):
-        note(
-            "Some manifests are missing or damaged: what they name cannot be read before `tier repair --apply` or a takeover."
-        )
+    incarnation = state.incarnation + 1 if takeover else -1
+    state = _claim(store, state, cut_name, incarnation, node_id, now_ms, threads)
     restorer = Restorer(
         state,
         data,
@@ -100,6 +103,30 @@ def restore(
     _tell(restorer.run(), state, data, bucket, node_id, takeover=takeover, as_json=as_json)
 
 
+def _claim(
+    store: ObjectStore,
+    state: BucketState,
+    cut_name: str | None,
+    incarnation: int,
+    node_id: int,
+    now_ms: int,
+    threads: int,
+) -> BucketState:
+    """What is restored: as it was read, or as it is after the takeover, which is at the cut if one is named."""
+    from stratalog.tier.manifest_parts import Claimant  # noqa: PLC0415 - the command line starts without the tier
+
+    targets: Mapping[PartitionId, CutTarget] = {}
+    if cut_name is not None:
+        state, targets = _at_cut(store, state, cut_name, takeover=incarnation >= 0)
+    if incarnation >= 0:
+        return _take_over(store, state, targets, Claimant(incarnation, -1, os.urandom(16), node_id), now_ms, threads)
+    if any(one.repair is not None for one in state.partitions):
+        note(
+            "Some manifests are missing or damaged: what they name cannot be read before `tier repair --apply` or a takeover."
+        )
+    return state
+
+
 def _new_cluster_id() -> str:
     from stratalog.wire.topic import uuid_text  # noqa: PLC0415
 
@@ -108,34 +135,70 @@ def _new_cluster_id() -> str:
     return text
 
 
+def _at_cut(
+    store: ObjectStore, state: BucketState, name: str, *, takeover: bool
+) -> tuple[BucketState, dict[PartitionId, CutTarget]]:
+    """The topics of a cut in the place of those that there are now, and where each partition goes back to."""
+    from stratalog.tier.catalogue import ArchivedTopic  # noqa: PLC0415 - the command line starts without the tier
+    from stratalog.tier.cut_commands import read_cut  # noqa: PLC0415
+    from stratalog.tier.manifest import Manifest  # noqa: PLC0415
+    from stratalog.tier.restore_plan import PartitionState  # noqa: PLC0415
+    from stratalog.tier.rewind import read_cut_target  # noqa: PLC0415
+    from stratalog.wire.errors import Invalid  # noqa: PLC0415
+
+    if not takeover:
+        raise Invalid(f"going back to a cut changes the bucket: add --takeover, or read it as TOPIC@{name}")
+    cut = read_cut(store, name)
+    targets = {member.partition: read_cut_target(store, cut, member) for member in cut.partitions}
+    topics = tuple(
+        ArchivedTopic(one.name, one.topic_id, one.partition_count, one.configs, cut.cluster_id) for one in cut.topics
+    )
+    left = sorted({one.name for one in state.topics} - {one.name for one in topics})
+    problems = [*state.problems, *(f"topic {one} is not in the cut: it is left as it is" for one in left)]
+    problems += [
+        f"{one.partition}: the cut ends at offset {one.cut_end}, inside an object: the log goes on at {one.end}"
+        for one in targets.values()
+        if one.end != one.cut_end
+    ]
+    live = {one.partition: one for one in state.partitions}
+    partitions = tuple(live.get(one, PartitionState(one, Manifest(one))) for one in targets)
+    changed = replace(state, topics=topics, partitions=partitions, problems=tuple(problems))
+    return changed, targets
+
+
 def _take_over(
-    store: ObjectStore, state: BucketState, incarnation: int, node_id: int, now_ms: int, threads: int
+    store: ObjectStore,
+    state: BucketState,
+    targets: Mapping[PartitionId, CutTarget],
+    claimant: Claimant,
+    now_ms: int,
+    threads: int,
 ) -> BucketState:
-    """Raise every manifest, and say so in the cluster's document."""
+    """Raise every manifest, take it back to the cut if there is one, and say so in the cluster's document."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     from stratalog.tier.probe import probe  # noqa: PLC0415
     from stratalog.tier.projection import cluster_projection, write_projection  # noqa: PLC0415
     from stratalog.tier.restore_plan import PartitionState  # noqa: PLC0415
+    from stratalog.tier.rewind import rewind_partition  # noqa: PLC0415
     from stratalog.tier.takeover import take_partition_over  # noqa: PLC0415
 
     probe(store).require(multi_writer=True)
-    uuid = os.urandom(16)
+    cluster_id = state.cluster_id
 
     def one(partition: PartitionState) -> PartitionState:
-        return take_partition_over(
-            store,
-            partition,
-            incarnation=incarnation,
-            uuid=uuid,
-            broker_id=node_id,
-            cluster_id=state.cluster_id,
-            now_ms=now_ms,
+        target = targets.get(partition.partition)
+        if target is None or partition.repair is not None:
+            partition = take_partition_over(store, partition, claimant, cluster_id=cluster_id, now_ms=now_ms)
+        if target is None:
+            return partition
+        return replace(
+            partition, manifest=rewind_partition(store, target, claimant, cluster_id=cluster_id, now_ms=now_ms)
         )
 
     with ThreadPoolExecutor(threads, "takeover") as pool:
         partitions = tuple(pool.map(one, state.partitions))
-    write_projection(store, cluster_projection(state.cluster_id, incarnation))
+    write_projection(store, cluster_projection(cluster_id, claimant.incarnation))
     return replace(state, partitions=partitions)
 
 

@@ -15,7 +15,6 @@ from stratalog.tier.manifest_store import change_manifest
 from stratalog.tier.repair import apply_repair
 from stratalog.tier.restore_plan import PartitionState
 from stratalog.tier.store import ObjectStore
-from stratalog.wire.topic import Uuid
 
 __all__ = ["raise_incarnation", "take_partition_over"]
 
@@ -41,26 +40,20 @@ def raise_incarnation(manifest: Manifest, claimant: Claimant, *, now_ms: int) ->
 
 
 def take_partition_over(
-    store: ObjectStore,
-    state: PartitionState,
-    *,
-    incarnation: int,
-    uuid: Uuid,
-    broker_id: int,
-    cluster_id: str,
-    now_ms: int,
+    store: ObjectStore, state: PartitionState, claimant: Claimant, *, cluster_id: str, now_ms: int
 ) -> PartitionState:
     """Write the repaired manifest if there is one to write, raise the claim, and read back what the archive holds.
 
-    Raises `ManifestFenced`, `Retriable`, and what the store raises.
+    ``claimant`` has the raised incarnation; its leader epoch is raised to all that were seen. Raises `ManifestFenced`,
+    `Retriable`, and what the store raises.
     """
     partition: PartitionId = state.partition
     if state.repair is not None:
-        apply_repair(store, state.repair, uuid=uuid, now_ms=now_ms, takeover=True, accept_loss=True)
+        apply_repair(store, state.repair, uuid=claimant.uuid, now_ms=now_ms, takeover=True, accept_loss=True)
 
     def transition(manifest: Manifest) -> Manifest:
-        epoch = max(state.leader_epoch, manifest.claimant.leader_epoch, 0)
-        raised = raise_incarnation(manifest, Claimant(incarnation, epoch, uuid, broker_id), now_ms=now_ms)
+        epoch = max(claimant.leader_epoch, state.leader_epoch, manifest.claimant.leader_epoch, 0)
+        raised = raise_incarnation(manifest, claimant._replace(leader_epoch=epoch), now_ms=now_ms)
         return raised if raised is manifest or raised.cluster_id else replace(raised, cluster_id=cluster_id)
 
     stored = change_manifest(store, partition, transition)

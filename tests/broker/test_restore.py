@@ -8,6 +8,7 @@ import time
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from stratalog.broker.cli import cli
 from stratalog.broker.client import Client
@@ -19,7 +20,9 @@ from stratalog.broker.config import Flags, load_config
 from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
 from stratalog.broker.restore import check_target
+from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
+from stratalog.tier.manifest_store import read_manifest
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition as Partition
 
@@ -238,6 +241,35 @@ def test_without_takeover_nothing_is_written_to_the_bucket(brokers, tmp_path, lo
     )
     broker.stop()
     assert {info.key: store.get(info.key)[0] for info in store.list("")} == before
+
+
+def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost):
+    """What retention took since is there again, what was written since is not; the cluster goes on from the cut."""
+    store = lost["store"]
+    partition = PartitionId("orders", lost["topic_id"], 0)
+    assert CliRunner().invoke(cli, ["cut", "create", "monday", "--bucket", lost["bucket"]]).exit_code == 0
+    restore("--bucket", lost["bucket"], "--data", tmp_path / "later", "--takeover")
+    later = brokers(tmp_path / "later", lost["bucket"])
+    later.produce("orders", 0, [b"later-%d" % at for at in range(200)])
+    until(lambda: later.archived("orders", 0) > lost["ends"][0], "the archiving after the cut")
+    admin = AdminClient({"bootstrap.servers": later.address})
+    for deleted in admin.delete_records([TopicPartition("orders", 0, 100)]).values():
+        assert deleted.result(20).low_watermark == 100
+    until(lambda: read_manifest(store, partition).manifest.log_start_offset == 100, "the log start in the bucket")
+    later.stop()
+    refused = CliRunner().invoke(
+        cli, ["restore", "--bucket", lost["bucket"], "--data", str(tmp_path / "x"), "--cut", "monday"]
+    )
+    assert refused.exit_code == 2
+    restore("--bucket", lost["bucket"], "--data", tmp_path / "again", "--takeover", "--cut", "monday")
+    broker = brokers(tmp_path / "again", lost["bucket"])
+    for number in (0, 1):
+        assert broker.read("orders", number) == lost["records"][number]
+    broker.produce("orders", 0, [b"again-%d" % at for at in range(200)])
+    until(lambda: broker.archived("orders", 0) > lost["ends"][0], "the archiving after the restore")
+    assert broker.read("orders", 0, lost["ends"][0])[0] == (lost["ends"][0], b"again-0")
+    verified = CliRunner().invoke(cli, ["tier", "verify", "--deep", "--bucket", lost["bucket"]])
+    assert verified.exit_code == 0, verified.output
 
 
 def test_a_directory_with_something_in_it_is_not_touched(tmp_path):

@@ -45,9 +45,7 @@ def test_the_old_leader_is_fenced_and_nothing_of_the_archive_changes(memory_stor
     state = take_partition_over(
         memory_store,
         PartitionState(log_bytes.partition, before),
-        incarnation=1,
-        uuid=b"m" * 16,
-        broker_id=4,
+        Claimant(1, -1, b"m" * 16, 4),
         cluster_id="c",
         now_ms=5,
     )
@@ -80,9 +78,7 @@ def test_a_lost_manifest_is_written_and_taken_over(memory_store, log_bytes):
     taken = take_partition_over(
         memory_store,
         state,
-        incarnation=state.manifest.claimant.incarnation + 1,
-        uuid=b"m" * 16,
-        broker_id=4,
+        Claimant(state.manifest.claimant.incarnation + 1, -1, b"m" * 16, 4),
         cluster_id="c",
         now_ms=5,
     )
