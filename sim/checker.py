@@ -121,6 +121,8 @@ class Checker:
                 found = PartitionId(topic.name, topic.topic_id, partition.number)
                 if found.manifest_key == key:
                     manifest = read_manifest(memory, found).manifest
+                    if not manifest.seq and key not in self._remote_ends:
+                        continue  # the write that would have made it did not take effect
                     if not manifest.seq or manifest.deleted_ms >= 0:
                         self._check_may_go(topic, found, manifest)
                         continue
