@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.broker.cli_bucket import bucket_options, open_bucket
+from stratalog.broker.cli_bucket import Progress, bucket_options, open_bucket
 from stratalog.broker.cli_command import ExampleGroup
-from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_rows
+from stratalog.broker.cli_output import ExitCode, bytes_text, json_option, note, reports_errors, write_rows
 from stratalog.broker.cli_values import parse_time_ms, time_text
 from stratalog.broker.clock import SystemClock
 
@@ -161,6 +161,60 @@ def delete(*, name: str, bucket: str, endpoint_url: str | None, region: str | No
             raise
         unpinned = drop_pins(store, name, partitions, now_ms=now_ms)
     note(f"The cut {name} is gone; {unpinned} manifests held it.")
+
+
+@cut.command(
+    "restore",
+    examples="""
+    stratalog cut restore before-upgrade --bucket s3://archive/prod --data /var/lib/restored
+    stratalog cut restore year-end --topic orders --bucket file:///srv/bucket --data ./orders-year-end
+    """,
+)
+@click.argument("name")
+@bucket_options
+@click.option("--data", required=True, metavar="DIR", help="The new data directory: log.dirs. Must be empty.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="node.id of the restored broker.")
+@reports_errors
+def restore(
+    *,
+    name: str,
+    bucket: str,
+    endpoint_url: str | None,
+    region: str | None,
+    data: str,
+    topics: Sequence[str],
+    node_id: int,
+) -> None:
+    """Fetch every record of the cut NAME into the data directory of a new broker.
+
+    Topics, partitions, offsets, leader epochs, producers and settings are those of the cut; the cluster and the ids of
+    the topics are new, retention is switched off (retention.ms=-1), and nothing is tiered. The bucket is only read.
+    To look at a cut without fetching it, read TOPIC@NAME.
+    """
+    from stratalog.broker.cut_restore import cut_restorer  # noqa: PLC0415
+    from stratalog.broker.restore import check_target  # noqa: PLC0415
+    from stratalog.tier.cut_commands import read_cut  # noqa: PLC0415
+
+    check_target(data)
+    store = open_bucket(bucket, endpoint_url, region)
+    progress = Progress("fetched")
+    restorer = cut_restorer(
+        store,
+        read_cut(store, name),
+        data,
+        topics=topics,
+        node_id=node_id,
+        now_ms=SystemClock().wall_ms(),
+        on_bytes=progress.add,
+    )
+    report = restorer.run()
+    for problem in report.problems:
+        note(f"Note: {problem.rstrip('.')}.")
+    note(
+        f"Restored {report.topics} topics, {report.partitions} partitions, {bytes_text(progress.size_bytes)}. "
+        f"Start: stratalog serve --data {data} --set node.id={node_id}"
+    )
 
 
 def _open_to_write(bucket: str, endpoint_url: str | None, region: str | None) -> ObjectStore:

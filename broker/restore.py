@@ -43,7 +43,7 @@ from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records.metadata import encode_record
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["RestoreReport", "Restorer", "check_target"]
+__all__ = ["Producers", "RestoreReport", "Restorer", "check_target"]
 
 _THREADS: Final = 8
 _TOGETHER: Final = 64
@@ -52,7 +52,7 @@ _TOGETHER: Final = 64
 Snapshot = Callable[[PartitionState], bytes | None]
 
 
-class _Producers(NamedTuple):
+class Producers(NamedTuple):
     """The producers of one partition, the first id above theirs, and why there are none, if so."""
 
     snapshot: bytes | None = None
@@ -174,18 +174,18 @@ class Restorer:
                 opened.append(log_)
             self._close(opened, threads)
 
-    def _read_producers(self, state: PartitionState) -> _Producers:
+    def _read_producers(self, state: PartitionState) -> Producers:
         """What the archive remembers of producers; without it their duplicates are not recognised."""
         if not state.manifest.seq:
-            return _Producers()
+            return Producers()
         try:
             snapshot = self._snapshot_of(state)
             entries = snapshot_from_bytes(snapshot) if snapshot else []
         except (Corrupt, NotFound) as error:
-            return _Producers(problem=f"{state.partition}: its producers are forgotten: {error}")
-        return _Producers(snapshot, max((entry.producer_id + 1 for entry in entries), default=0))
+            return Producers(problem=f"{state.partition}: its producers are forgotten: {error}")
+        return Producers(snapshot, max((entry.producer_id + 1 for entry in entries), default=0))
 
-    def _restart_log(self, directory: LogDirectory, state: PartitionState, config: LogConfig) -> tuple[Log, _Producers]:
+    def _restart_log(self, directory: LogDirectory, state: PartitionState, config: LogConfig) -> tuple[Log, Producers]:
         """One log, and who wrote to it; several are made side by side, for each waits for the disk three times."""
         producers = self._read_producers(state)
         name = TopicPartition(state.partition.topic, state.partition.partition)
