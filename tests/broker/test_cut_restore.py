@@ -99,9 +99,7 @@ def test_transactions_under_way_end_as_they_did(store, start_node, tmp_path):
 def test_only_named_topics_and_only_into_an_empty_directory(store, tmp_path):
     """A topic that the cut does not hold is wrong; so is a directory with something in it."""
     create_cut(store, "all", now_ms=3)
-    assert "1 topics, 1 partitions" in run(
-        store, "restore", "all", "--topic", "paid", "--data", str(tmp_path / "paid")
-    )
+    assert "1 topics, 1 partitions" in run(store, "restore", "all", "--topic", "paid", "--data", str(tmp_path / "paid"))
     assert "does not hold topic zzz" in run(
         store, "restore", "all", "--topic", "zzz", "--data", str(tmp_path / "none"), code=2
     )
