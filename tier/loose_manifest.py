@@ -30,7 +30,15 @@ class LooseManifest:
 
 
 def read_loosely(store: ObjectStore, partition: PartitionId) -> LooseManifest:
-    """The manifest as far as it can be read. Raises `NewerManifest`, and what the store raises but `NotFound`."""
+    """The manifest as far as it can be read; what was damaged only on its way is right the second time.
+
+    Raises `NewerManifest`, and what the store raises but `NotFound`.
+    """
+    loose = _read_once(store, partition)
+    return _read_once(store, partition) if loose.fault else loose
+
+
+def _read_once(store: ObjectStore, partition: PartitionId) -> LooseManifest:
     key = partition.manifest_key
     try:
         raw, version = store.get(key)
@@ -44,6 +52,13 @@ def read_loosely(store: ObjectStore, partition: PartitionId) -> LooseManifest:
 
 def page_entries(store: ObjectStore, manifest: Manifest, page: PageRef) -> list[Entry]:
     """The live entries of a page, which need not follow each other. Raises `NotFound`, `Corrupt`."""
+    try:
+        return _page_entries(store, manifest, page)
+    except Corrupt:
+        return _page_entries(store, manifest, page)  # it may have been damaged on its way
+
+
+def _page_entries(store: ObjectStore, manifest: Manifest, page: PageRef) -> list[Entry]:
     data, _ = store.get(page.key)
     partition = manifest.partition
     fields = page_fields(data, page, partition)[page.dead_count :]

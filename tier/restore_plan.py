@@ -28,6 +28,7 @@ from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = ["BucketState", "PartitionState", "choose_cluster", "read_bucket_state", "read_snapshot"]
 
+_READS: Final = 2
 _UNTRUSTED: Final = 1 << 62
 """Later than any clock: for a restore nothing is under way any more."""
 
@@ -129,18 +130,20 @@ def read_bucket_state(
 def _partition(
     store: ObjectStore, partition: PartitionId, readers: Executor, incarnation: int, now_ms: int
 ) -> PartitionState:
-    try:
-        stored = read_manifest(store, partition)
+    for _ in range(_READS):
+        try:
+            stored = read_manifest(store, partition)
+        except Corrupt:
+            continue  # on its way, or for good: then it is planned anew from what is left
         if stored.version:
             return PartitionState(partition, stored.manifest)
-    except Corrupt:
-        pass  # planned anew from what is left
+        break
     topic = TopicFolder(partition.topic, partition.topic_id, topic_prefix(partition.topic, partition.topic_id))
     folder = PartitionFolder(topic, partition.partition)
     options = VerifyOptions(now_ms=_UNTRUSTED, grace_ms=0)
     plan = plan_repair(store, folder, partition.topic, options, readers=readers, incarnation=incarnation)
     if plan is None:
-        return PartitionState(partition, Manifest(partition))
+        return PartitionState(partition, read_manifest(store, partition).manifest)
     return PartitionState(partition, repaired_manifest(plan, uuid=bytes(16), now_ms=now_ms), plan)
 
 

@@ -20,6 +20,13 @@ def read_history_copy(store: ObjectStore, ref: HistoryRef) -> Manifest:
 
     Raises `NotFound`, `NewerManifest`, and `Corrupt` if it is not the one whose hash ``ref`` holds, or another number.
     """
+    try:
+        return _read_once(store, ref)
+    except Corrupt:
+        return _read_once(store, ref)  # it may have been damaged on its way
+
+
+def _read_once(store: ObjectStore, ref: HistoryRef) -> Manifest:
     raw = decompressed(store.get(ref.key)[0], ref.key)
     if predecessor_hash(raw) != ref.sha256:
         raise Corrupt(f"{ref.key} is not the copy that was made: its SHA-256 is {predecessor_hash(raw)}")

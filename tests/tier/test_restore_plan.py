@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from stratalog.tier.anomaly import AnomalyKind
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.group_copy import OffsetCopy, group_copy_projection, groups_prefix
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest_parts import Claimant
 from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.restore_plan import choose_cluster, read_bucket_state, read_snapshot
+from stratalog.tier.takeover import take_partition_over
 from stratalog.wire.errors import Invalid
 
 
@@ -95,3 +99,28 @@ def test_the_producers_are_those_of_the_last_object(bucket, log_bytes):
     """None where nothing is archived, or where it has none."""
     state = read_bucket_state(bucket, now_ms=9)
     assert [read_snapshot(bucket, one.manifest) for one in state.partitions] == [None, None, None]
+
+
+def test_what_is_damaged_on_its_way_changes_nothing(bucket):
+    """A manifest that was spoilt is read again; nothing is begun anew for it, however often it happens."""
+    whole = read_bucket_state(bucket, now_ms=9)
+    for skip in range(4):
+        spoilt = FaultyStore(bucket, [FaultRule(Fault.CORRUPT, "get", key_pattern="manifest.json", skip=skip)])
+        assert read_bucket_state(spoilt, now_ms=9).partitions == whole.partitions
+    spoilt = FaultyStore(bucket, [FaultRule(Fault.CORRUPT, "get", key_pattern="0000000002/manifest.json", count=2)])
+    assert read_bucket_state(spoilt, now_ms=9).partitions == whole.partitions
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in AnomalyKind])
+def test_whatever_is_damaged_the_rest_is_restored(archive, kind):
+    """Of fifteen damages none keeps a restore from being made; what needs no damaged byte goes on at the same end."""
+    archive.damage(kind)
+    state = read_bucket_state(archive.store, now_ms=9)
+    partition = next(one for one in state.partitions if one.partition == archive.partition)
+    assert partition.restart_offset == 300
+    taken = take_partition_over(
+        archive.store, partition, Claimant(state.incarnation + 1, -1, b"m" * 16), cluster_id="c", now_ms=10
+    )
+    assert taken.manifest.remote_end == 300
+    assert read_manifest(archive.store, archive.partition).manifest == taken.manifest
+    assert AnomalyKind.MISSING_MANIFEST not in archive.kinds()

@@ -8,11 +8,13 @@ import pytest
 
 from stratalog.tier.anomaly import AnomalyKind
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.manifest import set_log_start
 from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.verify import verify_bucket
 from stratalog.tier.verify_partition import VerifyOptions
+from stratalog.tier.wrappers import CountingStore
 
 DEEP = ["wrong-crc", "entry-differs", "broken-batches", "unreadable-index"]
 SHALLOW = [kind.value for kind in AnomalyKind if kind.value not in DEEP]
@@ -119,3 +121,16 @@ def test_other_stores_are_verified_as_well(request, damages, log_bytes, store):
     archive.damage("wrong-crc")
     archive.damage("offset-gap")
     assert archive.kinds(deep=True) == {AnomalyKind.WRONG_CRC, AnomalyKind.OFFSET_GAP}
+
+
+@pytest.mark.parametrize("operation", ["get", "get_range", "get_suffix"])
+def test_what_is_damaged_on_its_way_is_no_anomaly(archive, damages, operation):
+    """Each read in turn is spoilt once: manifest, page, history copy, footer, chunk, the last bytes."""
+    whole = archive.store
+    archive.store = counted = CountingStore(whole, log_count=1)
+    assert archive.anomalies(deep=True) == []
+    count = counted.count(operation)
+    assert count > 3
+    for at in range(count):
+        archive.store = FaultyStore(whole, [FaultRule(Fault.CORRUPT, operation, skip=at)])
+        assert archive.anomalies(deep=True) == [], f"a spoilt {operation} number {at} is reported"
