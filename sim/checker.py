@@ -127,6 +127,10 @@ class Checker:
                         self._check_may_go(topic, found, manifest)
                         continue
                     self._check_entries(found, manifest)
+                    if manifest.deleted_ms >= 0 or not manifest.seq:
+                        if not topic.deleting:
+                            raise Violation(f"{found}: the topic lives, its archive was deleted")
+                        continue
                     last = self._remote_ends.get(key, 0)
                     if manifest.remote_end < last:
                         raise Violation(f"{found}: the remote end went back from {last} to {manifest.remote_end}")
