@@ -197,3 +197,23 @@ async def test_producer_ids_come_in_blocks_one_after_the_other(control, log):
     assert given == list(range(1500))
     blocks = [record for records in log.appended for record in records if isinstance(record, ProducerIdsRecord)]
     assert [block.next_producer_id for block in blocks] == [1000, 2000]
+
+
+async def test_what_cannot_be_prepared_is_not_written(log, applied):
+    """A note that has to be on disk first may fail: then there is no record, and the next command is none the wiser."""
+    told = []
+
+    def before(image, records):
+        told.append((image, len(records)))
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+
+    async def on_applied(image, delta):
+        applied.append((image, delta))
+
+    control = ControlPlane(EMPTY_IMAGE, log, SimpleNamespace(wall_ms=lambda: 99), on_applied, before=before)
+    log.open.set()
+    with pytest.raises(KafkaError, match="full"):
+        await control.execute(creating("a"))
+    assert told == [(EMPTY_IMAGE, 1)]
+    assert log.appended == []
+    assert applied == []
