@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench import (
+    archive_scale,
     cold_beside,
     cold_many,
     cold_read,
@@ -51,6 +52,7 @@ CELLS: dict[str, Cell] = {
         cold_beside.CELL,
         spark_scan.CELL,
         uploads.CELL,
+        *archive_scale.CELLS,
         *compaction.CELLS,
     )
 }

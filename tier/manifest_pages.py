@@ -39,9 +39,9 @@ __all__ = [
     "spill",
 ]
 
-INLINE_MAX: Final = 200
-"""Entries that a manifest holds before it spills: about 64 KiB to 96 KiB of JSON."""
-INLINE_KEPT: Final = 100
+INLINE_MAX: Final = 128
+"""Entries that a manifest holds before it spills: about 64 KiB of JSON."""
+INLINE_KEPT: Final = 64
 """The newest entries that stay inline in a spill."""
 FANOUT: Final = 16
 """Pages of one size class that are merged into one of the next."""

@@ -5,7 +5,7 @@ It exists to prove that ``bucket.md`` says everything a reader needs: it imports
     python reader.py ARCHIVE [--topic NAME] [--partition N] [--from OFFSET] [--uncommitted] [--list]
 
 prints one JSON object per record. Gzip needs nothing; snappy, lz4 and zstd need ``cramjam``, ``lz4`` or ``zstandard``,
-and so do the pages of archives with more than 200 objects a partition: ``zstandard``.
+and so do the pages of archives with more than 128 objects a partition: ``zstandard``.
 CRC-32C is checked everywhere, quickly if the package ``crc32c`` is there, slowly but as strictly if not.
 """
 

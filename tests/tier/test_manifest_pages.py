@@ -182,4 +182,4 @@ def test_what_a_change_has_added_stays_inline(make_entry, log_bytes):
     manifest = commit(manifest, US, [Uploaded(entry, US) for entry in new], now_ms=1)
     assert plan_spill(manifest, len(new)) is None
     assert plan_spill(manifest, 150).inline_count == 150
-    assert plan_spill(manifest).inline_count == 200
+    assert plan_spill(manifest).inline_count == len(new) - INLINE_KEPT

@@ -7,8 +7,9 @@ from stratalog.tier import commands, reports
 
 def test_whoever_asks_finds_the_answers_beside_the_questions():
     """`tier.commands` names every report, so that the broker needs one name for both."""
-    assert set(reports.__all__) <= set(commands.__all__)
-    assert all(getattr(commands, name) is getattr(reports, name) for name in reports.__all__)
+    names = [kind.__name__ for kind in typing.get_args(reports.Report)]
+    assert set(names) <= set(commands.__all__)
+    assert all(getattr(commands, name) is getattr(reports, name) for name in names)
 
 
 def test_every_failure_says_what_it_is_about():
