@@ -57,9 +57,14 @@ def fetch_rates(config: BrokerConfig) -> FetchRates:
 
 
 def client_of(reader: Reader) -> Hashable:
-    """Whose budget a reader uses: that of its principal's client id, whatever its connections."""
-    pair: Any = reader  # a connection, and the log it reads
-    return str(pair[0].principal), pair[0].client_id or ""
+    """Whose budget a reader uses: that of its principal's client id, whatever its connections.
+
+    A reader that is no connection with the log it reads, but the broker's own, is a client by itself.
+    """
+    if not isinstance(reader, tuple):
+        return reader
+    connection: Any = reader[0]
+    return str(connection.principal), connection.client_id or ""
 
 
 def _add_figures(chunks: ChunkFiles, metrics: Metrics) -> None:

@@ -15,6 +15,7 @@ def test_a_client_is_a_principal_with_a_client_id():
         for principal, client_id in (("User:a", "c"), ("User:a", "c"), ("User:b", "c"), ("User:a", None))
     ]
     assert len({client_of(reader) for reader in readers}) == 3
+    assert client_of("the broker itself") == "the broker itself"
 
 
 def test_rates_follow_the_settings_and_are_unlimited_by_default(start_node):
