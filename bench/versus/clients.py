@@ -129,7 +129,8 @@ def _pace(bootstrap: str, topic: str, rate: float, seconds: float, size_bytes: i
         sent += 1
     if producer.flush(60) or failures:
         raise SystemExit(f"{topic}: {failures[:3] or 'messages were left unsent'}")
-    return {"ack_p50_ms": median(latencies[len(latencies) // 10 :]), "count": sent}
+    settled = sorted(latencies[len(latencies) // 10 :])
+    return {"ack_p50_ms": median(settled), "ack_p99_ms": settled[int(len(settled) * 0.99)], "count": sent}
 
 
 def _tail(bootstrap: str, topic: str, count: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 def kafka_jars() -> Path:
     """The folder with Kafka's jars, fetched with Maven on first use. Raises ``SystemExit`` without Maven or Java."""
     jars = BUILD / "kafka"
-    if any(jars.glob("kafka_2.13-*.jar")):
+    if any(jars.glob("kafka_2.13-*.jar")) and any(jars.glob("kafka-storage-*-test.jar")):
         return jars
     for program in ("mvn", "java"):
         if shutil.which(program) is None:

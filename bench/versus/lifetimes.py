@@ -13,6 +13,7 @@ from bench.startup import batch_of
 from bench.versus import clients
 from bench.versus.arena import KAFKA, OURS, Figures, Target, judge, tell
 from bench.versus.kafka import KafkaServer
+from bench.versus.tier import tier
 from stratalog.broker.broker_link import check
 from stratalog.broker.client import Client
 from stratalog.broker.client_records import produce_batches
@@ -155,4 +156,4 @@ def restart(folder: Path, _: int) -> list[Outcome]:
     return judge(targets, [figures[OURS]], [figures[KAFKA]])
 
 
-CELLS: dict[str, Measure] = {"start": start_and_memory, "durable": durable, "restart": restart}
+CELLS: dict[str, Measure] = {"start": start_and_memory, "durable": durable, "restart": restart, "tier": tier}
