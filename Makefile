@@ -18,7 +18,7 @@ help:
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
-	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real S3 server, installed and started here"
+	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18), a reader in JavaScript the bucket"
 	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
@@ -56,7 +56,7 @@ test-conformance: $(VENV)/.ready
 	$(PY) -m pytest -m conformance tests/conformance
 
 test-s3: $(VENV)/.ready
-	$(PY) localstack/run_s3.py $(S3) --install -- $(PY) -m pytest -m "store or s3" --store=s3://stratalog $(S3_TESTS)
+	$(PY) localstack/run_s3.py $(S3) --install -- sh -c '$(PY) -m pytest -m "store or s3" --store=$$LOCAL_STORE_URL $(S3_TESTS)'
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash

@@ -78,8 +78,8 @@ class Service:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables with which clients find the service, and ``LOCAL_SERVER``, which says what it is."""
-        return {**self.clients, "LOCAL_SERVER": f"{self.kind} {self.version}"}
+        """The variables with which clients find the service, and two that say what it is and where its bucket."""
+        return {**self.clients, "LOCAL_SERVER": f"{self.kind} {self.version}", "LOCAL_STORE_URL": self.url}
 
     @property
     def url(self) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import shutil
 import sys
 import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -70,6 +72,13 @@ def given_url(request):
     left = open_given(url)
     assert [info.key for info in left.list("")] == [], "the suite left objects behind"
     assert list(left.list_uploads("")) == [], "the suite left unfinished uploads behind"
+    remove_directory(url)
+
+
+def remove_directory(url):
+    """Take away what a store in a directory needs for itself: the directory and its lock files."""
+    if url.startswith("file:"):
+        shutil.rmtree(unquote(urlsplit(url).path))
 
 
 def open_given(url, prefix=""):
@@ -82,9 +91,11 @@ def open_given(url, prefix=""):
 @pytest.fixture
 def given_store(given_url):
     """An empty prefix of the store of ``--store``; emptied after the test."""
-    store = open_given(given_url, uuid.uuid4().hex if "//" in given_url else "")
+    prefix = uuid.uuid4().hex if "//" in given_url else ""
+    store = open_given(given_url, prefix)
     yield store
     empty(store)
+    remove_directory(f"{given_url}/{prefix}")
 
 
 @pytest.fixture(scope="session")
