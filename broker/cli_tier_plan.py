@@ -68,9 +68,10 @@ def plan(*, topics: Sequence[str], http: str, price_file: str | None, store_name
     write_rows(rows, COLUMNS, as_json=as_json)
     tell_prices(prices, url)
     counts = {
-        action: sum(step["action"] == action for step in steps) for action in ("upload", "wait", "evict", "delete")
+        action: sum(step["action"] == action for step in steps)
+        for action in ("upload", "wait", "evict", "delete", "trash")
     }
-    note(", ".join(f"{number} to {action}" for action, number in counts.items()) + ".")
+    note(", ".join(f"{number} {action}" for action, number in counts.items()) + ".")
 
 
 def _row(step: dict[str, Any], prices: PriceTable | None) -> dict[str, Any]:

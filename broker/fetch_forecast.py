@@ -1,8 +1,9 @@
 """What a read of the archive by a Kafka client will ask of the bucket, before it happens. Pure.
 
 One reader goes through the same planning as a real one (`RemoteLog.plan_fetch`, `RemoteStream`, `ReadAhead`,
-`group_neighbours`), with a cache that holds nothing of it yet; what it would want is counted instead of fetched. So
-what is read ahead of its end counts too: that is fetched although nobody may come for it.
+`group_neighbours`), with a cache that holds nothing of it yet and has room for what it reads ahead; what it would want
+is counted instead of fetched. So what is read ahead of its end counts too: that is fetched although nobody may come
+for it. A cache of a few chunks, or one that others fill, costs more: chunks are then fetched twice.
 """
 
 from __future__ import annotations
@@ -112,12 +113,12 @@ class _Walk:
                 break
             here.append(ref)
         if not here:
-            self._fetch(self.stream.missing(self.remote, self.offset, plan.chunks[0]))
+            self._fetch(self.stream.missing(self.remote, self.offset, plan.chunks[0], whole_gets=self.ahead.roomy))
             return
         self.stream.held = here
         next_offset = self._deliver(here, answer_bytes)
         wanted = self.ahead.on_read(_READER, self.offset, next_offset, 0)
-        further = self.stream.ahead(self.remote, next_offset, wanted)
+        further = self.stream.ahead(self.remote, next_offset, wanted, whole_gets=self.ahead.roomy)
         if further is not None:
             if further.missing_table is not None:
                 self._read_table(further.missing_table)

@@ -28,7 +28,8 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: ``upload``, ``wait`` (an upload that is not due), ``evict`` (local files), ``delete`` (from the archive).
+    """One step: ``upload``, ``wait`` (an upload that is not due), ``evict`` (local files), ``delete`` (from the
+    archive into its trash), ``trash`` (what lies there and goes once its grace is over).
 
     It concerns ``count`` segments or objects with the offsets ``[start, end)`` and ``size_bytes``.
     """
@@ -49,11 +50,12 @@ class PlannedStep:
 
 
 def planned_steps(unified: UnifiedLog, archive: Archive, state: str, now_ms: int) -> list[PlannedStep]:
-    """The steps of one partition that is led here, in the order upload, evict, delete. Raises `OSError`."""
+    """The steps of one partition that is led here, in the order upload, evict, delete, trash. Raises `OSError`."""
     return [
         *_uploads(unified, archive, state, now_ms),
         *_eviction(unified, archive, now_ms),
         *_deletion(unified, archive, now_ms),
+        *_trash(unified, archive),
     ]
 
 
@@ -138,3 +140,11 @@ def _deletion(unified: UnifiedLog, archive: Archive, now_ms: int) -> Iterator[Pl
     why = f"retention.ms={config.retention_ms}, retention.bytes={config.retention_bytes}; the trash keeps it for its grace"
     offsets = (log.log_start_offset, start)
     yield _step(unified, "delete", offsets, count, size_bytes, why, removal_usage(count))
+
+
+def _trash(unified: UnifiedLog, archive: Archive) -> Iterator[PlannedStep]:
+    """What retention took out before; how many bytes that is stands in the manifest only."""
+    facts, start = archive.remote.facts, unified.log.log_start_offset
+    if facts is not None and facts.trash_count:
+        why = "goes after stratalog.trash.grace.ms, if no lease, job or cut needs it"
+        yield _step(unified, "trash", (start, start), facts.trash_count, 0, why, removal_usage(facts.trash_count))

@@ -20,7 +20,7 @@ def test_what_waits_is_shown_with_its_reason(stratalog, topic) -> None:
     assert (row["action"], row["start"], row["end"], row["count"], row["cost"]) == ("wait", 0, 1, 1, 0)
     shown = stratalog("tier", "plan", topic)
     assert "remote.copy.lag" in shown.out
-    assert "0 to upload, 1 to wait, 0 to evict, 0 to delete." in shown.err
+    assert "0 upload, 1 wait, 0 evict, 0 delete, 0 trash." in shown.err
     stratalog("topic", "delete", topic)
 
 

@@ -11,7 +11,9 @@ from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.fetch_forecast import FetchForecast, forecast_fetch
 from stratalog.broker.remote_reader import RemotePartition
+from stratalog.tier import open_store
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.bucket_topics import newest_manifests
 from stratalog.tier.cache import CacheLimits
 from stratalog.tier.chunk_table import ChunkTable
 from stratalog.tier.fetch_budgets import FetchRates
@@ -91,10 +93,12 @@ class Rig:
     def _gets(self) -> int:
         return sum(self.store.count(name) for name in ("get", "get_range", "get_suffix"))
 
-    def forecast(self, start: int, end: int, answer_bytes: int, **options: Any) -> FetchForecast:
+    def forecast(
+        self, start: int, end: int, answer_bytes: int, cache_bytes: int = CACHE_BYTES, **options: Any
+    ) -> FetchForecast:
         remote = RemoteLog(PARTITION)
         remote.merge(ManifestView.of(self.manifest, ""))
-        return forecast_fetch(remote, start, end, answer_bytes=answer_bytes, cache_bytes=CACHE_BYTES, **options)
+        return forecast_fetch(remote, start, end, answer_bytes=answer_bytes, cache_bytes=cache_bytes, **options)
 
 
 def table_of(rig: Rig) -> Any:
@@ -162,3 +166,30 @@ def test_offsets_outside_the_archive_cost_nothing(tmp_path: Any) -> None:
     found = rig.forecast(rig.end, rig.end + 100, 50_000)
     assert not found.usage
     assert rig.forecast(-5, 5, 1).start == 0
+
+
+def test_a_whole_broker_asks_for_what_was_predicted(start_node: Any) -> None:
+    """Its own client reads a topic that has left the local disk; the requests are those that the broker counts."""
+    broker = start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")
+    broker.create(
+        "t", remote_storage_enable="true", internal_segment_bytes=50_000, retention_ms=-1, local_retention_bytes=0
+    )
+    for _ in range(60):
+        broker.produce("t", *[b"v" * 1000] * 20)
+    unified = broker.partition("t")
+    broker.wait_until(
+        lambda: unified.remote.end_offset == unified.log.first_base_offset == unified.log.active_base_offset > 0
+    )
+    store = open_store(f"file://{broker.directory}/bucket")
+    (manifest,) = newest_manifests(store, ["t"])
+    remote = RemoteLog(manifest.partition)
+    remote.merge(ManifestView.of(manifest, ""))
+    predicted = forecast_fetch(remote, 0, manifest.remote_end, answer_bytes=1 << 20, cache_bytes=1 << 30)
+
+    def gets() -> int:
+        return sum(broker.node.tiering._requests[name] for name in ("get_range", "get_suffix"))
+
+    before = gets()
+    assert len(broker.values("t")) == 1200
+    assert predicted.objects > 15
+    assert predicted.tail_gets + predicted.chunk_gets == pytest.approx(gets() - before, rel=0.05)

@@ -104,3 +104,15 @@ def test_the_archive_would_shrink_by_retention(broker):
     assert "retention.bytes=" in step.why
     assert step.size_bytes == sum(entries.segment(index).data_bytes for index in range(step.count))
     assert unified.log.log_start_offset == 0
+
+
+def test_what_lies_in_the_trash_is_told(start_node):
+    """Until its grace is over."""
+    broker = start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")
+    broker.create("t", **TIERED)
+    unified = archived(broker)
+    alter_topic_configs(broker.client(), "t", set_to={"retention.bytes": "4000"})
+    broker.wait_until(lambda: unified.remote.facts.trash_count > 0)
+    found = [step for step in steps(broker, unified) if step.action == "trash"]
+    assert [step.count for step in found] == [unified.remote.facts.trash_count]
+    assert "stratalog.trash.grace.ms" in found[0].why
