@@ -112,19 +112,17 @@ class Mount:
         wanted = {topic.topic_id: topic for topic in catalogue.topics if _servable(topic)}
         for topic_id in [one for one in self._topics if one not in wanted]:
             await self._leave(self._topics.pop(topic_id))
-        for topic in wanted.values():
-            await self._enter(topic)
-
-    async def _enter(self, topic: ArchivedTopic) -> None:
-        known = self._topics.get(topic.topic_id)
-        if known == topic:
-            return
-        self._topics[topic.topic_id] = topic
-        first = 0 if known is None else known.partition_count
-        added = [self._mounted(topic, number) for number in range(first, topic.partition_count)]
+        news = [(topic, self._topics.get(topic.topic_id)) for topic in wanted.values()]
+        news = [(topic, known) for topic, known in news if topic != known]
+        added: list[_Mounted] = []
+        records: list[Message] = []
+        for topic, known in news:
+            self._topics[topic.topic_id] = topic
+            first = 0 if known is None else known.partition_count
+            added += [self._mounted(topic, number) for number in range(first, topic.partition_count)]
+            records += _records(topic, first, self._node.node_id, {} if known is None else known.configs)
         for start in range(0, len(added), _LOADS_AT_ONCE):
             await asyncio.gather(*map(self._load, added[start : start + _LOADS_AT_ONCE]))
-        records = _records(topic, first, self._node.node_id, {} if known is None else known.configs)
         for start in range(0, len(records), _RECORDS_AT_ONCE):
             await self._node.control.write(tuple(records[start : start + _RECORDS_AT_ONCE]))
 

@@ -9,7 +9,7 @@ from stratalog.metadata.acls import AclRule, AclsImage, PatternType, Permission
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from stratalog.wire.messages.metadata import MetadataRequest
+from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 ANONYMOUS, HERE = "User:ANONYMOUS", "127.0.0.1"
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -165,3 +165,17 @@ def test_a_read_only_broker_is_changed_by_nobody():
     assert not guard.allows(ANONYMOUS, HERE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
     denying = authorizer.ReadOnly(StandardAuthorizer(AclsImage, super_users=frozenset(), without_rules=False))
     assert not denying.allows(ANONYMOUS, HERE, Operation.READ, TOPIC, "t")
+
+
+def test_a_denied_topic_is_not_read_as_it_was_either(guarded):
+    """Views go by the rules of the topic they show, whichever way they are spelled."""
+    guarded.create("t")
+    views = (f"t@{2**40}", "t@2000-01-01", "t..at..2000-01-01")
+    guarded.client().refresh([views[1], views[2]])
+    guarded.add(Operation.READ, Permission.DENY)
+    guarded.add(Operation.DESCRIBE, Permission.DENY)
+    for name in views:
+        (topic,) = guarded.link().call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 9).topics
+        assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(KafkaError, match=r"(?i)authori|unknown"):
+            guarded.values(name)
