@@ -76,12 +76,13 @@ def _folders(store: ObjectStore, subscription: Subscription) -> Iterator[Partiti
 
 
 def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest | None:
-    """The partition's manifest; None before its first commit."""
+    """The partition's manifest; None before its first commit, and of a topic that was deleted."""
     try:
         data, _ = store.get(folder.manifest_key)
     except NotFound:
         return None
-    return from_bytes(data, folder.manifest_key)
+    manifest = from_bytes(data, folder.manifest_key)
+    return manifest if manifest.deleted_ms < 0 else None
 
 
 def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:

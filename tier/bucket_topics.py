@@ -25,12 +25,14 @@ def newest_manifests(
 ) -> list[Manifest]:
     """The manifests of ``topics`` (all if None), or of one partition of each, by topic and partition.
 
-    A topic or partition that nothing was archived of is missing. Raises `Corrupt`, and what the store raises.
+    A topic or partition that nothing was archived of is missing, and so is one that was deleted. Raises `Corrupt`, and what the store raises.
     """
     found = partition_folders(store) if topics is None else topic_folders(store, topics)
     folders = [each for each in found if partition in {None, each.partition}]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-manifests") as pool:
-        manifests = [each for each in pool.map(lambda folder: _manifest(store, folder), folders) if each is not None]
+        manifests = [
+            each for each in pool.map(lambda folder: _manifest(store, folder), folders) if each and each.deleted_ms < 0
+        ]
     newest: dict[str, tuple[int, bytes]] = {}
     for each in manifests:
         claimed = (each.claimed_ms, each.partition.topic_id)

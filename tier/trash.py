@@ -169,11 +169,12 @@ def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: 
 
 
 def _pinned(manifest: Manifest, item: TrashEntry) -> bool:
-    """A pin holds whatever it overlaps: its cut may name any object of these offsets, also one that was replaced."""
-    if not manifest.pins:
+    """A pin holds what it overlaps and what went after it: its cut may name any object of these offsets."""
+    pins = [pin for pin in manifest.pins if item.seq > pin.seq]
+    if not pins:
         return False
     span = _span(item.key)
-    return span is None or any(span[0] < pin.remote_end and span[1] > pin.log_start_offset for pin in manifest.pins)
+    return span is None or any(span[0] < pin.remote_end and span[1] > pin.log_start_offset for pin in pins)
 
 
 def _in_job(manifest: Manifest, item: TrashEntry) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.options import Subscription, parse_options
 from stratalog.tier.slices import PartitionArchive
+from stratalog.tier.trash import trash_archive
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Invalid
 
@@ -74,6 +75,18 @@ def test_of_a_topic_made_again_the_newest_is_read(
         (found,) = load_partitions(memory_archive.store, subscribed(subscribe="orders"))
     assert found.end_offset == 70
     assert "2 topics named 'orders'" in caplog.text
+
+
+def test_a_deleted_topic_is_no_archive(memory_archive: Any, batches: Batches) -> None:
+    """Though its manifest is there until its objects have gone, and was claimed last."""
+    memory_archive.add("orders", 0, batches(0, 20), topic_id=b"z" * 16, claimed_ms=5)
+    memory_archive.manifests.clear()
+    memory_archive.add("orders", 0, batches(0, 70), topic_id=b"a" * 16, claimed_ms=9)
+    manifest = memory_archive.manifests["orders", 0]
+    deleted = trash_archive(manifest, manifest.claimant, now_ms=10, reason="topic deleted")
+    memory_archive.write("orders", 0, deleted, [])
+    (found,) = load_partitions(memory_archive.store, subscribed(subscribe="orders"))
+    assert found.end_offset == 20
 
 
 def test_objects_without_a_manifest_are_no_archive(memory_archive: Any, batches: Batches) -> None:

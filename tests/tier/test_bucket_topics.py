@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.bucket_topics import newest_manifests
+from stratalog.tier.commands import TrashArchive
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.removal_commands import trash_partition
 from stratalog.wire.batch import Record, build_batch
 
 SEGMENT = bytes(build_batch([Record(0, 0, None, b"x")], leader_epoch=0))
@@ -38,3 +40,16 @@ def test_one_partition_can_be_asked_for() -> None:
     """Of each topic; nothing if there is none."""
     assert names(["a"], 1) == [("a", NEW, 1)]
     assert names(["a-b"], 1) == []
+
+
+def test_a_deleted_topic_is_not_among_them() -> None:
+    """However late its deletion was claimed: a topic of the same name that lives is the one that is meant."""
+    store = filled()
+    for partition in (0, 1):
+        deleted = PartitionId("a", OLD, partition)
+        trash_partition(store, TrashArchive(deleted, Claimant(0, 9, bytes(16)), 10_000, "topic deleted"))
+    assert [each.partition for each in newest_manifests(store, ["a"])] == [PartitionId("a", NEW, n) for n in (0, 1)]
+    for partition in (0, 1):
+        deleted = PartitionId("a", NEW, partition)
+        trash_partition(store, TrashArchive(deleted, Claimant(0, 9, bytes(16)), 10_000, "topic deleted"))
+    assert newest_manifests(store, ["a"]) == []

@@ -92,13 +92,22 @@ def test_a_pin_holds_what_its_cut_may_name(manifest):
     pinned = pin(manifest, Pin("cut", 3, 600, 150), now_ms=3)
     dated = date_trash(trashed(pinned, 300), US, now_ms=5000)
     assert gone(dated, 10_000) == keys(manifest.entries[:1])
-    odd = dataclasses.replace(dated, trash=(*dated.trash, TrashEntry("elsewhere", 1, 1, 1, "merge", 5000)))
+    odd = dataclasses.replace(dated, trash=(*dated.trash, TrashEntry("elsewhere", 1, 1, 40, "merge", 5000)))
     assert "elsewhere" not in gone(odd, 10_000)
     assert gone(unpin(odd, "cut", now_ms=1), 10_000) == [*keys(manifest.entries[:3]), "elsewhere"]
     page = manifest.partition.page_key(0, 200, 4)
-    paged = dataclasses.replace(dated, trash=(TrashEntry(page, 1, 3, 4, "x", 5000, kind=PAGE_KIND),))
+    paged = dataclasses.replace(dated, trash=(TrashEntry(page, 1, 3, 40, "x", 5000, kind=PAGE_KIND),))
     assert gone(paged, 10_000) == []
     assert gone(dataclasses.replace(paged, pins=(Pin("cut", 3, 600, 200),)), 10_000) == [page]
+
+
+def test_a_pin_holds_nothing_that_went_before_it(manifest):
+    """Its cut was made without it."""
+    before = date_trash(trashed(manifest), US, now_ms=5000)
+    pinned = pin(before, Pin("cut", 3, 600, 200), now_ms=5000)
+    replaced = dataclasses.replace(before.trash[0], key=manifest.partition.segment_key(300, 400, 3, bytes([8] * 16)))
+    odd = dataclasses.replace(pinned, trash=(replaced, dataclasses.replace(replaced, seq=pinned.seq + 1)))
+    assert [item.seq for item in leaving(odd, now_ms=10_000, grace_ms=GRACE, retention=None)] == [replaced.seq]
 
 
 def test_a_listed_job_holds_its_inputs_and_every_page(manifest):
