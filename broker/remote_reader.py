@@ -34,6 +34,8 @@ __all__ = ["RemotePartition", "RemoteSlices"]
 
 _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
+_MISSING_MAX: Final = 1000
+"""Objects found gone that are remembered: each may be asked for twice."""
 _ABORTED_KEPT: Final = 1024
 """Objects whose aborted transactions are remembered: more than one answer can cross."""
 
@@ -298,6 +300,8 @@ class RemotePartition:
         self._metrics.remote_fetch_errors += 1
         if isinstance(report, commands.MissingReport):
             self.refresh()
+            if len(self._missing) > _MISSING_MAX:
+                self._missing.clear()
             if what not in self._missing:
                 self._missing.add(what)  # it may have been replaced: whoever reads on asks for what is named then
                 return

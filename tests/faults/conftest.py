@@ -19,6 +19,7 @@ from stratalog.tier import opening
 from stratalog.tier.faulty_store import FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.segment_reader import read_object_footer
@@ -85,13 +86,14 @@ class TieredBroker:
         """The manifest is contiguous, each entry's object is there and right, and no range stands twice."""
         manifest = self.manifest(topic, partition)
         at = manifest.remote_start
-        for entry in manifest.entries:
+        entries = list(iter_entries(self.memory, manifest))
+        for entry in entries:
             assert entry.base == at, "the manifest has a gap or an overlap"
             at = entry.end
             assert read_object_footer(self.memory, entry.key).entry == entry or entry.crc32c
             assert self.memory.head(entry.key).size_bytes == entry.size_bytes
         assert at == manifest.remote_end
-        named = {entry.key for entry in manifest.entries} | {entry.key for entry in manifest.trash}
+        named = {entry.key for entry in entries} | {entry.key for entry in manifest.trash}
         left = set(self.objects(topic, partition)) - named
         assert orphans or not left, "the bucket holds objects that no manifest names"
         return manifest
