@@ -241,7 +241,7 @@ def test_a_long_archive_with_pages_is_emptied_and_collected():
         world.write(leader)
     assert world.manifest.pages
     world.faulty.set_rules([FaultRule(Fault.DROP_AFTER_COMMIT, count=None, probability=0.2)])
-    command = commands.SetLogStart(PARTITION, leader.claimant, 1995, world.now_ms, DELETED_RECORDS)
+    command = commands.SetLogStart(PARTITION, leader.claimant, 10 * INLINE_MAX - 5, world.now_ms, DELETED_RECORDS)
     while not isinstance(world.ask(command), commands.ManifestRead):
         world.now_ms += 1
     for _ in range(40):
@@ -250,6 +250,6 @@ def test_a_long_archive_with_pages_is_emptied_and_collected():
     world.settle()
     world.check()
     manifest = world.manifest
-    assert manifest.remote_start == 1990
+    assert manifest.remote_start == 10 * INLINE_MAX - 10
     stored = {info.key for info in world.memory.list(PARTITION.prefix)}
     assert stored == named_keys(world.memory, manifest) | {PARTITION.manifest_key}
