@@ -25,6 +25,9 @@ __all__ = ["ArchiveRemoval", "RemovalPorts", "RemovalSettings"]
 _FIRST_LOOK_INTERVALS: Final = 10
 """The first look after a start comes within so many intervals, by chance: ten thousand partitions must not ask at once."""
 _NEVER_MS: Final = 1 << 62
+_DOUBLINGS_MAX: Final = 8
+_PAUSE_INTERVALS_MAX: Final = 20
+"""What cuts, leases or retention hold for long is looked at less and less often, up to once in so many intervals."""
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,7 @@ class ArchiveRemoval:
         self._ports = ports
         self._busy = False
         self._empty_at_seq = -1
+        self._in_vain = 0
         self._told = ""
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
         self._due_ms = ports.elapsed_ms() + int(first_ms)
@@ -170,9 +174,11 @@ class ArchiveRemoval:
             self._tell("emptying the trash", report.problem)
         if report.claim_needed:
             self._ports.want_claim()
+        self._in_vain = 0 if report.removed_count or report.claim_needed else self._in_vain + 1
         if report.left_count or report.claim_needed:
             wait_ms = 0 if report.next_ms is None else report.next_ms - self._ports.now_ms() + 1
-            self._due_ms = now_ms + max(wait_ms, interval_ms)
+            pause_ms = interval_ms * min(1 << min(self._in_vain // 4, _DOUBLINGS_MAX), _PAUSE_INTERVALS_MAX)
+            self._due_ms = now_ms + max(wait_ms, pause_ms)
         else:
             self._empty_at_seq = max(self._empty_at_seq, report.seq)
 

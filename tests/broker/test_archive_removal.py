@@ -110,6 +110,19 @@ def test_what_is_left_is_looked_after_when_its_grace_ends(rig):
     assert len(rig.look(after_ms=1)) == 1
 
 
+def test_what_is_held_for_long_is_looked_at_less_often(rig):
+    """Up to once in twenty intervals; whatever goes makes it quick again."""
+    rig.look(after_ms=500)
+    for _ in range(60):
+        rig.answer(commands.TrashEmptied(left_count=2, next_ms=5, seq=6))
+        assert len(rig.look(after_ms=2000)) == 1
+    rig.answer(commands.TrashEmptied(left_count=2, next_ms=5, seq=6))
+    assert rig.look(after_ms=1999) == []
+    assert len(rig.look(after_ms=1)) == 1
+    rig.answer(commands.TrashEmptied(removed_count=1, left_count=1, next_ms=5, seq=6))
+    assert len(rig.look(after_ms=100)) == 1
+
+
 def test_a_claim_is_wanted_where_one_is_needed(rig):
     """And the trash is looked after again."""
     rig.look(after_ms=500)
