@@ -1,13 +1,15 @@
 """The first number at or behind a place that is at least so large, among very many: a tree of maxima. Pure.
 
-Timestamps of archived ranges do not grow with their offsets, so bisection does not do. The tree has sixteen children
-a node; a look-up touches a few of them on each level, whatever the number of ranges.
+Timestamps of archived ranges do not always grow with their offsets, so bisection does not always do. Where it does not,
+the tree is asked: it has sixteen children a node; a look-up touches a few of them on each level, whatever the number.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import accumulate, islice
 from typing import Final
 
 __all__ = ["RunningMaxima"]
@@ -20,6 +22,8 @@ class RunningMaxima:
 
     def __init__(self, values: Iterable[int] = ()) -> None:
         self._levels: list[array[int]] = [array("q")]
+        self._so_far: array[int] = array("q")
+        """The largest number up to each place, those that were dropped included."""
         self._dropped = 0
         self.extend(values)
 
@@ -28,9 +32,12 @@ class RunningMaxima:
 
     def extend(self, values: Iterable[int]) -> None:
         """Add numbers at the end."""
-        first = len(self._levels[0])
-        self._levels[0].extend(values)
         below = self._levels[0]
+        first = len(below)
+        below.extend(values)
+        before = self._so_far[-1:] or below[:1]
+        grown = islice(below, first, None)
+        self._so_far.extend(islice(accumulate(grown, max, initial=before[0]), 1, None) if before else ())
         level = 1
         while len(below) > _FANOUT:
             if level == len(self._levels):
@@ -46,7 +53,7 @@ class RunningMaxima:
     def truncate(self, count: int) -> None:
         """Forget all but the first ``count``."""
         kept = self._levels[0][self._dropped : self._dropped + count]
-        self._levels, self._dropped = [array("q")], 0
+        self._levels, self._so_far, self._dropped = [array("q")], array("q"), 0
         self.extend(kept)
 
     def drop_front(self, count: int) -> None:
@@ -57,17 +64,21 @@ class RunningMaxima:
 
     def largest(self) -> int | None:
         """The largest number; None if there is none."""
-        if not len(self):
-            return None
-        best = self._levels[0][self._dropped]
-        at = 0
-        while (found := self.find(best + 1, at)) is not None:
-            best, at = self._levels[0][found + self._dropped], found
+        best: int | None = None
+        at = self._dropped
+        for level, numbers in enumerate(self._levels, 1):
+            border = -(-at // _FANOUT) * _FANOUT if level < len(self._levels) else len(numbers)
+            found = max(numbers[at:border], default=None)
+            best = found if best is None or (found is not None and found > best) else best
+            at = border // _FANOUT
         return best
 
     def find(self, least: int, start: int = 0) -> int | None:
         """The first index from ``start`` on whose number is at least ``least``."""
         at = max(start, 0) + self._dropped
+        reached = bisect_left(self._so_far, least)
+        if reached >= at:
+            return reached - self._dropped if reached < len(self._so_far) else None
         level = 0
         while at < len(self._levels[level]):
             if self._levels[level][at] >= least:

@@ -64,6 +64,15 @@ def test_many_numbers_are_searched_as_a_walk_would(count, seed):
         assert tree.find(least, start) == next((i for i in range(start, count) if plain[i] >= least), None)
 
 
+def test_the_largest_is_found_behind_whole_blocks():
+    """Whatever was dropped: parts of a block, a block, several, and the largest among them."""
+    plain = [*range(40), 99, *range(200, 100, -1)]
+    for dropped in range(len(plain)):
+        tree = RunningMaxima(plain)
+        tree._dropped = dropped
+        assert tree.largest() == max(plain[dropped:])
+
+
 def test_a_look_up_touches_few_numbers_however_many_there_are():
     """Counted, not timed: sixteen on each level, up and down."""
 
@@ -76,7 +85,7 @@ def test_a_look_up_touches_few_numbers_however_many_there_are():
 
     costs = []
     for count in (1000, 100_000):
-        tree = RunningMaxima([0] * (count - 1) + [5])
+        tree = RunningMaxima([9] + [0] * (count - 2) + [5])
         tree._levels = [Counted(level) for level in tree._levels]
         Counted.reads = 0
         assert tree.find(5, 1) == count - 1
