@@ -11,6 +11,11 @@ from stratalog.hot.checkpoint import read_remote_log
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.tier import commands, open_store
 from stratalog.tier.keys import PartitionId
+from stratalog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from stratalog.wire.topic import TopicPartition
 
 TIERED = {
@@ -202,3 +207,18 @@ def test_settings_of_objects_reach_their_upload(broker):
     alter_topic_configs(broker.client(), "t", set_to=changes)
     archive(broker, "t")
     assert set(seen) == {(6 << 20, "STANDARD_IA")}
+
+
+def test_cluster_wide_defaults_reach_tiered_topics_at_once(broker):
+    """Of our own settings, by the broker resource that stands for all; a topic's own value comes first."""
+    broker.create("t", **TIERED)
+    broker.create("own", **TIERED)
+    alter_topic_configs(broker.client(), "own", set_to={"stratalog.storage.class": "GLACIER_IR"})
+    change = AlterableConfig(name="stratalog.storage.class", config_operation=0, value="STANDARD_IA")
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+    (answer,) = (
+        broker.client().call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)).responses
+    )
+    assert (answer.error_code, answer.error_message) == (0, None)
+    broker.wait_until(lambda: broker.partition("t").log.config.storage_class == "STANDARD_IA")
+    assert broker.partition("own").log.config.storage_class == "GLACIER_IR"
