@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import boto3
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stratalog.broker.cli import cli
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.cut_commands import create_cut
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.opening import open_store
+from stratalog.wire.batch import Record, build_batch
 
 READY = re.compile(r"ready kafka=(127\.0\.0\.1:[1-9]\d*) http=127\.0\.0\.1:[1-9]\d* bucket=(file:///\S+)\n")
 
@@ -132,3 +140,63 @@ def test_a_mount_cannot_be_made_to_write(tmp_path):
     found = CliRunner().invoke(cli, ["mount", f"file://{tmp_path}", "--set", "stratalog.read.only=false"])
     assert found.exit_code == 2
     assert "use stratalog serve" in found.output
+
+
+@pytest.fixture
+def s3(monkeypatch):
+    """A bucket in S3 with 30 records of ``orders``: its client, its endpoint."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+    client.create_bucket(Bucket="archive")
+    store = open_store("s3://archive/prod", endpoint_url=endpoint, region="us-east-1")
+    records = [Record(at, 1_700_000_000_000 + at, None, b"%d" % at) for at in range(30)]
+    batch = bytes(build_batch(records, leader_epoch=0))
+    archive_log(store, PartitionId("orders", b"\1" * 16, 0), [batch], now_ms=1)
+    create_cut(store, "nightly", now_ms=1)
+    yield client, endpoint
+    server.stop()
+
+
+def test_a_bucket_in_s3_is_read_by_groups_of_both_protocols_and_stays_as_it_was(s3, start):
+    """Every object has the hash and the time that it had; a view is subscribed to without committing."""
+    client, endpoint = s3
+
+    def objects():
+        return [
+            (one["Key"], one["ETag"], one["LastModified"])
+            for one in client.list_objects_v2(Bucket="archive")["Contents"]
+        ]
+
+    before = objects()
+    settings = [f"stratalog.bucket.endpoint.url={endpoint}", "stratalog.bucket.region=us-east-1"]
+    process = start("s3://archive/prod", *itertools.chain.from_iterable(("--set", one) for one in settings))
+    ready = process.stdout.readline()
+    assert ready.endswith("bucket=s3://archive/prod\n")
+    for topic, protocol in (("orders", "classic"), ("orders", "consumer"), ("orders@nightly", "classic")):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": ready.split()[1].removeprefix("kafka="),
+                "group.id": f"{protocol}-{topic}",
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        found = []
+        while len(found) < 30 and (message := consumer.poll(20)) is not None and message.error() is None:
+            found.append(message.value())
+        assert found == [b"%d" % at for at in range(30)]
+        if topic == "orders":
+            consumer.commit(asynchronous=False)
+        consumer.close()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert objects() == before
