@@ -52,6 +52,8 @@ class ChunkSlices:
 def _batch_position(file: File, chunk: CachedChunk, offset: int) -> int:
     """Where the batch begins that holds ``offset`` or follows it; the chunk's end if there is none."""
     at = chunk.position_before(offset)
+    if chunk.begins_at(offset):
+        return at  # where the read before this one was cut, as a rule
     while at < chunk.length:
         data = file.pread(min(_PROBE_BYTES, chunk.length - at), chunk.start + at)
         after = at

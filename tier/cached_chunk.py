@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +45,11 @@ class CachedChunk:
         """The chunk as the worker reports it."""
         offsets, positions = _native("q", filled.offsets), _native("i", filled.positions)
         return cls(filled.path, filled.length, filled.next_offset, offsets, positions, filled.start, filled.shared)
+
+    def begins_at(self, offset: int) -> bool:
+        """Whether the index knows a batch that begins with ``offset``: then `position_before` is its position."""
+        index = bisect_left(self.offsets, offset)
+        return index < len(self.offsets) and self.offsets[index] == offset
 
     def position_before(self, offset: int) -> int:
         """A batch border at or before the batch that holds ``offset``: scan from there."""

@@ -15,6 +15,7 @@ def test_an_index_comes_as_little_endian_bytes():
     chunk = CachedChunk.of(FilledChunk("/cache/1", 200, offsets, positions, 400, 7, shared=True))
     assert chunk.offsets == array("q", [5, 10, 300])
     assert [chunk.position_before(offset) for offset in (0, 5, 9, 10, 299, 300, 999)] == [0, 0, 0, 70, 70, 140, 140]
+    assert [offset for offset in range(4, 302) if chunk.begins_at(offset)] == [5, 10, 300]
     assert (chunk.path, chunk.length, chunk.next_offset, chunk.start, chunk.shared) == ("/cache/1", 200, 400, 7, True)
 
 
