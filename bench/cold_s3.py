@@ -23,6 +23,7 @@ from bench.outcome import Bound, Outcome, median
 from bench.processes import cpu_seconds, cpu_seconds_of_children
 from bench.servers import BrokerServer
 from bench.settings import Settings
+from stratalog.tier.segment_upload import PART_BYTES
 
 __all__ = ["CELL", "fill"]
 
@@ -32,17 +33,22 @@ BATCH_BYTES = 16 << 10
 CHUNK_BYTES = 4 << 20
 HELD_MEGABYTES_PER_SECOND = 300.0
 HELD_FIRST_BYTE_MS = 20.0
-_PUT_REQUESTS, _GIB = 3, 1 << 30
+LARGE_SEGMENT_BYTES = 1 << 30
+_PUT_REQUESTS, _MULTIPART_REQUESTS, _GIB = 3, 6, 1 << 30
 
 _THROTTLED = Line("cold-s3-throttled", "rate / the server's, 300 MB/s and 20 ms to the first byte", Bound(">=", 0.9))
 _LOOPBACK = Line("cold-s3-loopback", "rate / that of ranges read in parallel by boto3", Bound(">=", 0.5))
 _CACHE = Line("cold-cache", "rate from the chunk cache / that of a hot read", Bound(">=", 0.9))
 _FIRST = Line("cold-first-byte", "ms above 2 x one bare range GET", Bound("<=", 5.0))
 _GETS = Line("cold-s3-gets", "GETs per GiB, segments of 64 MiB", Bound("<=", 150))
+_GETS_LARGE = Line("cold-s3-gets-1GiB", "GETs per GiB, segments of 1 GiB", Bound("<=", 135))
 _UPLOAD = Line("upload-rate", "rate / that of boto3", Bound(">=", 0.9))
 _BROKER_CPU = Line("upload-cpu-broker", "s of broker CPU per GiB", Bound("<=", 0.05))
 _WORKER_CPU = Line("upload-cpu-worker", "s of worker CPU per GiB", Bound("<=", 1.5))
 _REQUESTS = Line("upload-requests", "requests an object of one PUT needs", Bound("<=", 1 + _PUT_REQUESTS))
+_REQUESTS_LARGE = Line(
+    "upload-requests-1GiB", "requests beside its parts that a multipart object needs", Bound("<=", _MULTIPART_REQUESTS)
+)
 
 
 def fill(broker: BrokerServer, topic: str, size_bytes: int, *, partitions: int = 1, **configs: str) -> int:
@@ -180,6 +186,22 @@ def _first_byte(stage: _Stage) -> None:
     stage.server.hold()
 
 
+def _large(stage: _Stage) -> None:
+    """One object of a GiB, written in parts."""
+    with stage.broker() as broker:
+        size_bytes = LARGE_SEGMENT_BYTES + LARGE_SEGMENT_BYTES // 16
+        before = broker.metric("stratalog_tier_requests_total")
+        fill(broker, "large", size_bytes, segment_bytes=str(LARGE_SEGMENT_BYTES), **TIERED)
+        end = wait_archived(broker, "large", 1)[0]
+        requests = broker.metric("stratalog_tier_requests_total") - before
+        gets = broker.metric("stratalog_tier_gets_total")
+        read = _read(broker, "large", end)
+        gets = broker.metric("stratalog_tier_gets_total") - gets
+    (size,) = (size for key, size in stage.bare.objects("topics/large") if key.endswith(".seg"))
+    stage.note("large requests", requests - -(-size // PART_BYTES))
+    stage.note("large GETs/GiB", gets / read.bytes * _GIB)
+
+
 def _measure(settings: Settings) -> list[Outcome]:
     steps: tuple[Callable[[_Stage], None], ...] = (_throttled, _loopback, _cached)
     with settings.folder(settings.memory) as folder, ObjectServer.start(folder / "objects") as server:
@@ -189,6 +211,7 @@ def _measure(settings: Settings) -> list[Outcome]:
             for step in steps:
                 step(stage)
         _first_byte(stage)
+        _large(stage)
     return _judge(stage)
 
 
@@ -201,15 +224,29 @@ def _judge(stage: _Stage) -> list[Outcome]:
         _CACHE.outcome(middle("cache MB/s") / middle("hot MB/s")),
         _FIRST.outcome(middle("first byte ms") - 2 * middle("bare range ms")),
         _GETS.outcome(middle("loopback GETs/GiB")),
+        _GETS_LARGE.outcome(middle("large GETs/GiB")),
         _UPLOAD.outcome(middle("upload MB/s") / middle("bare upload MB/s")),
         _BROKER_CPU.outcome(middle("broker CPU s/GiB")),
         _WORKER_CPU.outcome(middle("worker CPU s/GiB")),
         _REQUESTS.outcome(middle("requests")),
+        _REQUESTS_LARGE.outcome(middle("large requests")),
     ]
 
 
 CELL = Cell(
     "cold-s3",
-    (_THROTTLED, _LOOPBACK, _CACHE, _FIRST, _GETS, _UPLOAD, _BROKER_CPU, _WORKER_CPU, _REQUESTS),
+    (
+        _THROTTLED,
+        _LOOPBACK,
+        _CACHE,
+        _FIRST,
+        _GETS,
+        _GETS_LARGE,
+        _UPLOAD,
+        _BROKER_CPU,
+        _WORKER_CPU,
+        _REQUESTS,
+        _REQUESTS_LARGE,
+    ),
     _measure,
 )

@@ -188,7 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _complete(self, key: str, upload_id: str, numbers: list[int]) -> None:
         headers, parts = self.server.uploads.pop(upload_id)
         first, *others = (parts[number] for number in numbers)
-        with first.open("ab", buffering=0) as target:
+        with first.open("r+b", buffering=0) as target:  # sendfile refuses what is opened to be appended to
+            target.seek(0, os.SEEK_END)
             for other in others:
                 with other.open("rb") as source:
                     left = os.fstat(source.fileno()).st_size
