@@ -10,7 +10,7 @@ from stratalog.tier.faulty_store import Fault, FaultRule
 from stratalog.tier.keys import PartitionId, topic_prefix
 from stratalog.tier.leases import end_lease, write_lease
 from stratalog.tier.manifest_store import read_manifest
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)
 QUICK = {"stratalog_trash_check_interval_ms": "50", "stratalog_trash_grace_ms": "300"}
@@ -133,3 +133,32 @@ def test_a_deletion_that_cannot_be_noted_does_not_happen(tiered, monkeypatch):
     tiered.node.restart()
     tiered.check_reads("t")
     assert tiered.check_bucket("t").deleted_ms == -1
+
+
+def test_a_death_after_the_note_and_before_the_record_deletes_nothing(tiered, monkeypatch):
+    """The topic lives, also for the next run, which takes the note for void."""
+    archived_topic(tiered)
+
+    async def refused(records, now_ms):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+
+    monkeypatch.setattr(tiered.node.node.control.log, "append", refused)
+    with pytest.raises(KafkaError):
+        delete_topics(tiered.node.client(), ["t"])
+    monkeypatch.undo()
+    assert tiered.node.node.deleted_archives.pending
+    tiered.node.restart()
+    assert tiered.node.node.deleted_archives.pending == []
+    tiered.write("t", 20)
+    tiered.archived("t")
+    tiered.check_bucket("t")
+    tiered.check_reads("t")
+
+
+def test_a_death_after_the_record_forgets_nothing(tiered, monkeypatch):
+    """The next run has the note, and the topic is gone: the archive goes."""
+    topic_id = archived_topic(tiered)
+    monkeypatch.setattr(tiered.node.node.deleted_archives, "confirm", lambda _: None)
+    delete_topics(tiered.node.client(), ["t"])
+    tiered.node.restart()
+    tiered.node.wait_until(lambda: left(tiered, topic_id) == [])
