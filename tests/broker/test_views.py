@@ -13,6 +13,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest import set_log_start
 from stratalog.tier.manifest_store import change_manifest, read_manifest
+from stratalog.tier.projection import topic_projection, write_projection
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -175,3 +176,14 @@ def test_the_broker_that_writes_shows_what_is_archived(start_node):
         node.client().refresh([f"events@{times[-1] + 3_600_000}"])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert read_cut(store, "now").partitions[0].end_offset == end
+
+
+def test_a_cut_outlives_its_topic(start_node, bucket):
+    """The topic was deleted, and is none any more; the cut still shows it."""
+    create_cut(bucket.store, "nightly", now_ms=7)
+    deleted = topic_projection("orders", ORDERS, partitions=2, configs={}, cluster_id="", state="deleted")
+    write_projection(bucket.store, deleted)
+    node = start_node(stratalog_read_only="true")
+    assert node.client().refresh() == []
+    node.client().refresh(["orders@nightly"])
+    assert node.values("orders@nightly") == values(120)
