@@ -20,6 +20,7 @@ from stratalog.tier import commands
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
+from stratalog.tier.manifest_view import NO_ENTRIES
 from stratalog.tier.reconcile import Keep, RestartAt, must_reconcile, reconcile
 
 __all__ = ["Reconciling"]
@@ -92,6 +93,7 @@ class Reconciling:
             self._now_ms(),
             start_offset=self._unified.log.first_base_offset,
             cluster_id=self._cluster_id,
+            known_end=NO_ENTRIES,
         )
         self._submit(command, self._claimed)
 
@@ -105,13 +107,12 @@ class Reconciling:
             self._later(_RETRY_SECONDS, self._claim)
             return
         self._remote.apply(report.view)
-        entries = self._remote.entries
         log_ = self._unified.log
         outcome = reconcile(
             remote_end=report.view.remote_end,
             remote_log_start=report.view.log_start_offset,
             remote_epochs=report.view.leader_epochs,
-            snapshot_key=entries.segment(len(entries) - 1).key if entries else None,
+            snapshot_key=report.view.newest_key or None,
             local_start=log_.local_log_start_offset,
             local_end=log_.log_end_offset,
             local_epochs=[LeaderEpoch(*entry) for entry in log_.leader_epochs.entries],

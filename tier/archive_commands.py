@@ -154,6 +154,8 @@ def _report(store: ObjectStore, stored: StoredManifest, known_end: int) -> Manif
     """
     manifest = stored.manifest
     view = ManifestView.of(manifest, stored.version, known_end)
+    if manifest.pages and not manifest.entries:  # not as we write it
+        view = replace(view, newest_key=read_page(store, manifest, manifest.pages[-1])[-1].key)
     if view.entries_from or not manifest.pages:
         return ManifestRead(view)
     packed = PackedEntries()

@@ -36,7 +36,10 @@ class JobRefused(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class PageRewrite:
-    """How a swap changes pages: ``replaced`` go, one page with ``entries`` comes, ``inline`` is what stays inline."""
+    """How a swap changes pages: ``replaced`` go, one page with ``entries`` comes, ``inline`` is what stays inline.
+
+    The newest entry is always inline: whoever restarts a log behind it reads no page. ``entries`` may be none.
+    """
 
     replaced: tuple[PageRef, ...]
     entries: tuple[Entry, ...]
@@ -90,7 +93,8 @@ def page_rewrite(
     live = [entry for page in pages for entry in page_entries[page.key][page.dead_count :]]
     live += [entry for entry in manifest.entries if entry.base < output.end]
     inline = tuple(entry for entry in manifest.entries if entry.base >= output.end)
-    return PageRewrite(pages, _replaced(manifest, live, inputs, output), inline)
+    whole = _replaced(manifest, live, inputs, output)
+    return PageRewrite(pages, whole, inline) if inline else PageRewrite(pages, whole[:-1], whole[-1:])
 
 
 def swap(
@@ -107,7 +111,7 @@ def swap(
     """Replace live entries by the job's object, and strike the job off (rule 9); nothing to do if that was done.
 
     The inputs, and pages that were rewritten, go to the trash. If `page_rewrite` gives something, it and the reference
-    of the ``page`` written from it must be given. Raises `ManifestFenced`, `NotClaimed`, and `JobRefused` if the job
+    of the ``page`` written from it, if it has entries, must be given. Raises `ManifestFenced`, `NotClaimed`, and `JobRefused` if the job
     is not listed, an input is no longer a live entry, or the object is not made of them.
     """
     if claimant is not None:
@@ -121,10 +125,14 @@ def swap(
         raise _refused(manifest, uuid, "it swaps something else than it has listed")
     pages, entries = manifest.pages, manifest.entries
     if affected_pages(manifest, output.base, output.end):
-        if rewrite is None or page is None or rewrite.replaced != affected_pages(manifest, output.base, output.end):
+        if (
+            rewrite is None
+            or (page is None and rewrite.entries)
+            or rewrite.replaced != affected_pages(manifest, output.base, output.end)
+        ):
             raise _refused(manifest, uuid, "its pages have changed")
         at = pages.index(rewrite.replaced[0])
-        pages = (*pages[:at], page, *pages[at + len(rewrite.replaced) :])
+        pages = (*pages[:at], *([page] if page else []), *pages[at + len(rewrite.replaced) :])
         entries = rewrite.inline
     else:
         entries = _replaced(manifest, entries, inputs, output)

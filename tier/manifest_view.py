@@ -193,7 +193,7 @@ class ManifestView:
     ``entries`` are those from offset ``entries_from`` on; what the broker holds before that offset is unchanged,
     except that entries below ``remote_start`` are gone, and that everything is different for a broker whose manifest
     is older than ``rewritten_seq``. ``oldest_timestamp_ms`` is the largest timestamp of the first live entry, -1 if
-    there is none.
+    there is none; ``newest_key`` is the object of the last one, empty if there is none.
     """
 
     partition: PartitionId
@@ -210,6 +210,7 @@ class ManifestView:
     oldest_timestamp_ms: int
     deleted: bool
     trash_count: int
+    newest_key: str
     entries_from: int
     entries: PackedEntries
 
@@ -242,6 +243,7 @@ class ManifestView:
             oldest_timestamp_ms=manifest.oldest_timestamp_ms,
             deleted=manifest.deleted_ms >= 0,
             trash_count=len(manifest.trash),
+            newest_key=manifest.entries[-1].key if manifest.entries else "",
             entries_from=start,
             entries=PackedEntries.pack(manifest.partition, later),
         )

@@ -85,7 +85,7 @@ def _swapped(
             return manifest  # an earlier attempt, whose reply was lost
     pages = {page.key: read_page(store, manifest, page) for page in affected_pages(manifest, output.base, output.end)}
     rewrite = page_rewrite(manifest, inputs, output, pages) if pages else None
-    page = write_page(store, manifest, rewrite.entries, manifest.seq + 1) if rewrite else None
+    page = write_page(store, manifest, rewrite.entries, manifest.seq + 1) if rewrite and rewrite.entries else None
     return swap(
         manifest,
         command.uuid,

@@ -129,10 +129,13 @@ def test_a_swap_in_pages_rewrites_them(manifest, output, first, last):
     inputs, merged = manifest.entries[first:last], output(first * 100, last * 100)
     affected = affected_pages(with_pages, merged.base, merged.end)
     rewrite = page_rewrite(with_pages, inputs, merged, entries)
-    data = page_to_bytes(manifest.partition, rewrite.entries)
-    ref = page_ref(manifest.partition, rewrite.entries, data, with_pages.seq + 1)
+    ref = None
+    if rewrite.entries:
+        data = page_to_bytes(manifest.partition, rewrite.entries)
+        ref = page_ref(manifest.partition, rewrite.entries, data, with_pages.seq + 1)
+        entries[ref.key] = rewrite.entries
     swapped = swap(with_pages, JOB, inputs, merged, now_ms=5, rewrite=rewrite, page=ref)
-    entries[ref.key] = rewrite.entries
+    assert swapped.entries, "the newest entry is inline"
     live = [entry for page in swapped.pages for entry in entries[page.key]] + list(swapped.entries)
     assert live == [*manifest.entries[:first], merged, *manifest.entries[last:]]
     assert {t.key for t in swapped.trash} == {e.key for e in inputs} | {page.key for page in affected}

@@ -247,7 +247,8 @@ class Archive(RuleBasedStateMachine):
             pages = affected_pages(manifest, output.base, output.end)
             loaded = {page.key: list(iter_page(self.store, manifest, page)) for page in pages}
             rewrite = page_rewrite(manifest, inputs, output, loaded)
-            page = rewrite and write_page(self.store, manifest, rewrite.entries, manifest.seq + 1)
+            entries = rewrite.entries if rewrite else ()
+            page = write_page(self.store, manifest, entries, manifest.seq + 1) if entries else None
             return swap(manifest, uuid, inputs, output, now_ms=5, rewrite=rewrite, page=page)
 
         change_manifest(self.store, PARTITION, swapped)
@@ -262,7 +263,9 @@ class Archive(RuleBasedStateMachine):
         assert manifest.remote_end == self.end
         assert manifest.remote_start == (self.plain[0].base if self.plain else self.end)
         assert manifest.oldest_timestamp_ms == (self.plain[0].max_timestamp_ms if self.plain else -1)
+        assert bool(manifest.entries) == bool(self.plain), "the newest entry is inline"
         view = read_view(self.store, ReadManifest(PARTITION)).view
+        assert view.newest_key == (self.plain[-1].key if self.plain else "")
         assert [view.entries.unpack(PARTITION, n).key for n in range(len(view.entries))] == [e.key for e in found]
 
     @invariant()
