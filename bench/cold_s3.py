@@ -23,7 +23,6 @@ from bench.outcome import Bound, Outcome, median
 from bench.processes import cpu_seconds, cpu_seconds_of_children
 from bench.servers import BrokerServer
 from bench.settings import Settings
-from stratalog.tier.segment_upload import PART_BYTES
 
 __all__ = ["CELL", "fill"]
 
@@ -115,13 +114,13 @@ def _upload(stage: _Stage) -> None:
         fill(broker, "cold", ARCHIVE_BYTES + SEGMENT_BYTES, segment_bytes=str(SEGMENT_BYTES), **paused)
         time.sleep(1)
         frozen = frozen_not_uploaded(broker.data, "cold", [0])[0]
-        before = _costs(broker)
+        before = *_costs(broker), stage.server.counts()["requests"]
         started = time.monotonic()
         broker.alter_topic("cold", remote_log_copy_disable="false")
         while len(stage.segments()) < frozen:  # asked of the server, so that the broker is not busy with it
             time.sleep(0.02)
         seconds = time.monotonic() - started
-        after = _costs(broker)
+        after = *_costs(broker), stage.server.counts()["requests"]
         broker.alter_topic("cold", local_retention_bytes="1")
         stage.end = wait_archived(broker, "cold", 1)[0]
     size_bytes = sum(size for _, size in stage.segments())
@@ -131,8 +130,8 @@ def _upload(stage: _Stage) -> None:
     stage.note("bare upload MB/s", size_bytes / stage.bare.upload(size_bytes, SEGMENT_BYTES) / 1e6)
 
 
-def _costs(broker: BrokerServer) -> tuple[float, float, float]:
-    return cpu_seconds(broker.pid), cpu_seconds_of_children(broker.pid), broker.metric("stratalog_tier_requests_total")
+def _costs(broker: BrokerServer) -> tuple[float, float]:
+    return cpu_seconds(broker.pid), cpu_seconds_of_children(broker.pid)
 
 
 def _read(broker: BrokerServer, topic: str, end: int) -> ColdRead:
@@ -190,15 +189,15 @@ def _large(stage: _Stage) -> None:
     """One object of a GiB, written in parts."""
     with stage.broker() as broker:
         size_bytes = LARGE_SEGMENT_BYTES + LARGE_SEGMENT_BYTES // 16
-        before = broker.metric("stratalog_tier_requests_total")
+        before = stage.server.counts()
         fill(broker, "large", size_bytes, segment_bytes=str(LARGE_SEGMENT_BYTES), **TIERED)
         end = wait_archived(broker, "large", 1)[0]
-        requests = broker.metric("stratalog_tier_requests_total") - before
+        requests = stage.server.counts()
         gets = broker.metric("stratalog_tier_gets_total")
         read = _read(broker, "large", end)
         gets = broker.metric("stratalog_tier_gets_total") - gets
-    (size,) = (size for key, size in stage.bare.objects("topics/large") if key.endswith(".seg"))
-    stage.note("large requests", requests - -(-size // PART_BYTES))
+    beside = [counts["requests"] - counts["parts"] for counts in (before, requests)]
+    stage.note("large requests", beside[1] - beside[0])
     stage.note("large GETs/GiB", gets / read.bytes * _GIB)
 
 

@@ -8,6 +8,7 @@ beginning M ms late; 0 is no limit. Signatures are not looked at.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ import threading
 import time
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,6 +83,7 @@ class _Server(ThreadingHTTPServer):
         self.objects: dict[str, _Object] = {}
         self.uploads: dict[str, tuple[dict[str, str], dict[int, Path]]] = {}
         self.changing = threading.Lock()
+        self.counts = Counter({"requests": 0, "parts": 0})
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that is gone is no error; anything else is told."""
@@ -101,9 +104,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self) -> tuple[str, dict[str, str]]:
         parts = urlsplit(self.path)
         names = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-        if self.server.pace.first_byte_seconds and not parts.path.startswith("/_"):
+        key = unquote(parts.path).partition("/")[2].partition("/")[2]
+        if not parts.path.startswith("/_"):
             time.sleep(self.server.pace.first_byte_seconds)
-        return unquote(parts.path).partition("/")[2].partition("/")[2], names
+            with self.server.changing:
+                self.server.counts["parts"] += "partNumber" in names
+                self.server.counts["requests"] += bool(key)
+        return key, names
 
     def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -222,8 +229,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._read(with_body=False)
 
     def do_GET(self) -> None:
-        """An object, a range of it, or a list."""
+        """An object, a range of it, a list, or how many requests there were but for lists."""
         parts = urlsplit(self.path)
+        if parts.path == "/_counts":
+            self._answer(200, json.dumps(self.server.counts).encode())
+            return
         if parts.path.strip("/").count("/") == 0:
             self._list()
         else:
@@ -317,6 +327,12 @@ class ObjectServer:
     def settings(self) -> dict[str, str]:
         """What a broker has to be told besides the URL of the bucket; credentials may be anything."""
         return {"stratalog.bucket.endpoint.url": self.url, "stratalog.bucket.region": "us-east-1"}
+
+    def counts(self) -> dict[str, int]:
+        """``requests`` so far for objects, lists left out, and how many of them brought ``parts``."""
+        with urllib.request.urlopen(f"{self.url}/_counts", timeout=30) as answer:
+            counts: dict[str, int] = json.load(answer)
+        return counts
 
     def hold(self, megabytes_per_second: float = 0.0, first_byte_ms: float = 0.0) -> None:
         """From now on answers obey these."""
