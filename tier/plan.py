@@ -208,13 +208,14 @@ class ArchivePlan:
         return self._set_remote_end(event.remote_end)
 
     def _on_read_back_done(self, event: ReadBackDone, now_ms: int) -> list[Action]:
-        if event.verified_end <= max(self.verified_end, self._local_start):
+        verified_end = min(event.verified_end, self.remote_end)  # an archive that was repaired may end earlier
+        if verified_end <= max(self.verified_end, self._local_start):
             self._read_back.fail(self._settings.backoff, 0.0, now_ms)  # nothing new: not again at once
             return []
         self._read_back.succeed()
-        self.verified_end = event.verified_end
+        self.verified_end = verified_end
         for planned in self._archived:
-            if planned.end <= event.verified_end and planned.state is RangeState.COMMITTED:
+            if planned.end <= verified_end and planned.state is RangeState.COMMITTED:
                 planned.take(RangeEvent.READ_BACK)
         return [EvictBelow(self.verified_end)]
 
@@ -350,7 +351,11 @@ class ArchivePlan:
                 if planned.state is RangeState.UPLOADED:
                     planned.take(RangeEvent.COMMIT_REFUSED)
             self._ranges.clear()
-        return self._on_evicted(Evicted(self._local_start), 0)
+        actions = self._on_evicted(Evicted(self._local_start), 0)
+        if remote_end >= self.verified_end or self.verified_end <= self._local_start:
+            return actions
+        self.verified_end = remote_end  # a repair took ranges out: what is local of them has to stay
+        return [*actions, EvictBelow(remote_end)]
 
     @staticmethod
     def _settle(planned: _Range) -> None:

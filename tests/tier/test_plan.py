@@ -238,6 +238,16 @@ def test_ranges_archived_by_somebody_else_need_no_upload():
     assert driver.feed(ReadBackDone(200)) == [EvictBelow(200)]
 
 
+def test_what_a_repair_took_out_of_the_archive_stays_local():
+    """An end that goes back takes the permission to evict with it, also where a read-back is still on its way."""
+    driver = Driver()
+    driver.held(0, 100, 200, remote_end=200)
+    assert driver.feed(ReadBackDone(200)) == [EvictBelow(200)]
+    assert EvictBelow(100) in driver.feed(RemoteEndMoved(100))
+    assert driver.plan.verified_end == 100
+    assert not [one for one in driver.feed(ReadBackDone(200)) if isinstance(one, EvictBelow)]
+
+
 def test_the_lag_counts_what_could_be_archived():
     """From the remote end to the last stable border."""
     driver = Driver()
