@@ -18,7 +18,7 @@ import time
 import urllib.request
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -312,10 +312,10 @@ class ObjectServer:
 
     @classmethod
     @contextmanager
-    def start(cls, folder: Path) -> Iterator[ObjectServer]:
-        """Start it with its objects in ``folder``; it ends with the context."""
+    def start(cls, folder: Path, before: Sequence[str] = ()) -> Iterator[ObjectServer]:
+        """Start it with its objects in ``folder``, ``before`` its command line; it ends with the context."""
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "bench.object_server", str(folder)]
+        command = [*before, sys.executable, "-m", "bench.object_server", str(folder)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=cubic_environment()) as process:
             try:
                 assert process.stdout is not None
