@@ -89,6 +89,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="so many at a time")
     options = parser.parse_args()
     mutants = [one for one in read_mutants() if options.only in one.says or options.only in one.file]
+    if not mutants:
+        parser.error(f"no bug's words or file hold {options.only!r}")
     missed = 0
     with tempfile.TemporaryDirectory(prefix="stratalog-mutants-") as temporary:
         folders: SimpleQueue[Path] = SimpleQueue()

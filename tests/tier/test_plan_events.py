@@ -9,7 +9,16 @@ import pytest
 
 from stratalog.tier import plan_events
 from stratalog.tier.plan import ArchivePlan, PlanSettings
-from stratalog.tier.plan_events import Action, ClaimFailed, Event, FencedOut, RangeRef, StandDown
+from stratalog.tier.plan_events import (
+    Action,
+    ClaimFailed,
+    ClaimWanted,
+    Event,
+    FencedOut,
+    RangeRef,
+    SendClaim,
+    StandDown,
+)
 
 EVENTS = typing.get_args(Event)
 ACTIONS = typing.get_args(Action)
@@ -30,10 +39,10 @@ def test_every_class_is_an_event_or_an_action():
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 def test_a_plan_without_segments_takes_each_and_asks_for_nothing_of_the_store(kind):
-    """Whatever it is told, late or twice."""
+    """Whatever it is told, late or twice; only who wants the claim gets it asked for, once."""
     plan = ArchivePlan(PlanSettings(), local_start=0)
     actions = plan.step(sample(kind), 0) + plan.step(sample(kind), 1)
-    assert actions == ([StandDown("")] if kind is FencedOut else [])
+    assert actions == {FencedOut: [StandDown("")], ClaimWanted: [SendClaim()]}.get(kind, [])
 
 
 def test_attempts_at_one_range_are_told_apart():
