@@ -332,10 +332,10 @@ def stratalog(live_broker):
 
 @pytest.fixture
 def topic(stratalog, request):
-    """A fresh topic with three partitions, named after the test; its name."""
+    """A fresh topic with three partitions, named after the test and its file; its name."""
     import re
 
-    name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:200]
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", f"{request.path.stem}-{request.node.name}")[:200]
     stratalog("topic", "create", name, "--partitions", "3")
     return name
 

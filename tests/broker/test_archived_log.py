@@ -26,6 +26,10 @@ class Archive:
         """Nothing is here yet."""
         self.asked.append((offset, max_bytes, min_one_batch))
 
+    def throttle_ms(self, _reader):
+        """Nobody is throttled."""
+        return 0
+
     def may_hold(self, _timestamp_ms, _before_offset):
         """Maybe."""
         return True

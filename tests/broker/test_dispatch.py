@@ -1,5 +1,6 @@
 import asyncio
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -230,14 +231,15 @@ async def test_rows_on_the_cluster_are_authorised_before_the_handler(serve, wire
 
 
 async def test_handlers_ask_about_names_with_the_operation_of_their_row(serve, wire):
-    """``context.allows(name)`` is the row's operation and resource on that name."""
+    """``context.allows(name)`` is the row's operation and resource on that name; of a view, on the topic it shows."""
     denier = Denier()
     row = wire.echo_api(
-        lambda context, request: wire.EchoResponse(error_code=int(context.allows("orders"))),
+        lambda context, request: wire.EchoResponse(error_code=int(context.allows("orders@cut"))),
         operation=Operation.WRITE,
         resource=ResourceType.TOPIC,
     )
-    edge = await serve(row, authorizer=denier)
+    broker = SimpleNamespace(views=SimpleNamespace(access_name=lambda name: name.split("@")[0]))
+    edge = await serve(row, authorizer=denier, broker=broker)
     client = await edge.client()
     assert (await client.ask(wire.EchoRequest(text=""), wire.EchoResponse)).error_code == 0
     assert denier.asked == [("User:ANONYMOUS", "127.0.0.1", Operation.WRITE, ResourceType.TOPIC, "orders")]

@@ -9,9 +9,10 @@ from stratalog.metadata.topics_image import PartitionImage
 from stratalog.wire.errors import ErrorCode
 
 
-def broker(*, led=True, offline=None):
+def broker(*, led=True, offline=None, viewed=False):
     unified = SimpleNamespace(partition=SimpleNamespace(directory=SimpleNamespace(offline=offline)))
-    return SimpleNamespace(node_id=1, partitions={("t", 0): unified} if led else {})
+    table = SimpleNamespace(get=lambda name: unified if led and name == ("t", 0) else None, has_view=lambda *_: viewed)
+    return SimpleNamespace(node_id=1, partitions=table)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,7 @@ def broker(*, led=True, offline=None):
     [
         (broker(), 1, (1, [], ErrorCode.NONE)),
         (broker(led=False), 1, (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE)),
+        (broker(led=False, viewed=True), 1, (1, [], ErrorCode.NONE)),
         (broker(offline=OSError()), 1, (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE)),
         (broker(led=False), 2, (2, [], ErrorCode.NONE)),
         (broker(led=False), -1, (-1, [], ErrorCode.LEADER_NOT_AVAILABLE)),
