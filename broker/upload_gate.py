@@ -25,10 +25,11 @@ _Waiting = tuple[commands.Upload, Callable[[commands.Report], None], int]
 class UploadGate:
     """Lets every other command through, and uploads in the order in which they came.
 
-    At most `UPLOADS_MAX` at a time, and together no more buffer than one large upload needs.
+    At most `UPLOADS_MAX` at a time, and together no more buffer than two large uploads need: one is checked while the
+    other is sent.
     """
 
-    def __init__(self, submit: Submit, bytes_max: int = BUFFER_BYTES_MAX) -> None:
+    def __init__(self, submit: Submit, bytes_max: int = 2 * BUFFER_BYTES_MAX) -> None:
         self._submit = submit
         self._bytes_max = bytes_max
         self._waiting: deque[_Waiting] = deque()

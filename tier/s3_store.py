@@ -23,7 +23,7 @@ from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import code_error, s3_errors
 from stratalog.tier.s3_listing import Listing, Service, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
-from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_bytes, source_length
+from stratalog.tier.source import BufferReader, as_bytes, check_crc32c, crc32c_of, source_bytes, source_length
 from stratalog.tier.storage_class import split_storage_class
 from stratalog.tier.store import (
     PUT_ID,
@@ -273,8 +273,7 @@ class S3Store:
         **conditions: Any,
     ) -> Version:
         validate_key(operation, key, self.url)
-        body = as_bytes(data)
-        checksum = self._checksum(operation, key, body, crc32c)
+        body, checksum = self._body_to_send(operation, key, data, crc32c)
         kept, storage_class = split_storage_class(metadata)
         with s3_errors(operation, key, self.url):
             answer = self.client.put_object(
@@ -289,6 +288,20 @@ class S3Store:
             )
         check_encrypted(operation, key, self.url, self.settings, answer)
         return answer["ETag"]
+
+    def _body_to_send(
+        self, operation: str, key: str, data: Buffer | Sequence[Buffer], crc32c: int | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The body and its checksum; large buffers whose checksum is known are sent as they lie."""
+        if (
+            isinstance(data, (bytes, bytearray, memoryview))
+            or crc32c is None
+            or self.settings.checksum == "md5"
+            or len(data) == 1
+        ):
+            body = as_bytes(data)
+            return body, self._checksum(operation, key, body, crc32c)
+        return BufferReader(data), {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc32c)}
 
     def _checksum(self, operation: str, key: str, body: bytes, crc32c: int | None) -> dict[str, Any]:
         """What a PUT says of its body; what the service will not check is checked here."""

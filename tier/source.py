@@ -10,7 +10,7 @@ from crc32c import crc32c
 from stratalog.tier.store import Buffer, ChecksumMismatch, FileRange, Source
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["as_bytes", "check_crc32c", "crc32c_of", "source_bytes", "source_length", "source_parts"]
+__all__ = ["BufferReader", "as_bytes", "check_crc32c", "crc32c_of", "source_bytes", "source_length", "source_parts"]
 
 _READ_BYTES = 1 << 20
 
@@ -22,6 +22,39 @@ def as_bytes(data: Buffer | Sequence[Buffer]) -> bytes:
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
     return bytes(data[0]) if len(data) == 1 else b"".join(data)
+
+
+class BufferReader:
+    """Buffers read one after the other as a file is, without a copy: what an HTTP client sends as a body."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self._views = [memoryview(one).cast("B") for one in buffers]
+        self._size_bytes = sum(len(one) for one in self._views)
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def tell(self) -> int:
+        """Where the next `read` begins."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a byte, as a retry does; whence as that of files."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> memoryview | bytes:
+        """At most ``size`` bytes, all that is left in the buffer if negative; nothing at the end."""
+        at = self._position
+        for view in self._views:
+            if at < len(view):
+                piece = view[at:] if size < 0 else view[at : at + size]
+                self._position += len(piece)
+                return piece
+            at -= len(view)
+        return b""
 
 
 def crc32c_of(data: Buffer, crc: int = 0) -> int:

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import array
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_bytes, source_length, source_parts
+from stratalog.tier.source import (
+    BufferReader,
+    as_bytes,
+    check_crc32c,
+    crc32c_of,
+    source_bytes,
+    source_length,
+    source_parts,
+)
 from stratalog.tier.store import ChecksumMismatch, FileRange
 from stratalog.wire.errors import Corrupt
 
@@ -63,3 +72,20 @@ def test_checksums_are_compared_where_given():
     with pytest.raises(ChecksumMismatch, match=r"e3069283.*00000001"):
         check_crc32c("put", "k", "memory:", b"123456789", 1)
     assert crc32c_of(b"6789", crc32c_of(b"12345")) == 0xE3069283
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.integers(-1, 50), st.integers(0, 120))
+def test_buffers_are_read_like_one_file(buffers, size, start):
+    """From anywhere, in pieces of any size, again after a step back; nothing is copied."""
+    whole = b"".join(buffers)
+    reader = BufferReader(buffers)
+    assert len(reader) == reader.seek(0, os.SEEK_END) == len(whole)
+    assert reader.seek(start) == reader.tell() == start
+    pieces = []
+    while size and (piece := reader.read(size)):
+        assert size < 0 or len(piece) <= size
+        assert not isinstance(piece, bytes)
+        pieces.append(bytes(piece))
+    assert b"".join(pieces) == (whole[start:] if size else b"")
+    at = reader.tell()
+    assert reader.seek(-3, os.SEEK_CUR) == reader.tell() == max(0, at - 3)
