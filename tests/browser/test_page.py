@@ -31,7 +31,7 @@ def test_a_broker_without_tiered_topics_says_how_to_begin(site, look, scheme):
     checked(one)
     one.picture(f"empty-{scheme}")
     one.page.get_by_role("button", name="Show the topics that are on this disk only").click()
-    one.wait_text("tbody", "plain")
+    one.wait_text("#table", "plain")
     assert [name for name in one.rows() if name.startswith("plain")] == ["plain partition 0"]
 
 
