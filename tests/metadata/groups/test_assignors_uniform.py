@@ -58,11 +58,11 @@ def test_minimal_moves(counts, changes):
     partition_counts = dict(zip(topics, counts, strict=True))
     total = sum(counts)
     targets = assign_uniformly(_group({"m-0": {}}, topics), partition_counts)
-    for joins, pick in changes:
+    for number, (joins, pick) in enumerate(changes):
         before = _owners(targets)
         group = dict(targets)
         if joins:
-            group[f"m-{pick}-{len(group)}"] = {}
+            group[f"m-{pick}-{number}"] = {}  # never the name of somebody who is there
         elif len(group) > 1:
             del group[sorted(group)[pick % len(group)]]
         sizes = sorted((sum(map(len, target.values())) for target in group.values()), reverse=True)
