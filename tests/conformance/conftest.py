@@ -99,7 +99,8 @@ def unpacked_source(requirement: str) -> Path:
         )
         (archive,) = archives.glob(f"{requirement.split('==', maxsplit=1)[0].replace('-', '?')}*.tar.gz")
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            # Python before 3.11.4 knows no filters.
+            tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (root,) = folder.iterdir()
     return root
 
