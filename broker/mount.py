@@ -35,7 +35,7 @@ from stratalog.wire.topic import TopicPartition, Uuid
 if TYPE_CHECKING:
     from stratalog.broker.node import Node
 
-__all__ = ["Mount"]
+__all__ = ["Mount", "Mounted"]
 
 _ROUND_SECONDS: Final = 1.0
 _CATALOGUE_ROUNDS: Final = 30
@@ -51,7 +51,7 @@ _RECORDS_AT_ONCE: Final = 2_000
 log = logging.getLogger(__name__)
 
 
-class _Mounted:
+class Mounted:
     """One partition: its archive, what readers see, and when its manifest was last looked at."""
 
     __slots__ = ("looked_ms", "partition", "remote", "unified")
@@ -69,8 +69,8 @@ class Mount:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics: dict[Uuid, ArchivedTopic] = {}
-        self._partitions: dict[TopicPartition, _Mounted] = {}
-        self._turn: Iterator[_Mounted] = iter(())
+        self._partitions: dict[TopicPartition, Mounted] = {}
+        self._turn: Iterator[Mounted] = iter(())
         self._views = RemoteViews()
         self._following: asyncio.Task[None] | None = None
         self._told: frozenset[str] = frozenset()
@@ -78,6 +78,10 @@ class Mount:
     def holds(self, topic_id: Uuid) -> bool:
         """Whether a topic is one of the bucket: then no log of it is opened here."""
         return topic_id in self._topics
+
+    def __iter__(self) -> Iterator[Mounted]:
+        """The partitions that are served from the bucket."""
+        return iter(list(self._partitions.values()))
 
     async def start(self) -> None:
         """Enter the topics of the bucket and read every manifest, where the broker is to serve them.
@@ -114,7 +118,7 @@ class Mount:
             await self._leave(self._topics.pop(topic_id))
         news = [(topic, self._topics.get(topic.topic_id)) for topic in wanted.values()]
         news = [(topic, known) for topic, known in news if topic != known]
-        added: list[_Mounted] = []
+        added: list[Mounted] = []
         records: list[Message] = []
         for topic, known in news:
             self._topics[topic.topic_id] = topic
@@ -134,7 +138,7 @@ class Mount:
                 self._node.partitions.remove_view(mounted.unified)
         await self._node.control.write((RemoveTopicRecord(topic_id=topic.topic_id),))
 
-    def _mounted(self, topic: ArchivedTopic, number: int) -> _Mounted:
+    def _mounted(self, topic: ArchivedTopic, number: int) -> Mounted:
         node = self._node
         name = TopicPartition(topic.name, number)
         remote = RemotePartition(
@@ -150,13 +154,13 @@ class Mount:
         partition = unified.partition
         assert isinstance(partition, ArchivedPartition)
         partition.watchers.add(lambda: node.purgatory.check(unified))
-        mounted = self._partitions[name] = _Mounted(unified, partition, remote)
+        mounted = self._partitions[name] = Mounted(unified, partition, remote)
         node.partitions.add_view(unified)
         return mounted
 
     # -- manifests -------------------------------------------------------------------------------------------------
 
-    async def _load(self, mounted: _Mounted) -> None:
+    async def _load(self, mounted: Mounted) -> None:
         """Read a manifest for the first time; one that cannot be read is said to every client that asks."""
         mounted.looked_ms = self._now_ms()
         partition = self._topics[mounted.unified.topic_id].partition(mounted.unified.topic_partition.partition)

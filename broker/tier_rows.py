@@ -29,6 +29,7 @@ STATES: Final = {
     "held": "archiving",
     "fenced": "fenced: another broker leads its archive",
     "quarantined": "stopped at damaged data",
+    "mounted": "read from the bucket only",
 }
 """What a state means, in words."""
 
@@ -135,7 +136,7 @@ def row(facts: PartitionFacts) -> Json:
 
 
 def _state_text(facts: PartitionFacts) -> str:
-    if facts.tiered and not facts.copying and facts.state not in _STUCK:
+    if facts.tiered and not facts.copying and facts.state not in _STUCK and facts.state != "mounted":
         return "copying to the bucket is switched off"
     return STATES.get(facts.state, facts.state)
 
@@ -219,6 +220,7 @@ class BrokerFacts(NamedTuple):
     uploads: tuple[RunningUpload, ...]
     uploads_waiting: int
     verification: Json | None = None
+    read_only: bool = False
 
 
 def summary(facts: BrokerFacts, totals: Totals) -> Json:
@@ -229,6 +231,7 @@ def summary(facts: BrokerFacts, totals: Totals) -> Json:
         "now_ms": facts.now_ms,
         "bucket": {
             "url": facts.bucket_url,
+            "read_only": facts.read_only,
             "state": bucket_state if facts.failing_since_ms is None else "failing",
             "failing_since_ms": facts.failing_since_ms,
             "answered_ms": facts.answered_ms,

@@ -20,6 +20,7 @@ from stratalog.tier.source import source_length
 from stratalog.wire.topic import TopicPartition
 
 if TYPE_CHECKING:
+    from stratalog.broker.mount import Mounted
     from stratalog.broker.node import Node
 
 __all__ = ["ROUND_SECONDS", "WATCHERS_MAX", "Event", "TierWatch", "TooManyWatchers", "Watcher"]
@@ -189,6 +190,7 @@ class TierWatch:
             uploads=running,
             uploads_waiting=tiering.uploads.waiting_count,
             verification=None if self.verification is None else self.verification._asdict(),
+            read_only=node.config.boolean("stratalog.read.only"),
         )
         return summary(facts, totals)
 
@@ -223,10 +225,9 @@ class TierWatch:
         totals, present = Totals(), set()
         now = self._node.clock.monotonic
         used, began = 0.0, now()
-        for number, unified in enumerate(self._node.partitions, 1):
-            key = unified.topic_partition
+        for number, facts in enumerate(self._all_facts(), 1):
+            key = TopicPartition(facts.topic, facts.partition)
             present.add(key)
-            facts = self._facts(unified)
             seen = self._seen.get(key)
             if seen is None or seen.facts != facts:
                 said = row(facts)
@@ -248,6 +249,11 @@ class TierWatch:
     def _tell(self, key: TopicPartition) -> None:
         for watcher in self._watchers:
             watcher.news.add(key)
+
+    def _all_facts(self) -> Iterator[PartitionFacts]:
+        """Of every partition that is led here, and of every one that is served from a mounted bucket."""
+        yield from map(self._facts, self._node.partitions)
+        yield from map(_mounted_facts, self._node.mount)
 
     def _facts(self, unified: UnifiedLog) -> PartitionFacts:
         log_, (topic, partition) = unified.log, unified.topic_partition
@@ -310,6 +316,29 @@ class TierWatch:
         )
         self._borders[key] = (borders, found)
         return found
+
+
+def _mounted_facts(mounted: Mounted) -> PartitionFacts:
+    """All of it is in the bucket, and nothing is to go there."""
+    log_, remote, (topic, partition) = mounted.unified.log, mounted.remote, mounted.unified.topic_partition
+    end, held_back = log_.log_end_offset, mounted.partition.held_back
+    return PartitionFacts(
+        topic,
+        partition,
+        tiered=True,
+        state="mounted",
+        log_start=log_.log_start_offset,
+        local_start=end,
+        remote_start=remote.start_offset,
+        remote_end=remote.end_offset,
+        active_start=end,
+        log_end=end,
+        local_bytes=0,
+        remote_bytes=remote.size_bytes,
+        objects=remote.object_count,
+        copying=False,
+        trouble="" if held_back is None else f"it cannot be served: {held_back}",
+    )
 
 
 def _time(value_ms: int) -> int | None:

@@ -71,8 +71,10 @@ export function said(summary) {
     return {
       level: "alarm",
       headline: `The bucket has not answered for ${duration(now - bucket.failing_since_ms)}`,
-      detail: `Producing and reading what is on this disk go on; ${waits}, and nothing is removed from it meanwhile.` +
-        " Uploads are tried again by themselves.",
+      detail: bucket.read_only
+        ? "What was fetched before can be read; the rest is asked for again by itself."
+        : `Producing and reading what is on this disk go on; ${waits}, and nothing is removed from it meanwhile.` +
+          " Uploads are tried again by themselves.",
       error: bucket.last_error,
     };
   }
@@ -81,6 +83,14 @@ export function said(summary) {
       level: "alarm",
       headline: `${plural(problems, "partition")} ${problems === 1 ? "needs" : "need"} somebody to look`,
       detail: "Show those with a problem below: each says what it is.",
+    };
+  }
+  if (bucket.read_only) {
+    return {
+      level: "calm",
+      headline: "The bucket is mounted for reading",
+      detail: `${plural(summary.tiered_topics, "topic")}, ${plural(summary.tiered_partitions, "partition")}: ` +
+        `${bytes(summary.remote_bytes)} in the bucket. Nothing is written to it.`,
     };
   }
   if (!summary.tiered_partitions) {

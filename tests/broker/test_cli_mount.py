@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import boto3
@@ -22,7 +24,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.opening import open_store
 from stratalog.wire.batch import Record, build_batch
 
-READY = re.compile(r"ready kafka=(127\.0\.0\.1:[1-9]\d*) http=127\.0\.0\.1:[1-9]\d* bucket=(file:///\S+)\n")
+READY = re.compile(r"ready kafka=(127\.0\.0\.1:[1-9]\d*) http=(127\.0\.0\.1:[1-9]\d*) bucket=(file:///\S+)\n")
 
 
 @pytest.fixture
@@ -95,14 +97,28 @@ def consume(address: str, group: str, counts: list[int]) -> list[list[bytes]]:
     return found
 
 
+def check_page(http: str, counts: list[int]) -> None:
+    """What the page is told: every record of every partition is in the bucket only, and where its bytes are."""
+    with urllib.request.urlopen(f"http://{http}/v1/tier?topic=events", timeout=20) as answer:
+        said = json.load(answer)
+    assert said["bucket"]["read_only"]
+    assert (said["tiered_partitions"], said["problems"]) == (2, 0)
+    assert [row["spans"]["remote"] for row in said["rows"]] == counts
+    with urllib.request.urlopen(f"http://{http}/tier/status?topic=events", timeout=20) as answer:
+        rows = json.load(answer)["partitions"]
+    assert [(row["state"], row["remote_end"]) for row in rows] == [("mounted", count) for count in counts]
+    assert [row["remote_bytes"] for row in rows] == [row["remote_bytes"] for row in said["rows"]]
+    assert all(row["remote_bytes"] and row["objects"] for row in rows)
+
+
 def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(archived, start):
     """What was archived comes back record by record; a group commits; writing and topics are refused; no byte changes."""
     folder, values = archived
     before = listed(folder)
     process = start(f"file://{folder}")
     ready = READY.fullmatch(process.stdout.readline())
-    assert ready.group(2) == f"file://{folder}"
-    address = ready.group(1)
+    address, http, url = ready.groups()
+    assert url == f"file://{folder}"
     assert consume(address, "readers", [len(one) for one in values]) == values
     committed = Consumer({"bootstrap.servers": address, "group.id": "readers"})
     asked = committed.committed([TopicPartition("events", number) for number in range(2)], timeout=20)
@@ -118,6 +134,7 @@ def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(arch
     with pytest.raises(KafkaException) as caught:
         refused.result(20)
     assert caught.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    check_page(http, [len(one) for one in values])
     process.terminate()
     out, words = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, ""), words

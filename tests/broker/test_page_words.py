@@ -89,8 +89,9 @@ def test_the_first_sentence_is_the_worst_that_is_known(say):
         ["said", summary(lag=lag)],
         ["said", summary()],
         ["said", summary(tiered_partitions=0)],
+        ["said", summary(bucket={"url": "s3://b", "state": "ok", "read_only": True})],
     )
-    assert [one["level"] for one in told] == ["alarm", "alarm", "busy", "calm", "calm"]
+    assert [one["level"] for one in told] == ["alarm", "alarm", "busy", "calm", "calm", "calm"]
     assert told[0]["headline"] == "The bucket has not answered for 5 min"
     assert "2.0 KiB wait on this disk" in told[0]["detail"]
     assert told[0]["error"] == "refused"
@@ -99,6 +100,8 @@ def test_the_first_sentence_is_the_worst_that_is_known(say):
     assert told[2]["detail"].endswith("5 offsets wait, the oldest for 1 min.")
     assert told[3]["headline"] == "Everything that is due is in the bucket"
     assert told[4]["headline"] == "No topic is tiered yet"
+    assert told[5]["headline"] == "The bucket is mounted for reading"
+    assert told[5]["detail"] == "3 topics, 7 partitions: 3.0 GiB in the bucket. Nothing is written to it."
 
 
 def test_figures_that_are_not_known_are_not_invented(say):

@@ -70,7 +70,8 @@ class Broker:
             watched=lambda unified: (archive, "held") if unified.topic_partition.partition in tiered else None,
         )
         self.metrics = SimpleNamespace(topics={})
-        self.config = SimpleNamespace(bucket_url="memory:")
+        self.config = SimpleNamespace(bucket_url="memory:", boolean=lambda name: False)
+        self.mount = []
 
     @property
     def partitions(self):
@@ -98,6 +99,23 @@ async def test_a_tiered_partition_is_measured_beyond_its_archive():
     assert (tiered["remote_bytes"], tiered["read_back_end"], tiered["state"]) == (600, 3, "held")
     assert (local["tiered"], local["lag"]["bytes"], local["at_risk"]) == (False, 0, None)
     assert (said["partitions"], said["tiered_partitions"], said["lag"]["bytes"]) == (2, 1, 1000)
+
+
+async def test_what_is_mounted_is_in_the_bucket_only():
+    """Nothing of it waits or is at risk; what cannot be served says so."""
+    broker = Broker(0)
+    log = SimpleNamespace(log_start_offset=2, log_end_offset=5)
+    for number, held_back in enumerate((None, "its manifest is damaged")):
+        unified = SimpleNamespace(log=log, topic_partition=TopicPartition("m", number))
+        partition = SimpleNamespace(held_back=held_back)
+        broker.mount.append(SimpleNamespace(unified=unified, partition=partition, remote=broker.remote))
+    said, texts = await TierWatch(broker).snapshot()
+    well, damaged = map(json.loads, texts)
+    assert well["spans"] == {"remote": 3, "both": 0, "waiting": 0, "local": 0, "missing": 0}
+    assert (well["state_text"], well["problem"], well["at_risk"]) == ("read from the bucket only", None, None)
+    assert (well["remote_bytes"], well["objects"], well["local_bytes"]) == (600, 1, 0)
+    assert damaged["problem"] == "it cannot be served: its manifest is damaged"
+    assert (said["partitions"], said["tiered_partitions"], said["problems"]) == (2, 2, 1)
 
 
 async def test_segments_are_listed_again_only_where_a_border_has_moved():
