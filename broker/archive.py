@@ -87,7 +87,8 @@ class Archive:
             elapsed_ms=elapsed_ms,
             chance=dice.random,
         )
-        self._removal = ArchiveRemoval(unified, remote, self._partition, claimant, removal or RemovalSettings(), ports)
+        self._removal_settings = removal or RemovalSettings()
+        self._removal = ArchiveRemoval(unified, remote, self._partition, claimant, self._removal_settings, ports)
 
     def _begin(self) -> None:
         """Nothing is claimed, uploaded or known to be archived."""
@@ -285,6 +286,7 @@ class Archive:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             known_end=self.remote.known_end,
+            kept_history=self._removal_settings.kept_history,
         )
         self._send(command, self._committed)
 

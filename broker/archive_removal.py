@@ -17,6 +17,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
+from stratalog.tier.manifest_history import KeptHistory
 from stratalog.tier.trash import TIERING_OFF, Retention
 from stratalog.wire.errors import Corrupt
 
@@ -34,10 +35,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RemovalSettings:
-    """Both may change while the broker runs."""
+    """All may change while the broker runs."""
 
     grace_ms: Callable[[], int] = lambda: 86_400_000
     interval_ms: Callable[[], int] = lambda: 180_000
+    history_copies_min: Callable[[], int] = lambda: 16
+
+    @property
+    def kept_history(self) -> KeptHistory:
+        """Which copies of earlier manifests stay, as of now."""
+        return KeptHistory(self.history_copies_min(), self.grace_ms())
 
 
 @dataclass(frozen=True, slots=True)

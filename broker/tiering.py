@@ -239,6 +239,7 @@ class Tiering:
             removal=RemovalSettings(
                 lambda: self.config.integer("stratalog.trash.grace.ms"),
                 lambda: self.config.integer("stratalog.trash.check.interval.ms"),
+                lambda: self.config.integer("stratalog.history.copies.min"),
             ),
             keep_log_start=self._keep_log_start,
             keep_remote_end=self.checkpoint,

@@ -92,7 +92,7 @@ def commit_uploads(store: ObjectStore, command: Commit) -> ManifestRead:
             last_stable_offset=command.last_stable_offset,
         )
 
-    prepare = spilling(store, len(command.uploads))
+    prepare = spilling(store, len(command.uploads), command.kept_history)
     return _report(store, change_manifest(store, command.partition, transition, prepare), command.known_end)
 
 

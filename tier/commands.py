@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId
+from stratalog.tier.manifest_history import KeptHistory
 from stratalog.tier.manifest_parts import Claimant, Uploaded
 from stratalog.tier.reports import (
     AbortedRead,
@@ -127,7 +128,10 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Add uploaded ranges by compare-and-swap; answered by `ManifestRead`, `FencedReport`, `MovedReport`, failures."""
+    """Add uploaded ranges by compare-and-swap; answered by `ManifestRead`, `FencedReport`, `MovedReport`, failures.
+
+    ``kept_history`` says which copies of earlier manifests stay; None for all.
+    """
 
     partition: PartitionId
     claimant: Claimant
@@ -136,6 +140,7 @@ class Commit:
     high_watermark: int = -1
     last_stable_offset: int = -1
     known_end: int = 0
+    kept_history: KeptHistory | None = None
 
 
 @dataclass(frozen=True, slots=True)

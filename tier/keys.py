@@ -76,17 +76,22 @@ class PartitionId(NamedTuple):
         """Listed, it gives every object's base, end and leader epoch in offset order."""
         return self.prefix + "seg/"
 
+    @property
+    def history_prefix(self) -> str:
+        """Where the copies of earlier manifests lie, in the order of their numbers."""
+        return self.prefix + "history/"
+
     def segment_key(self, base: int, end: int, epoch: int, uuid: Uuid) -> str:
         """One upload attempt of the offsets ``[base, end)`` by the leader of ``epoch``; its uuid is its own."""
         return f"{self.prefix}seg/{base:020}-{end:020}-{epoch:010}-{uuid_text(uuid)}.seg"
 
     def page_key(self, first: int, last: int, seq: int) -> str:
-        """Reserved: entries spilled from the manifest numbered ``seq``."""
+        """Entries spilled from the manifest numbered ``seq``."""
         return f"{self.prefix}pages/{first:020}-{last:020}-{seq:010}.json.zst"
 
     def history_key(self, seq: int, writer: str) -> str:
-        """Reserved: a full copy of the manifest numbered ``seq``."""
-        return f"{self.prefix}history/{seq:020}-{writer}.json.zst"
+        """A full copy of the manifest numbered ``seq``."""
+        return f"{self.history_prefix}{seq:020}-{writer}.json.zst"
 
 
 class TopicKey(NamedTuple):

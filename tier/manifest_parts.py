@@ -15,6 +15,7 @@ from stratalog.tier.unknown_fields import UnknownFields
 from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_text
 
 __all__ = [
+    "HISTORY_KIND",
     "NOBODY",
     "PAGE_KIND",
     "Claimant",
@@ -31,6 +32,9 @@ __all__ = [
 
 PAGE_KIND: Final = "page"
 """The kind of a `TrashEntry` that stands for a page and for the objects of its entries."""
+
+HISTORY_KIND: Final = "history"
+"""The kind of a `TrashEntry` that stands for a history copy and for all that sort before it."""
 
 
 class Claimant(NamedTuple):
@@ -108,8 +112,9 @@ class TrashEntry:
 
     Of `PAGE_KIND`, ``key`` is a page of which nothing is live any more: it stands for the page and for the objects of
     its entries from number ``dead_count`` on; the objects of those before have trash entries of their own.
-    ``size_bytes`` then counts page and objects, ``epoch`` is the highest of the leader epochs. ``max_timestamp_ms`` is
-    the newest record time in it, -1 if unknown: retention is judged by it once more before the object goes (rule 6).
+    ``size_bytes`` then counts page and objects, ``epoch`` is the highest of the leader epochs. Of `HISTORY_KIND`, it
+    stands for the history copy ``key`` and for all that sort before it. ``max_timestamp_ms`` is the newest record
+    time in it, -1 if unknown: retention is judged by it once more before the object goes (rule 6).
     """
 
     key: str
@@ -188,10 +193,12 @@ class Pin:
 class HistoryRef:
     """A full copy of the manifest numbered ``seq``; ``sha256`` (hex) is that of its bytes before compression.
 
-    The copy names its own predecessor: together they are a chain back to the first page.
+    The copy names its own predecessor: together they are a chain back to the first page, or to the copy numbered
+    ``start``: those below were removed on purpose, one from there on that is missing was lost.
     """
 
     seq: int
     key: str
     sha256: str
+    start: int = 0
     unknown: UnknownFields = ()

@@ -35,7 +35,7 @@ _PAGE: Final = frozenset(
 )  # fmt: skip
 _JOB: Final = frozenset({"uuid", "kind", "listed_ts", "expires_ts", "inputs"})
 _PIN: Final = frozenset({"cut", "created_ts", "remote_end", "log_start_offset", "seq"})
-_HISTORY: Final = frozenset({"loc", "seq", "sha256"})
+_HISTORY: Final = frozenset({"loc", "seq", "sha256", "start"})
 
 
 def _loc(key: str, folder: str) -> str:
@@ -184,8 +184,10 @@ def pin_from_fields(fields: Mapping[str, Any]) -> Pin:
 
 
 def history_to_fields(history: HistoryRef, folder: str) -> dict[str, Any]:
-    """JSON fields."""
+    """JSON fields; ``start`` only once copies have been removed."""
     fields = {"loc": _loc(history.key, folder), "seq": history.seq, "sha256": history.sha256}
+    if history.start:
+        fields["start"] = history.start
     return restore_unknown(fields, history.unknown)
 
 
@@ -195,5 +197,6 @@ def history_from_fields(fields: Mapping[str, Any], folder: str) -> HistoryRef:
         seq=integer(fields, "seq"),
         key=_key(fields, folder),
         sha256=text(fields, "sha256"),
+        start=integer(fields, "start", 0),
         unknown=keep_unknown(fields, _HISTORY),
     )

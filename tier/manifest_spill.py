@@ -15,6 +15,7 @@ from crc32c import crc32c
 from stratalog.tier.entry import Entry
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import read_page
+from stratalog.tier.manifest_history import KeptHistory, is_kept, trim_history
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash
 from stratalog.tier.manifest_pages import (
     Spill,
@@ -36,10 +37,11 @@ __all__ = ["iter_history", "spilling", "write_page"]
 log = logging.getLogger(__name__)
 
 
-def spilling(store: ObjectStore, keep_count: int) -> Preparation:
+def spilling(store: ObjectStore, keep_count: int, kept: KeptHistory | None = None) -> Preparation:
     """For `change_manifest`: spills older entries to a page when there are too many, and copies the manifest before.
 
-    ``keep_count`` newest entries stay inline in any case.
+    ``keep_count`` newest entries stay inline in any case. Copies that ``kept`` does not want kept are moved to the trash
+    on that occasion; None keeps them all.
     """
 
     def prepare(stored: StoredManifest, grown: Manifest) -> Manifest:
@@ -56,7 +58,11 @@ def spilling(store: ObjectStore, keep_count: int) -> Preparation:
         if page is None:
             return grown
         history = _write_history(store, stored)
-        return replace(spill(grown, plan, page), history=history)
+        spilled = replace(spill(grown, plan, page), history=history)
+        if kept is None:
+            return spilled
+        copies = list(store.list(grown.partition.history_prefix))
+        return trim_history(spilled, copies, kept, now_ms=spilled.commits[-1].at_ms)
 
     return prepare
 
@@ -90,16 +96,17 @@ def _write_history(store: ObjectStore, stored: StoredManifest) -> HistoryRef | N
         if decompressed(store.get(key)[0], key) != stored.raw:
             log.error("%s: %s is a copy of another manifest of this number", before.partition, key)
             return before.history
-    return HistoryRef(before.seq, key, predecessor_hash(stored.raw))
+    start = before.history.start if before.history is not None else 0
+    return HistoryRef(before.seq, key, predecessor_hash(stored.raw), start)
 
 
 def iter_history(store: ObjectStore, manifest: Manifest) -> Iterator[Manifest]:
-    """The manifest's earlier states as they were copied at each spill, newest first.
+    """The manifest's earlier states as they were copied at each spill, newest first, as far back as they are kept.
 
     Raises `NotFound` for a copy that is gone and `Corrupt` for one that is not what its successor says.
     """
     ref = manifest.history
-    while ref is not None:
+    while ref is not None and is_kept(manifest, ref):
         raw = decompressed(store.get(ref.key)[0], ref.key)
         if predecessor_hash(raw) != ref.sha256:
             raise Corrupt(f"{manifest.partition}: {ref.key} is not the copy that its successor names")

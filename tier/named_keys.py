@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
-from stratalog.tier.keys import PartitionId
+from stratalog.tier.keys import HistoryKey, PartitionId, parse_key
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.manifest_pages import decompressed
-from stratalog.tier.manifest_parts import PAGE_KIND, TrashEntry
+from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND, TrashEntry
 from stratalog.tier.store import NotFound, ObjectStore
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = ["named_keys", "objects_of"]
 
@@ -35,8 +37,12 @@ def named_keys(store: ObjectStore, manifest: Manifest) -> set[str]:
 def objects_of(store: ObjectStore, partition: PartitionId, item: TrashEntry) -> list[str]:
     """What goes when ``item`` leaves the trash, in this order: of a page, the objects of its entries, then the page.
 
+    Of a history copy that stands for others those that are listed, the oldest first.
     A page that is gone went last: nothing of it is left. Raises `Corrupt` for a page that cannot be read.
     """
+    if item.kind == HISTORY_KIND:
+        older = takewhile(lambda info: info.key < item.key, store.list(partition.history_prefix))
+        return [*(info.key for info in older if _is_history(info.key)), item.key]
     if item.kind != PAGE_KIND:
         return [item.key]
     try:
@@ -51,11 +57,21 @@ def objects_of(store: ObjectStore, partition: PartitionId, item: TrashEntry) -> 
     return [*(loc[1:] if loc.startswith("/") else partition.prefix + loc for loc in locs), item.key]
 
 
+def _is_history(key: str) -> bool:
+    try:
+        return isinstance(parse_key(key), HistoryKey)
+    except Invalid:
+        return False
+
+
 def _history(store: ObjectStore, manifest: Manifest) -> Iterator[str]:
-    """The chain of history copies, newest first. A copy that is gone ends it; one that cannot be read raises `Corrupt`."""
+    """The chain of history copies that are kept, newest first.
+
+    A copy that is gone ends it; one that cannot be read raises `Corrupt`.
+    """
     seen: set[str] = set()
     ref = manifest.history
-    while ref is not None and ref.key not in seen:
+    while ref is not None and ref.key not in seen and is_kept(manifest, ref):
         seen.add(ref.key)
         yield ref.key
         try:

@@ -6,10 +6,10 @@ import json
 from typing import NamedTuple
 
 from stratalog.tier.entry import entry_from_fields
-from stratalog.tier.keys import SegmentKey, parse_key
+from stratalog.tier.keys import HistoryKey, SegmentKey, parse_key
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_pages import decompressed
-from stratalog.tier.manifest_parts import PAGE_KIND
+from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid
@@ -22,6 +22,8 @@ class ProtectedKeys(NamedTuple):
 
     keys: frozenset[str]
     uuids: frozenset[Uuid]
+    copies_up_to: str = ""
+    """All history copies up to this key."""
 
     def covers(self, key: str) -> bool:
         """Whether the object under ``key`` is spoken for."""
@@ -31,6 +33,8 @@ class ProtectedKeys(NamedTuple):
             parsed = parse_key(key)
         except Invalid:
             return False
+        if isinstance(parsed, HistoryKey):
+            return key <= self.copies_up_to
         return isinstance(parsed, SegmentKey) and parsed.uuid in self.uuids
 
 
@@ -41,7 +45,8 @@ def protected_keys(store: ObjectStore, manifest: Manifest) -> ProtectedKeys:
         if item.kind == PAGE_KIND:
             keys.update(_keys_of_page(store, manifest, item.key))
     uuids = {job.uuid for job in manifest.jobs} | {uuid for job in manifest.jobs for uuid in job.inputs}
-    return ProtectedKeys(frozenset(keys), frozenset(uuids))
+    copies_up_to = max((item.key for item in manifest.trash if item.kind == HISTORY_KIND), default="")
+    return ProtectedKeys(frozenset(keys), frozenset(uuids), copies_up_to)
 
 
 def _keys_of_page(store: ObjectStore, manifest: Manifest, key: str) -> list[str]:

@@ -15,15 +15,16 @@ from crc32c import crc32c
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest, successor
+from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_jobs import end_job
 from stratalog.tier.manifest_json import predecessor_hash, to_bytes
 from stratalog.tier.manifest_pages import Spill, compressed, page_ref, page_to_bytes, plan_spill, spill
 from stratalog.tier.manifest_parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
 from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
 from stratalog.tier.repair_plan import RepairPlan
-from stratalog.tier.store import AlreadyExists, ObjectStore, PreconditionFailed
-from stratalog.tier.verify_history import check_history
-from stratalog.wire.errors import Invalid, Retriable
+from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
+from stratalog.tier.verify_history import read_history_copy
+from stratalog.wire.errors import Corrupt, Invalid, Retriable
 from stratalog.wire.topic import Uuid
 
 __all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "release_quarantine", "repaired_manifest"]
@@ -162,12 +163,29 @@ def _history(store: ObjectStore, plan: RepairPlan) -> HistoryRef | None:
             store.put_if_absent(key, data, crc32c=crc32c(data))
         if plan.current:
             link = HistoryRef(base.seq, key, mark)
-    return (link or base.history) if _intact(store, base) else None
+    start = _chain_start(store, base, trimmed_since=not plan.current)
+    if start is None:
+        return None
+    history = link or base.history
+    return history and replace(history, start=start)
 
 
-def _intact(store: ObjectStore, base: Manifest) -> bool:
-    """Whether the whole chain holds: a broken one is not gone on with."""
-    return next(check_history(store, base, whole=True), None) is None
+def _chain_start(store: ObjectStore, base: Manifest, *, trimmed_since: bool) -> int | None:
+    """Where the kept part of the chain starts; None if it is broken: such a one is not gone on with.
+
+    ``trimmed_since``: ``base`` is not the latest manifest, and copies that it names may have been removed on purpose
+    since. Those that are gone at the old end count as such; nobody can tell.
+    """
+    ref, start = base.history, base.history.start if base.history is not None else 0
+    while ref is not None and is_kept(base, ref):
+        number = ref.seq
+        try:
+            ref = read_history_copy(store, ref).history
+        except NotFound:
+            return number + 1 if trimmed_since else None
+        except Corrupt:
+            return None
+    return start
 
 
 def release_quarantine(store: ObjectStore, partition: PartitionId, *, now_ms: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash
 from stratalog.tier.manifest_pages import decompressed
 from stratalog.tier.manifest_parts import HistoryRef
@@ -39,10 +40,11 @@ def _read_once(store: ObjectStore, ref: HistoryRef) -> Manifest:
 def check_history(store: ObjectStore, manifest: Manifest, *, whole: bool) -> Iterator[Anomaly]:
     """What is wrong with the chain; without ``whole`` only its newest copy is looked at.
 
-    A broken link ends it: what came before cannot be told from what somebody put there.
+    It begins with the oldest copy that the manifest says is kept. A broken link ends it: what came before cannot be told
+    from what somebody put there.
     """
     ref, above = manifest.history, manifest.seq
-    while ref is not None:
+    while ref is not None and is_kept(manifest, ref):
         copy = None
         fault = f"the copy of manifest {ref.seq} is named by manifest {above}, which is older"
         if ref.seq <= above:

@@ -247,7 +247,8 @@ class _Look:
                 self._found(AnomalyKind.ORPHAN_OBJECT, key, base, f"{info.size_bytes} bytes that nothing names")
 
     def _check_side(self, manifest: Manifest, protected: ProtectedKeys) -> None:
-        """Pages that nothing names: left behind by a change that lost its race."""
+        """Pages that nothing names: left behind by a change that lost its race. Copies that the trash has forgotten."""
+        start = manifest.history.start if manifest.history is not None else 0
         pages = {ref.key for ref in manifest.pages}
         for key in sorted(self._side_keys):
             parsed = _parsed(key)
@@ -258,6 +259,8 @@ class _Look:
                 and parsed.seq <= manifest.seq
             ):
                 self._found(AnomalyKind.ORPHAN_OBJECT, key, parsed.first, "a page that no manifest names")
+            elif isinstance(parsed, HistoryKey) and parsed.seq < start and not protected.covers(key):
+                self._found(AnomalyKind.ORPHAN_OBJECT, key, -1, f"a copy below number {start}, where those kept start")
 
 
 def _parsed(key: str) -> TopicKey | SegmentKey | PageKey | HistoryKey | None:

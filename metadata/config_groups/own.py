@@ -46,6 +46,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="What the cache leaves free on its disk: where less is free its chunks go."),
     setting("stratalog.cache.topic.percent.max", INT, 50, Range(1, 100),
             doc="Share of the cache that one topic keeps when others need room; what nobody needs it may use, too."),
+    setting("stratalog.history.copies.min", INT, 16, at_least(1), mode=WIDE,
+            doc="Copies of earlier manifests that an archive keeps at least; older ones leave the bucket through the trash "
+                "when they are older than stratalog.trash.grace.ms, and no cut, lease or job needs them."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
     setting("stratalog.incarnation", LONG, 0, at_least(-1), internal=True,

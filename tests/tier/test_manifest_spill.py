@@ -12,20 +12,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stratalog.tier import manifest_pages
 from stratalog.tier.archive_commands import commit_uploads, move_log_start, read_back, read_view
-from stratalog.tier.commands import Commit, ReadBack, ReadManifest, SetLogStart
+from stratalog.tier.commands import Commit, EmptyTrash, ReadBack, ReadManifest, SetLogStart
 from stratalog.tier.entry import Entry
-from stratalog.tier.keys import PartitionId
+from stratalog.tier.keys import PartitionId, parse_key
+from stratalog.tier.leases import SKEW_MS
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim
 from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_history import KeptHistory
 from stratalog.tier.manifest_jobs import affected_pages, list_job, page_rewrite, swap
 from stratalog.tier.manifest_parts import PAGE_KIND, Job, totals_of
 from stratalog.tier.manifest_spill import iter_history, write_page
 from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifest_view import NO_ENTRIES
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.removal_commands import empty_trash
 from stratalog.tier.store import NotFound, PreconditionFailed, StoreUnavailable
+from stratalog.tier.verify_history import check_history
 from stratalog.wire.errors import Corrupt
 
+DAY_MS = 86_400_000
 US = Claimant(0, 1, bytes(16), 4)
 PARTITION = PartitionId("t", bytes(16), 0)
 
@@ -49,7 +54,7 @@ def _small_manifests(monkeypatch):
 @pytest.fixture
 def store():
     """An archive that is claimed and empty."""
-    found = MemoryStore()
+    found = MemoryStore(clock_ms=lambda: 1)
     change_manifest(found, PARTITION, lambda m: claim(m, US, now_ms=1))
     return found
 
@@ -132,6 +137,31 @@ def test_each_spill_copies_the_manifest_before_it(store):
     store.put(key, store.get(copies[0].history.key)[0])
     with pytest.raises(Corrupt, match="history/"):
         list(iter_history(store, read_manifest(store, PARTITION).manifest))
+
+
+def test_old_copies_leave_the_bucket_through_the_trash(store):
+    """The chain then begins later; what has gone is no damage, what goes missing is."""
+    kept = KeptHistory(3, -SKEW_MS - 2)
+    for each in range(60):
+        commit_uploads(store, replace(commit_of([entry(each * 10, each * 10 + 10)]), kept_history=kept))
+    manifest = read_manifest(store, PARTITION).manifest
+    assert manifest.history.start
+    listed = [each.key for each in store.list(PARTITION.history_prefix)]
+    assert list(check_history(store, manifest, whole=True)) == []
+    now_ms = 2 * DAY_MS
+    command = EmptyTrash(PARTITION, US, now_ms, 0, None)
+    empty_trash(store, command)
+    empty_trash(store, replace(command, now_ms=now_ms + 1))
+    left = [each.key for each in store.list(PARTITION.history_prefix)]
+    assert left == [key for key in listed if parse_key(key).seq >= manifest.history.start]
+    assert 3 <= len(left) < len(listed)
+    manifest = read_manifest(store, PARTITION).manifest
+    assert [copy.seq for copy in iter_history(store, manifest)][-1] == manifest.history.start
+    assert list(check_history(store, manifest, whole=True)) == []
+    store.delete_many(left[:1])
+    assert [each.key for each in check_history(store, manifest, whole=True)] == left[:1]
+    with pytest.raises(NotFound):
+        list(iter_history(store, manifest))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -9,7 +9,7 @@ import pytest
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.manifest_json import to_bytes
 from stratalog.tier.manifest_pages import compressed, page_ref, page_to_bytes
-from stratalog.tier.manifest_parts import PAGE_KIND, HistoryRef, TrashEntry
+from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND, HistoryRef, TrashEntry
 from stratalog.tier.named_keys import named_keys, objects_of
 from stratalog.tier.store import NotFound
 from stratalog.wire.errors import Corrupt
@@ -41,6 +41,8 @@ def test_pages_trash_and_history_are_followed(memory_store, manifest):
     item = TrashEntry(dead.key, 1, 1, 1, "retention", 1, kind=PAGE_KIND, dead_count=1)
     now = replace(manifest, pages=(live,), entries=manifest.entries[4:], trash=(item,), history=second)
     assert named_keys(memory_store, now) == {*entries[1:], dead.key, live.key, first.key, second.key}
+    trimmed = replace(now, history=replace(second, start=2))
+    assert named_keys(memory_store, now) - named_keys(memory_store, trimmed) == {first.key}
     memory_store.delete_many([first.key])
     assert second.key in named_keys(memory_store, now)
 
@@ -54,6 +56,19 @@ def test_what_goes_with_an_item_of_the_trash(memory_store, manifest):
     assert objects_of(memory_store, manifest.partition, alone) == [ref.key]
     memory_store.delete_many([ref.key])
     assert objects_of(memory_store, manifest.partition, item) == [ref.key]
+
+
+def test_a_copy_in_the_trash_stands_for_those_before_it(memory_store, manifest):
+    """Never for one after it, nor for what is no copy; those that have gone already are not asked for."""
+    keys = [manifest.partition.history_key(seq, "w") for seq in (1, 2, 2, 3)]
+    keys[2] = manifest.partition.history_key(2, "x")
+    for key in (*keys, manifest.partition.history_prefix + "0notes"):
+        memory_store.put(key, b"")
+    item = TrashEntry(keys[2], 1, 1, 5, "history trimmed", 1, kind=HISTORY_KIND)
+    assert objects_of(memory_store, manifest.partition, item) == keys[:3]
+    memory_store.delete_many(keys[:2])
+    assert objects_of(memory_store, manifest.partition, item) == [keys[2]]
+    assert named_keys(memory_store, replace(manifest, trash=(item,))) >= {keys[2]}
 
 
 def test_a_page_that_cannot_be_read_stops_everything(memory_store, manifest):

@@ -100,6 +100,16 @@ def test_a_damaged_manifest_is_kept_and_its_number_is_not_used_again(archive, re
     assert archive.anomalies(deep=True) == []
 
 
+def test_a_manifest_lost_after_its_history_was_trimmed_goes_on_with_what_is_left_of_it(archive, repairing):
+    """Nobody can tell any more that older copies were removed on purpose: those gone at the old end count as such."""
+    history = archive.manifest.history
+    archive.store.delete_many([archive.partition.history_key(history.seq - 1, "b1")])
+    archive.damage("missing-manifest")
+    repaired = repairing.apply(repairing.plan())
+    assert repaired.history == replace(history, start=history.seq)
+    assert archive.anomalies(deep=True) == []
+
+
 @pytest.mark.parametrize("kind", WITH_A_HOLE)
 def test_a_hole_is_repaired_only_with_leave_to_lose(archive, repairing, kind):
     """The run that reaches the end stays; what lies before it is kept under quarantine."""
