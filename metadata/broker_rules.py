@@ -15,6 +15,8 @@ from stratalog.metadata.config_types import ConfigError, ConfigValue
 
 __all__ = ["broker_problems"]
 
+_RETENTION_IS_DEFAULT: Final = -2
+
 Values = Mapping[str, ConfigValue]
 Rule = Callable[[Values], str | None]
 
@@ -62,17 +64,38 @@ def _compaction_lag(values: Values) -> str | None:
     return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
 
 
+def _total_retention(values: Values, unit: str) -> int | None:
+    total = _number(values, f"log.retention.{unit}")
+    if total is not None or unit != "ms":
+        return total
+    minutes = _number(values, "log.retention.minutes")
+    return (_number(values, "log.retention.hours") or 0) * 3_600_000 if minutes is None else minutes * 60_000
+
+
+def _copy_lag(values: Values) -> str | None:
+    """What must leave the local disk must have been uploaded before."""
+    if not values["remote.log.storage.system.enable"]:
+        return None
+    for unit in ("bytes", "ms"):
+        name, local_name = f"log.remote.copy.lag.{unit}", f"log.local.retention.{unit}"
+        lag, local = _number(values, name) or 0, _number(values, local_name)
+        effective = _total_retention(values, unit) if local == _RETENTION_IS_DEFAULT else local
+        if effective is not None and 0 <= effective < lag:
+            why = (
+                f"Value must not exceed {local_name} (effective value: {effective}): what is not uploaded yet cannot "
+                f"leave the local disk. Lower {name}, or raise {local_name}"
+            )
+            return str(ConfigError.of(name, lag, why))
+    return None
+
+
 def _local_retention(values: Values) -> str | None:
     if not values["remote.log.storage.system.enable"]:
         return None
     for unit in ("bytes", "ms"):
         name, local_name = f"log.retention.{unit}", f"log.local.retention.{unit}"
-        total, local = _number(values, name), _number(values, local_name)
-        if total is None and unit == "ms":
-            total = (_number(values, "log.retention.hours") or 0) * 3_600_000
-            minutes = _number(values, "log.retention.minutes")
-            total = total if minutes is None else minutes * 60_000
-        if total is None or local is None or total < 0 or local == -2:
+        total, local = _total_retention(values, unit), _number(values, local_name)
+        if total is None or local is None or total < 0 or local == _RETENTION_IS_DEFAULT:
             continue
         if local == -1 or local > total:
             return str(ConfigError.of(local_name, local, f"Value must not be more than {name} property value: {total}"))
@@ -108,6 +131,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _retention,
     _compaction_lag,
     _local_retention,
+    _copy_lag,
     _replica_wait,
     *(_not_above(lower, upper) for lower, upper in _ORDERED),
 )

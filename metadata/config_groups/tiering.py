@@ -1,6 +1,7 @@
-"""Topic settings of tiering that Kafka 4.3 does not have: the copy lag of Kafka 4.4 (KIP-1241), and our own.
+"""Settings of tiering that Kafka 4.3 does not have: the copy lag of Kafka 4.4 (KIP-1241), and our own.
 
-Ours have a broker setting of the same name as their default, which can be changed while the cluster runs.
+Each topic setting has a broker setting as its default, which can be changed while the cluster runs: ours one of the
+same name, Kafka's one with ``log.`` before it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ _MIB: Final = 1 << 20
 PART_BYTES_DEFAULT: Final = 16 * _MIB
 _PART_BYTES: Final = between(5 * _MIB, 64 * _MIB)
 _CLASS: Final = "stratalog.storage.class"
+_COPY_BYTES: Final = "remote.copy.lag.bytes"
+_COPY_MS: Final = "remote.copy.lag.ms"
 _LAG: Final = "stratalog.upload.lag.ms"
 _PART: Final = "stratalog.upload.part.bytes"
 
 # fmt: off
 TIERING_TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting("remote.copy.lag.bytes", LONG, -1, at_least(-1),
+    setting(_COPY_BYTES, LONG, -1, at_least(-1), synonyms=(Synonym(f"log.{_COPY_BYTES}"),),
             doc="A segment is uploaded once this many bytes of the local log lie behind it; -1 means local.retention.bytes. "
                 "Either lag is enough, and 0 in one of them means at once. Kafka 4.4 (KIP-1241)."),
-    setting("remote.copy.lag.ms", LONG, 0, at_least(-1),
+    setting(_COPY_MS, LONG, 0, at_least(-1), synonyms=(Synonym(f"log.{_COPY_MS}"),),
             doc="A segment is uploaded once its newest record is this old: the minimum age of what is archived; -1 means "
                 "local.retention.ms, 0 at once. Never above local.retention.ms. Kafka 4.4 (KIP-1241)."),
     setting(_CLASS, STRING, "", StorageClassName(), synonyms=(Synonym(_CLASS),),
@@ -37,6 +40,10 @@ TIERING_TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Size of the parts of an upload of more than 64 MiB; the worker holds five of them. Not above segment.bytes."),
 )
 TIERING_BROKER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
+    setting(f"log.{_COPY_BYTES}", LONG, -1, at_least(-1), mode=WIDE,
+            doc=f"Default of the topic setting {_COPY_BYTES}. Kafka 4.4 (KIP-1241)."),
+    setting(f"log.{_COPY_MS}", LONG, 0, at_least(-1), mode=WIDE,
+            doc=f"Default of the topic setting {_COPY_MS}. Kafka 4.4 (KIP-1241)."),
     setting(_CLASS, STRING, "", StorageClassName(), mode=WIDE, doc=f"Default of the topic setting {_CLASS}."),
     setting(_LAG, LONG, 0, at_least(0), mode=WIDE, doc=f"Default of the topic setting {_LAG}."),
     setting(_PART, INT, PART_BYTES_DEFAULT, _PART_BYTES, mode=WIDE, doc=f"Default of the topic setting {_PART}."),

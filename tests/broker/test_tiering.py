@@ -210,15 +210,17 @@ def test_settings_of_objects_reach_their_upload(broker):
 
 
 def test_cluster_wide_defaults_reach_tiered_topics_at_once(broker):
-    """Of our own settings, by the broker resource that stands for all; a topic's own value comes first."""
+    """Of our settings and of Kafka's copy lag, by the broker resource that stands for all; a topic's own comes first."""
     broker.create("t", **TIERED)
     broker.create("own", **TIERED)
     alter_topic_configs(broker.client(), "own", set_to={"stratalog.storage.class": "GLACIER_IR"})
-    change = AlterableConfig(name="stratalog.storage.class", config_operation=0, value="STANDARD_IA")
-    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+    wanted = {"stratalog.storage.class": "STANDARD_IA", "log.remote.copy.lag.ms": "7"}
+    changes = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in wanted.items()]
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
     (answer,) = (
         broker.client().call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)).responses
     )
     assert (answer.error_code, answer.error_message) == (0, None)
     broker.wait_until(lambda: broker.partition("t").log.config.storage_class == "STANDARD_IA")
+    assert broker.partition("t").log.config.remote_copy_lag_ms == 7
     assert broker.partition("own").log.config.storage_class == "GLACIER_IR"

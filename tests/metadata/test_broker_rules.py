@@ -41,6 +41,22 @@ def test_the_defaults_agree():
             ),
         ),
         (
+            {"log.local.retention.ms": "10", "log.remote.copy.lag.ms": "11"},
+            (
+                "Invalid value 11 for configuration log.remote.copy.lag.ms: Value must not exceed log.local.retention.ms "
+                "(effective value: 10): what is not uploaded yet cannot leave the local disk. Lower "
+                "log.remote.copy.lag.ms, or raise log.local.retention.ms"
+            ),
+        ),
+        (
+            {"log.retention.bytes": "5", "log.remote.copy.lag.bytes": "6"},
+            (
+                "Invalid value 6 for configuration log.remote.copy.lag.bytes: Value must not exceed "
+                "log.local.retention.bytes (effective value: 5): what is not uploaded yet cannot leave the local disk. "
+                "Lower log.remote.copy.lag.bytes, or raise log.local.retention.bytes"
+            ),
+        ),
+        (
             {"replica.fetch.wait.max.ms": "30001"},
             (
                 "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent "
@@ -65,6 +81,15 @@ def test_settings_that_contradict_each_other_are_named(given, sentence):
 def test_local_retention_is_free_where_nothing_is_tiered():
     """Without the tier the rule does not hold."""
     given = {"log.retention.ms": "10", "log.local.retention.ms": "11", "remote.log.storage.system.enable": "false"}
+    assert _problems(given) == []
+
+
+@pytest.mark.parametrize("lag", ["-1", "0", "604800000"])
+def test_a_copy_lag_within_local_retention_is_well(lag):
+    """So is one that is unlimited with it, and any where nothing is tiered."""
+    assert _problems({"log.remote.copy.lag.ms": lag}) == []
+    assert _problems({"log.retention.ms": "-1", "log.remote.copy.lag.ms": str(1 << 62)}) == []
+    given = {"log.retention.ms": "10", "log.remote.copy.lag.ms": "11", "remote.log.storage.system.enable": "false"}
     assert _problems(given) == []
 
 

@@ -16,10 +16,15 @@ def test_the_copy_lag_has_kafkas_defaults():
         _ROWS["remote.copy.lag.ms"].parse("-2")
 
 
-def test_ours_have_a_broker_default_that_can_change():
-    """Under the same name."""
-    assert {row.name for row in TIERING_BROKER_SETTINGS} == {name for name in _ROWS if name.startswith("stratalog.")}
-    assert all(row.is_dynamic for row in TIERING_BROKER_SETTINGS)
+def test_each_has_a_broker_default_that_can_change():
+    """Ours under the same name, Kafka's with log. before it; both take the same values."""
+    brokers = {row.name: row for row in TIERING_BROKER_SETTINGS}
+    assert brokers.keys() == {name if name.startswith("stratalog.") else f"log.{name}" for name in _ROWS}
+    assert all(row.is_dynamic for row in brokers.values())
+    for row in TIERING_TOPIC_SETTINGS:
+        (synonym,) = row.synonyms
+        broker = brokers[synonym.name]
+        assert (broker.type, broker.default, broker.valid_values) == (row.type, row.default, row.valid_values)
 
 
 def test_the_default_part_is_that_of_the_upload():
