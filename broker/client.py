@@ -167,7 +167,7 @@ class Client:
         found = []
         for topic in answer.topics:
             if topic.error_code:
-                raise KafkaError(ErrorCode(topic.error_code), f"topic {topic.name}: {code_words(topic.error_code)}")
+                raise _refusal(topic.name or "", topic.error_code)
             found.append(_topic(topic))
         self.topics.update({topic.name: topic for topic in found})
         return found
@@ -259,6 +259,14 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
     for topic_partition in partitions:
         groups.setdefault(topic_partition.topic, []).append(topic_partition)
     return groups
+
+
+def _refusal(name: str, error_code: int) -> KafkaError:
+    """Why a topic cannot be told; of a view the broker knows more than a code can say."""
+    from stratalog.broker.view_names import parse_view_name  # noqa: PLC0415 - only for this message
+
+    more = "" if parse_view_name(name) is None else ". The log of the broker says why it cannot be shown"
+    return KafkaError(ErrorCode(error_code), f"topic {name}: {code_words(error_code)}{more}")
 
 
 def _topic(answer: Any) -> Topic:

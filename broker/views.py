@@ -23,7 +23,7 @@ from stratalog.broker.view_names import ViewName, base_topic, parse_view_name
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.topic import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -134,17 +134,31 @@ class Views:
         ]
         read = await self._read(asked)
         for command, report in read:
-            self._check_covered(command.partition, report)
+            await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
         self._add(name, wanted, read, "")
 
-    def _check_covered(self, partition: PartitionId, report: commands.BoundedViewRead) -> None:
-        """Raises if records of before that time may be on the local disk only."""
+    async def _check_covered(
+        self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead
+    ) -> None:
+        """Raises if records of before that time are on the local disk only.
+
+        They are never shown: retention and compaction change what is there, and a view does not change.
+        """
         led = self._node.partitions.get(TopicPartition(partition.topic, partition.partition))
-        if not report.covered and led is not None and led.log.log_end_offset > report.end_offset:
+        if report.covered or led is None or led.log.log_end_offset <= report.end_offset:
+            return
+        try:
+            found = await led.find_timestamp(timestamp_ms, committed=False, search=self._node.deep_work.search)
+        except (Corrupt, OSError, Retriable) as error:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition}: {error}") from error
+        end = led.log.log_end_offset if found is None else found.offset
+        if end > report.end_offset:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"the archive of {partition} ends at offset {report.end_offset} and before that time, the log at "
-                f"{led.log.log_end_offset}: wait until the records of that time are archived",
+                f"offsets [{report.end_offset}, {end}) of {partition} are from before that time and on the local disk "
+                f"only, and a view shows what is in the bucket: ask again when they are archived (stratalog tier status "
+                f"{partition.topic}; segment.ms says when at the latest a segment is sealed), or read {partition.topic} "
+                f"itself up to offset {end}",
             )
 
     async def _read(

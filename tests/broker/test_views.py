@@ -7,6 +7,7 @@ import os
 import pytest
 
 from stratalog.broker import views
+from stratalog.broker.client_records import NewRecord
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.cut_commands import create_cut, delete_cut, end_at, read_cut
 from stratalog.tier.keys import PartitionId
@@ -154,7 +155,26 @@ def test_a_damaged_copy_is_not_shown(mounted, bucket, caplog):
     assert "SHA-256 differs" in caplog.text
 
 
-def test_the_broker_that_writes_shows_what_is_archived(start_node):
+def test_a_time_at_the_border_of_the_archive_is_shown_and_one_behind_it_is_not(start_node, caplog):
+    """Whatever is on the local disk only is from that time on; one record later, one of before it is missing."""
+    node = start_node()
+    node.create("events", remote_storage_enable="true", internal_segment_bytes=1000, retention_ms=-1)
+    for number in range(40):
+        node.produce("events", NewRecord(b"%03d" % number * 30, START_MS + number, partition=0))
+    log = node.partition("events").log
+    node.wait_until(lambda: node.partition("events").remote.end_offset == log.active_base_offset)
+    end = node.run(lambda: node.partition("events").remote.end_offset)
+    assert end < 39
+    name = f"events@{START_MS + end}"
+    node.client().refresh([name])
+    assert node.values(name) == node.values("events")[:end]
+    with pytest.raises(KafkaError):
+        node.client().refresh([f"events@{START_MS + end + 1}"])
+    assert f"offsets [{end}, {end + 1}) of events-0" in caplog.text
+    assert f"read events itself up to offset {end + 1}" in caplog.text
+
+
+def test_the_broker_that_writes_shows_what_is_archived(start_node, caplog):
     """A cut, a time that is archived; a time that is not wholly archived yet is refused."""
     node = start_node()
     node.create("events", remote_storage_enable="true", internal_segment_bytes=1000)
@@ -172,9 +192,10 @@ def test_the_broker_that_writes_shows_what_is_archived(start_node):
     name = f"events@{times[middle]}"
     node.client().refresh([name])
     assert node.values(name) == node.values("events")[:middle]
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(KafkaError, match="The log of the broker says why") as caught:
         node.client().refresh([f"events@{times[-1] + 3_600_000}"])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert f"offsets [{end}, {len(times)}) of events-0 are from before that time" in caplog.text
     assert read_cut(store, "now").partitions[0].end_offset == end
 
 
