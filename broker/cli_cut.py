@@ -10,6 +10,7 @@ import click
 from stratalog.broker.cli_bucket import Progress, bucket_options, open_bucket
 from stratalog.broker.cli_command import ExampleGroup
 from stratalog.broker.cli_output import ExitCode, bytes_text, json_option, note, reports_errors, write_rows
+from stratalog.broker.cli_restore import note_differences
 from stratalog.broker.cli_values import parse_time_ms, time_text
 from stratalog.broker.clock import SystemClock
 
@@ -25,6 +26,7 @@ LIST_COLUMNS: Final = {
     "state": "STATE",
     "topics": "TOPICS",
     "partitions": "PARTITIONS",
+    "groups": "GROUPS",
     "id": "ID",
 }
 SHOW_COLUMNS: Final = {
@@ -74,15 +76,17 @@ def create(
     """Make the cut NAME of all topics in the bucket, or of those named: each partition as far as it is archived now.
 
     What belongs to a cut stays in the bucket until the cut is deleted, whatever retention says; merges go on. A broker
-    may be writing meanwhile. Read it as TOPIC@NAME, from a broker or a mount. If it is interrupted, delete it.
+    may be writing meanwhile. What groups have committed for these topics is in the cut, too, as brokers copied it to the
+    bucket last. Read it as TOPIC@NAME, from a broker or a mount. If it is interrupted, delete it.
     """
     from stratalog.tier.cut_commands import create_cut, end_at  # noqa: PLC0415 - commands start without the tier
 
     ends: dict[str, Any] = {} if at is None else {"end_of": end_at(parse_time_ms(at))}
     store = _open_to_write(bucket, endpoint_url, region)
-    made = create_cut(store, name, now_ms=SystemClock().wall_ms(), topics=topics, **ends)
+    made = create_cut(store, name, now_ms=SystemClock().wall_ms(), topics=topics, on_problem=note, **ends)
     _write_partitions(made, as_json=as_json)
-    note(f"The cut {made.name} holds {len(made.partitions)} partitions of {len(made.topics)} topics.")
+    groups = f" and the offsets of {made.group_count} groups" if made.group_count else ""
+    note(f"The cut {made.name} holds {len(made.partitions)} partitions of {len(made.topics)} topics{groups}.")
 
 
 @cut.command("list", examples="stratalog cut list --bucket s3://archive/prod\nstratalog cut list --check --bucket …")
@@ -189,7 +193,8 @@ def restore(
     """Fetch every record of the cut NAME into the data directory of a new broker.
 
     Topics, partitions, offsets, leader epochs, producers and settings are those of the cut; the cluster and the ids of
-    the topics are new, retention is switched off (retention.ms=-1), and nothing is tiered. The bucket is only read.
+    the topics are new, retention is switched off (retention.ms=-1), and nothing is tiered. Groups have the offsets that
+    they had committed when the cut was made, at most the end of the cut. The bucket is only read.
     To look at a cut without fetching it, read TOPIC@NAME.
     """
     from stratalog.broker.cut_restore import cut_restorer  # noqa: PLC0415
@@ -209,10 +214,10 @@ def restore(
         on_bytes=progress.add,
     )
     report = restorer.run()
-    for problem in report.problems:
-        note(f"Note: {problem.rstrip('.')}.")
+    note_differences(report)
     note(
-        f"Restored {report.topics} topics, {report.partitions} partitions, {bytes_text(progress.size_bytes)}. "
+        f"Restored {report.topics} topics, {report.partitions} partitions, {report.groups} groups, "
+        f"{bytes_text(progress.size_bytes)}. "
         f"Start: stratalog serve --data {data} --set node.id={node_id}"
     )
 
@@ -233,6 +238,7 @@ def _row(found: Cut) -> dict[str, Any]:
         "state": str(found.state),
         "topics": len(found.topics),
         "partitions": len(found.partitions),
+        "groups": found.group_count,
         "id": found.cut_id,
     }
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stratalog.tier.rewind import CutTarget
     from stratalog.tier.store import ObjectStore
 
-__all__ = ["restore"]
+__all__ = ["note_differences", "restore"]
 
 EXAMPLES: Final = """
 stratalog restore --bucket s3://archive/prod --data /var/lib/stratalog --takeover
@@ -202,15 +202,20 @@ def _take_over(
     return replace(state, partitions=partitions)
 
 
-def _tell(
-    report: RestoreReport, state: BucketState, data: str, bucket: str, node_id: int, *, takeover: bool, as_json: bool
-) -> None:
-    """What there is now, what is not as it was, and what to type next."""
+def note_differences(report: RestoreReport) -> None:
+    """Say what is not as it was."""
     for problem in report.problems:
         note(f"Note: {problem.rstrip('.')}.")
     for one in report.clamped:
         where = "is left out: its partition was not restored" if one.restored < 0 else f"becomes {one.restored}"
         note(f"Note: group {one.group}, {one.topic}-{one.partition}: the committed offset {one.committed} {where}.")
+
+
+def _tell(
+    report: RestoreReport, state: BucketState, data: str, bucket: str, node_id: int, *, takeover: bool, as_json: bool
+) -> None:
+    """What there is now, what is not as it was, and what to type next."""
+    note_differences(report)
     if as_json:
         write_json(
             {

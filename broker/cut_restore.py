@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,8 @@ from stratalog.hot.checkpoint import RemoteLogState
 from stratalog.tier.catalogue import ArchivedTopic
 from stratalog.tier.cut_commands import cut_manifest
 from stratalog.tier.cut_data import aborted_across, batches_below, first_offset, held_bytes
+from stratalog.tier.cut_groups import read_cut_groups
+from stratalog.tier.group_copy import GroupCopy
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Totals
 from stratalog.tier.restore_plan import BucketState, PartitionState
@@ -88,6 +90,10 @@ class CutRestorer(Restorer):
         self._end_transactions(log_, aborted_across(self._store, manifest, end))
         return log_, Producers(next_id=next_id)
 
+    def _readable_end(self, state: PartitionState) -> int:
+        """The end of the cut."""
+        return self._ends[state.partition]
+
     def _end_transactions(self, log_: Log, aborted: frozenset[tuple[int, int]]) -> None:
         """What was decided behind the end of the cut is said at its end."""
         for first, producer in list(log_.producer_state.open_transactions()):
@@ -142,6 +148,7 @@ def cut_restorer(
         incarnation=-1,
         topics=tuple(_topic(topic, ids[topic.topic_id]) for topic in cut.topics if topic.topic_id in ids),
         partitions=tuple(states),
+        groups=tuple(copy for copy in _under_new_ids(read_cut_groups(store, cut), ids) if copy.offsets),
     )
     return CutRestorer(bucket_state, data, store=store, ends=ends, node_id=node_id, now_ms=now_ms, on_bytes=on_bytes)
 
@@ -155,6 +162,13 @@ def _state(store: ObjectStore, cut: Cut, member: CutPartition, topic_id: Uuid) -
         member.partition._replace(topic_id=topic_id),
         replace(manifest, leader_epochs=epochs, totals=Totals(size_bytes=size_bytes)),
     )
+
+
+def _under_new_ids(copies: Iterable[GroupCopy], ids: Mapping[Uuid, Uuid]) -> Iterator[GroupCopy]:
+    """Groups with their offsets in the topics that are restored, which have other ids now."""
+    for copy in copies:
+        offsets = (one._replace(topic_id=ids[one.topic_id]) for one in copy.offsets if one.topic_id in ids)
+        yield GroupCopy(copy.group, tuple(offsets))
 
 
 def _topic(topic: CutTopic, topic_id: Uuid) -> ArchivedTopic:

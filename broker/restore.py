@@ -223,7 +223,7 @@ class Restorer:
         """The offsets topic with what the bucket's copies say; nothing if there are none."""
         ranges = {
             TopicPartition(one.partition.topic, one.partition.partition): Range(
-                one.partition.topic_id, one.manifest.log_start_offset, one.restart_offset
+                one.partition.topic_id, one.manifest.log_start_offset, self._readable_end(one)
             )
             for one in self._state.partitions
         }
@@ -242,6 +242,10 @@ class Restorer:
             logs.append(log_)
         self._close(logs, threads)
         return [RestoredTopic(OFFSETS_TOPIC, topic_id, OFFSETS_CONFIGS, [0] * OFFSETS_PARTITIONS)]
+
+    def _readable_end(self, state: PartitionState) -> int:
+        """Up to which offset a group may have come."""
+        return state.restart_offset
 
     def _topic_id(self) -> Uuid:
         """One that does not print with a leading dash."""

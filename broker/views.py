@@ -137,9 +137,7 @@ class Views:
             await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
         self._add(name, wanted, read, "")
 
-    async def _check_covered(
-        self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead
-    ) -> None:
+    async def _check_covered(self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead) -> None:
         """Raises if records of before that time are on the local disk only.
 
         They are never shown: retention and compaction change what is there, and a view does not change.

@@ -1,13 +1,14 @@
 """Cuts in the bucket: made, found, read and taken away again.
 
 In this order, so that whatever is left half-way is recognised by its document and can be deleted: the document in state
-``creating``, then for each partition the pin in its manifest (rule 9) and a copy of that manifest, then the document as
-``complete``. Deletion goes the other way: the document as ``deleting``, the pins, the copies, the document.
+``creating``, then what groups have committed, then for each partition the pin in its manifest (rule 9) and a copy of
+that manifest, then the document as ``complete``. Deletion goes the other way: the document as ``deleting``, the pins, the copies, the document.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +18,7 @@ from crc32c import crc32c
 
 from stratalog.tier.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.commands import CutRead, ReadCut
+from stratalog.tier.cut_groups import keep_groups
 from stratalog.tier.cuts import Cut, CutPartition, CutState, CutTopic, check_cut_name, cut_from_bytes, cut_to_bytes
 from stratalog.tier.keys import CLUSTERS_PREFIX, PartitionId, cut_id_of, cuts_prefix, is_cut_key
 from stratalog.tier.manifest import Manifest
@@ -45,6 +47,8 @@ __all__ = [
 _THREADS: Final = 16
 _NO_CLUSTER: Final = "imported"
 """Where the cuts of topics lie that no cluster has written, but an import."""
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -147,9 +151,11 @@ def create_cut(
     now_ms: int,
     topics: Sequence[str] = (),
     end_of: Callable[[ObjectStore, Manifest], int] = lambda _, manifest: manifest.remote_end,
+    on_problem: Callable[[str], object] = log.warning,
 ) -> Cut:
     """Make a cut of these topics, of all if none is named; ``end_of`` says where it ends in a partition.
 
+    ``on_problem`` is told of what is not in it: the offsets of a group whose copy cannot be read.
     Raises `Invalid` for a name that cannot be one or is taken, and for topics that are not there or of several
     clusters; `Corrupt` for a manifest that cannot be read. What it has done till then `delete_cut` undoes.
     """
@@ -172,8 +178,9 @@ def create_cut(
         store.put_if_absent(cut.key, raw, crc32c=crc32c(raw))
     except AlreadyExists as error:
         raise Invalid(f"there is a cut {name} already: choose another name") from error
+    creating, cut = cut, keep_groups(store, cut, on_problem)
     pinned = _each(cut.partitions, lambda member: _pin(store, cut, member, end_of))
-    return _replace(store, cut, replace(cut, state=CutState.COMPLETE, partitions=tuple(pinned)))
+    return _replace(store, creating, replace(cut, state=CutState.COMPLETE, partitions=tuple(pinned)))
 
 
 def _chosen(store: ObjectStore, names: Sequence[str]) -> list[ArchivedTopic]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from stratalog.tier.keys import PartitionId, cut_key, cut_manifest_key
+from stratalog.tier.keys import PartitionId, cut_groups_key, cut_key, cut_manifest_key
 from stratalog.tier.unknown_fields import (
     UnknownFields,
     canonical_json,
@@ -52,6 +52,7 @@ _KNOWN: Final = (
     "writer",
     "topics",
     "partitions",
+    "groups",
 )
 
 
@@ -88,7 +89,10 @@ class CutPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut. ``cluster_id`` is that of its topics."""
+    """A cut. ``cluster_id`` is that of its topics.
+
+    ``groups_sha256`` (hex) is that of the document with the offsets of ``group_count`` groups, empty if there is none.
+    """
 
     cluster_id: str
     name: str
@@ -97,6 +101,8 @@ class Cut:
     topics: tuple[CutTopic, ...]
     partitions: tuple[CutPartition, ...]
     writer: str = ""
+    group_count: int = 0
+    groups_sha256: str = ""
     unknown: UnknownFields = field(default=())
 
     @property
@@ -108,6 +114,11 @@ class Cut:
     def key(self) -> str:
         """Of the document."""
         return cut_key(self.cluster_id, self.created_ms, self.name)
+
+    @property
+    def groups_key(self) -> str:
+        """Of what groups had committed."""
+        return cut_groups_key(self.cluster_id, self.created_ms, self.name)
 
     def manifest_key(self, partition: PartitionId) -> str:
         """Of the copy of a partition's pinned manifest."""
@@ -155,6 +166,8 @@ def cut_to_bytes(cut: Cut) -> bytes:
             for one in cut.partitions
         ],
     }
+    if cut.groups_sha256:
+        fields["groups"] = {"count": cut.group_count, "sha256": cut.groups_sha256}
     return canonical_json(restore_unknown(fields, cut.unknown)).encode("ascii")
 
 
@@ -183,6 +196,7 @@ def _cut(fields: dict[str, Any]) -> Cut:
         for each in fields["topics"]
     )
     names = {topic.topic_id: topic.name for topic in topics}
+    groups = fields.get("groups", {"count": 0, "sha256": ""})
     return Cut(
         cluster_id=text(fields, "cluster_id"),
         name=text(fields, "name"),
@@ -191,6 +205,8 @@ def _cut(fields: dict[str, Any]) -> Cut:
         topics=topics,
         partitions=tuple(_partition(each, names) for each in fields["partitions"]),
         writer=text(fields, "writer", ""),
+        group_count=integer(groups, "count"),
+        groups_sha256=text(groups, "sha256"),
         unknown=keep_unknown(fields, _KNOWN),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stratalog.tier.commands import WriteProjection
@@ -17,7 +17,15 @@ from stratalog.tier.unknown_fields import integer, text
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
 
-__all__ = ["GroupCopy", "OffsetCopy", "group_copy_from_bytes", "group_copy_projection", "groups_prefix"]
+__all__ = [
+    "GroupCopy",
+    "OffsetCopy",
+    "group_copy_from_bytes",
+    "group_copy_projection",
+    "groups_prefix",
+    "offset_fields",
+    "offset_from_fields",
+]
 
 FORMAT_NAME: Final = "stratalog-group-offsets"
 FORMAT_VERSION: Final = 1
@@ -47,12 +55,20 @@ def groups_prefix(cluster_id: str) -> str:
     return group_key(cluster_id, "", 0).rpartition("//")[0] + "/"
 
 
+def offset_fields(one: OffsetCopy) -> list[Any]:
+    """One offset as it is written."""
+    return [one.topic, uuid_text(one.topic_id), one.partition, one.offset, one.leader_epoch, one.metadata]
+
+
+def offset_from_fields(row: Sequence[Any]) -> OffsetCopy:
+    """The inverse of `offset_fields`. Raises `ValueError`, `TypeError`, `Invalid`."""
+    topic, topic_id, partition, offset, epoch, metadata = row
+    return OffsetCopy(str(topic), uuid_parse(topic_id), int(partition), int(offset), int(epoch), str(metadata))
+
+
 def group_copy_projection(cluster_id: str, group: str, offsets: Iterable[OffsetCopy]) -> WriteProjection:
     """The document of one group; without offsets it says that there are none any more."""
-    rows = [
-        [one.topic, uuid_text(one.topic_id), one.partition, one.offset, one.leader_epoch, one.metadata]
-        for one in sorted(offsets)
-    ]
+    rows = [offset_fields(one) for one in sorted(offsets)]
     fields: dict[str, Any] = {
         "format": FORMAT_NAME,
         "version": FORMAT_VERSION,
@@ -70,10 +86,7 @@ def group_copy_from_bytes(data: bytes, key: str) -> GroupCopy:
         fields = json.loads(data)
         if (fields["format"], integer(fields, "version")) != (FORMAT_NAME, FORMAT_VERSION):
             raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
-        offsets = tuple(
-            OffsetCopy(str(topic), uuid_parse(topic_id), int(partition), int(offset), int(epoch), str(metadata))
-            for topic, topic_id, partition, offset, epoch, metadata in fields["offsets"]
-        )
+        offsets = tuple(offset_from_fields(row) for row in fields["offsets"])
         return GroupCopy(text(fields, "group"), offsets)
     except (ValueError, TypeError, LookupError, AttributeError, Corrupt, Invalid) as error:
         raise Corrupt(f"the copy of a group's offsets {key} cannot be read: {error!r}") from error

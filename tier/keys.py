@@ -23,6 +23,7 @@ __all__ = [
     "SegmentKey",
     "TopicKey",
     "cluster_key",
+    "cut_groups_key",
     "cut_id_of",
     "cut_key",
     "cut_manifest_key",
@@ -159,6 +160,11 @@ def cut_manifest_key(cluster_id: str, created_ms: int, cut_id: str, partition: P
     """The copy of a partition's manifest as the cut has pinned it."""
     folder = cut_key(cluster_id, created_ms, cut_id).removesuffix(".json")
     return f"{folder}/{uuid_text(partition.topic_id)}-{partition.partition:010}.json"
+
+
+def cut_groups_key(cluster_id: str, created_ms: int, cut_id: str) -> str:
+    """What groups had committed when the cut was made."""
+    return f"{cut_key(cluster_id, created_ms, cut_id).removesuffix('.json')}/groups.json"
 
 
 def cuts_prefix(cluster_id: str) -> str:

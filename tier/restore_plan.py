@@ -6,7 +6,7 @@ would rebuild them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +14,8 @@ from typing import Final
 from stratalog.tier.bucket_walk import PartitionFolder, TopicFolder, iter_clusters
 from stratalog.tier.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.entry import Entry
-from stratalog.tier.group_copy import GroupCopy, group_copy_from_bytes, groups_prefix
+from stratalog.tier.group_copies import read_group_copies
+from stratalog.tier.group_copy import GroupCopy
 from stratalog.tier.keys import PartitionId, topic_prefix
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import read_page
@@ -22,7 +23,7 @@ from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.repair import repaired_manifest
 from stratalog.tier.repair_plan import RepairPlan, plan_repair
 from stratalog.tier.segment_reader import read_blob, read_object_footer
-from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.store import ObjectStore
 from stratalog.tier.verify_partition import VerifyOptions
 from stratalog.wire.errors import Corrupt, Invalid
 
@@ -122,7 +123,7 @@ def read_bucket_state(
         ),
         topics=tuple(wanted),
         partitions=tuple(partitions),
-        groups=tuple(_groups(store, chosen, problems)) if chosen else (),
+        groups=read_group_copies(store, chosen, problems.append) if chosen else (),
         problems=tuple(problems),
     )
 
@@ -152,17 +153,6 @@ def _words(plan: RepairPlan) -> str:
     span = f"offsets [{entries[0].base}, {entries[-1].end})" if entries else "nothing"
     lost = "".join(f"; offsets [{start}, {end}) are lost" for start, end in plan.lost)
     return f"{plan.partition}: its manifest was rebuilt from {plan.source}: {span}{lost}"
-
-
-def _groups(store: ObjectStore, cluster_id: str, problems: list[str]) -> Iterator[GroupCopy]:
-    for info in store.list(groups_prefix(cluster_id)):
-        try:
-            copy = group_copy_from_bytes(store.get(info.key)[0], info.key)
-        except (Corrupt, NotFound) as error:
-            problems.append(str(error))
-            continue
-        if copy.offsets:
-            yield copy
 
 
 def read_snapshot(store: ObjectStore, manifest: Manifest) -> bytes | None:

@@ -66,7 +66,7 @@ def test_what_is_left_half_way_is_shown_and_ended(bucket):
     bucket.delete_many([found.key])
     assert "no document" in run(bucket, "list", "--check", code=4)
     run(bucket, "delete", found.cut.cut_id if found.cut else "")
-    assert run(bucket, "list", "--check").splitlines() == ["NAME  CREATED  STATE  TOPICS  PARTITIONS  ID"]
+    assert run(bucket, "list", "--check").splitlines() == ["NAME  CREATED  STATE  TOPICS  PARTITIONS  GROUPS  ID"]
 
 
 @pytest.mark.parametrize("name", ["2026", "a@b"])

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 from stratalog.broker import cut_restore
 from stratalog.broker.cli import cli
 from stratalog.broker.client_admin import describe_topic_configs
+from stratalog.broker.client_groups import committed_offsets
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.cut_commands import create_cut, end_at
+from stratalog.tier.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest import set_log_start
@@ -82,6 +84,29 @@ def test_a_broker_begins_with_what_the_cut_holds(store, start_node, tmp_path):
     assert node.produce("orders", b"new", partition=1) == [20]
     assert node.node.image.topics.by_name["orders"].topic_id != ORDERS
     assert [(each.key, each.version) for each in store.list("")] == before
+
+
+def test_groups_go_on_where_they_had_committed(store, start_node, tmp_path):
+    """What lies beyond the cut, or before its log start, becomes its end or start, and is told; topics have new ids."""
+    offsets = [OffsetCopy("orders", ORDERS, 1, 15, 1, "m"), OffsetCopy("orders", ORDERS, 0, 3)]
+    write_projection(store, group_copy_projection("imported", "billing", [*offsets, OffsetCopy("paid", PAID, 0, 2)]))
+    write_projection(store, group_copy_projection("imported", "late", [OffsetCopy("orders", ORDERS, 1, 99)]))
+    write_projection(store, group_copy_projection("imported", "early", [OffsetCopy("orders", ORDERS, 1, 1)]))
+    assert "and the offsets of 3 groups" in run(store, "create", "early", "--at", str(START_MS + 17_000))
+    write_projection(store, group_copy_projection("imported", "billing", []))
+    told = run(store, "restore", "early", "--topic", "orders", "--data", str(tmp_path / "new" / "data"))
+    assert "1 topics, 3 partitions, 3 groups" in told
+    assert "group late, orders-1: the committed offset 99 becomes 17." in told
+    assert "group early, orders-1: the committed offset 1 becomes 2." in told
+    assert "group billing, orders-0: the committed offset 3 becomes 0." in told
+    assert "paid" not in told
+    node = start_node(directory="new")
+    found = {group: committed_offsets(node.client(), group) for group in ("billing", "late", "early")}
+    assert {group: [(str(at), one.offset) for at, one in found[group].items()] for group in found} == {
+        "billing": [("orders-0", 0), ("orders-1", 15)],
+        "late": [("orders-1", 17)],
+        "early": [("orders-1", 2)],
+    }
 
 
 def test_transactions_under_way_end_as_they_did(store, start_node, tmp_path):

@@ -16,7 +16,9 @@ from stratalog.tier.cut_commands import (
     find_cuts,
     read_cut,
 )
+from stratalog.tier.cut_groups import read_cut_groups
 from stratalog.tier.cuts import CutState
+from stratalog.tier.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import set_log_start
 from stratalog.tier.manifest_store import change_manifest, read_manifest
@@ -177,6 +179,22 @@ def test_a_maker_that_is_killed_leaves_what_delete_recognises(store, at, behind)
     assert list(store.list("clusters/")) == []
     assert dangling_pins(store) == {}
     assert create_cut(store, "one", now_ms=10).state is CutState.COMPLETE
+
+
+def test_what_groups_had_committed_is_made_and_deleted_with_the_cut(store):
+    """Killed before or behind any write, too: nothing is left when it has been deleted."""
+    write_projection(store, group_copy_projection("c", "g", [OffsetCopy("a", A, 0, 2)]))
+    made = create_cut(store, "one", now_ms=7)
+    assert made == read_cut(store, "one")
+    assert [one.group for one in read_cut_groups(store, made)] == ["g"]
+    delete_cut(store, made, now_ms=8)
+    for at in range(7):
+        for behind in (False, True):
+            with pytest.raises(Killed):
+                create_cut(KilledStore(store, at, behind=behind), "two", now_ms=9)
+            for found in find_cuts(store):
+                delete_cut(store, found.cut, now_ms=10)
+            assert list(store.list("clusters/c/cuts/")) == []
 
 
 @pytest.mark.parametrize("at", range(5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,9 @@ def test_it_is_read_as_it_was_written(found, state, data):
         for number in range(each.partition_count)
     )
     cut = Cut("c", "n", 5, state, tuple(found), members, "w")
+    assert cut_from_bytes(cut_to_bytes(cut), cut.key) == cut
+    assert b"groups" not in cut_to_bytes(cut)
+    cut = replace(cut, group_count=3, groups_sha256="ab")
     assert cut_from_bytes(cut_to_bytes(cut), cut.key) == cut
 
 

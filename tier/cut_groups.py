@@ -1,0 +1,84 @@
+"""What consumer groups had committed when a cut was made: one document beside the cut's own (``docs/format/cuts.md``).
+
+Taken from the copies that brokers keep in the bucket, of the cut's topics only, before anything is pinned. Such a copy
+is some seconds behind, and may be ahead of where the cut ends: whoever restores it goes by the cut's ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from stratalog.tier.cuts import Cut, CutState
+from stratalog.tier.group_copies import read_group_copies
+from stratalog.tier.group_copy import GroupCopy, offset_fields, offset_from_fields
+from stratalog.tier.store import AlreadyExists, ObjectStore
+from stratalog.tier.unknown_fields import canonical_json, integer, text
+from stratalog.wire.errors import Corrupt, Invalid
+
+__all__ = ["keep_groups", "read_cut_groups"]
+
+_FORMAT: Final = "stratalog-cut-groups"
+_VERSION: Final = 1
+
+
+def keep_groups(store: ObjectStore, cut: Cut, on_problem: Callable[[str], object]) -> Cut:
+    """Write the document; the cut that names it, or the same if no group has committed anything for its topics.
+
+    ``on_problem`` is told of a group's copy that cannot be read, which is left out. Raises what the store raises.
+    """
+    ids = {topic.topic_id for topic in cut.topics}
+    copies = [
+        GroupCopy(copy.group, tuple(one for one in copy.offsets if one.topic_id in ids))
+        for copy in read_group_copies(store, cut.cluster_id, on_problem)
+    ]
+    groups = [copy for copy in copies if copy.offsets]
+    if not groups:
+        return cut
+    data = _to_bytes(groups)
+    try:
+        store.put_if_absent(cut.groups_key, data, crc32c=crc32c(data))
+    except AlreadyExists:
+        data = store.get(cut.groups_key)[0]  # ours, whose reply was lost
+    return replace(cut, group_count=len(groups), groups_sha256=hashlib.sha256(data).hexdigest())
+
+
+def read_cut_groups(store: ObjectStore, cut: Cut) -> tuple[GroupCopy, ...]:
+    """The groups of a cut, none if it has none.
+
+    Raises `Invalid` unless the cut is complete, `Corrupt` for a document that is not the one that was written.
+    """
+    if cut.state is not CutState.COMPLETE:
+        raise Invalid(f"the cut {cut.name} is {cut.state}: it cannot be read")
+    if not cut.groups_sha256:
+        return ()
+    data, _ = store.get(cut.groups_key)
+    if hashlib.sha256(data).hexdigest() != cut.groups_sha256:
+        raise Corrupt(f"{cut.groups_key} is not what the cut {cut.name} was made with: its SHA-256 differs")
+    return _from_bytes(data, cut.groups_key)
+
+
+def _to_bytes(groups: Iterable[GroupCopy]) -> bytes:
+    rows = [
+        {"group": copy.group, "offsets": [offset_fields(one) for one in sorted(copy.offsets)]}
+        for copy in sorted(groups)
+    ]
+    return canonical_json({"format": _FORMAT, "version": _VERSION, "groups": rows}).encode("ascii")
+
+
+def _from_bytes(data: bytes, key: str) -> tuple[GroupCopy, ...]:
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        if (fields["format"], integer(fields, "version")) != (_FORMAT, _VERSION):
+            raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
+        return tuple(
+            GroupCopy(text(each, "group"), tuple(offset_from_fields(row) for row in each["offsets"]))
+            for each in fields["groups"]
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, Corrupt, Invalid) as error:
+        raise Corrupt(f"the groups of a cut {key} cannot be read: {error!r}") from error
