@@ -143,7 +143,9 @@ class Connection(asyncio.BufferedProtocol):
         if transport.get_extra_info("ssl_object") is None:
             descriptor = transport.get_extra_info("socket").fileno()
             try:
-                self._sender = PlainSender(services.loop, self, services.page_cache, services.metrics, descriptor)
+                self._sender = PlainSender(
+                    services.loop, self, services.page_cache, services.metrics, descriptor, services.turns
+                )
             except OSError as error:  # no descriptor left
                 self._sender = Sender(services.loop, self, services.page_cache, services.metrics)
                 log.warning("refusing a connection from %s: %s", self.peer, error)

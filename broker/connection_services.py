@@ -12,6 +12,7 @@ from stratalog.broker.clock import Clock
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
+from stratalog.broker.send_turns import SendTurns
 from stratalog.broker.tick import Tick
 from stratalog.wire.schema import TAGS_MAX
 
@@ -54,3 +55,8 @@ class Services:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     quota_of: Callable[[Connection], ClientQuotas | None] = lambda _: None
     """What limits the client of a connection; asked whenever it calls itself otherwise than before."""
+    turns: SendTurns = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Large answers of all connections stand in one queue."""
+        self.turns = SendTurns(self.loop)

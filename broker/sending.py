@@ -15,6 +15,7 @@ from typing import Protocol
 
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache
+from stratalog.broker.send_turns import LARGE_BYTES, SendTurns
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.parts import FileSlice, Part
 
@@ -25,9 +26,6 @@ SENDFILE_BYTES = 1 << 20
 
 COPY_BELOW_BYTES = 2048
 """File slices smaller than this are read and joined with their neighbours: two system calls fewer."""
-
-TURN_BYTES = 4 << 20
-"""After this many bytes other connections get their turn."""
 
 _JOIN_BYTES = 32 << 10
 _BUFFERS_MAX = 64
@@ -67,14 +65,16 @@ class Sender:
 
     def send(self, parts: list[Part]) -> None:
         """Send ``parts`` after everything sent before; what the socket does not take now stays queued."""
-        if self.closed:
-            return
+        if not self.closed:
+            self._enqueue(parts)
+            self.pump()
+
+    def _enqueue(self, parts: list[Part]) -> None:
         for part in parts:
             size = part.length if isinstance(part, FileSlice) else len(part)
             if size:
                 self._queue.append(part)
                 self.queued_bytes += size
-        self.pump()
 
     def pump(self) -> None:
         """Send what is queued, as far as the socket takes it."""
@@ -114,7 +114,7 @@ class Sender:
         self._warming = True
         self._warm = part
         self._metrics.cold_reads += 1
-        self._page_cache.read_ahead(part.file, part.position, length, self._warmed)
+        self._page_cache.read_ahead(part.file, part.position, min(part.length, SENDFILE_BYTES), self._warmed)
         return False
 
     def _warmed(self, error: OSError | None) -> None:
@@ -141,7 +141,7 @@ class Sender:
 class PlainSender(Sender):
     """Sends on a duplicate of the transport's socket; nothing ever goes through the transport itself."""
 
-    __slots__ = ("_socket", "_writing")
+    __slots__ = ("_socket", "_turns", "_waiting", "_writing")
 
     def __init__(
         self,
@@ -150,17 +150,24 @@ class PlainSender(Sender):
         page_cache: PageCache,
         metrics: NetworkMetrics,
         descriptor: int,
+        turns: SendTurns,
     ) -> None:
-        """``descriptor`` is the transport's; it is duplicated at once."""
+        """``descriptor`` is the transport's; it is duplicated at once. ``turns`` are those of the loop."""
         super().__init__(loop, owner, page_cache, metrics)
+        self._turns = turns
+        self._waiting = False
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
         self._writing = False
 
     def send(self, parts: list[Part]) -> None:
         """Send ``parts``; the usual case, a few small answers and an empty queue, is one ``send``."""
-        if self._queue or self.closed or not self._in_memory(parts):
-            super().send(parts)
+        if self.closed:
+            return
+        if self._queue or not self._in_memory(parts):
+            self._enqueue(parts)
+            self._turns.small_count += self.queued_bytes < LARGE_BYTES
+            self.pump()
             return
         data: Part = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
         try:
@@ -170,6 +177,7 @@ class PlainSender(Sender):
         except OSError as error:
             self._fail(error)
             return
+        self._turns.small_count += 1
         self._metrics.bytes_sent += count
         if count != len(data):
             self._queue.append(memoryview(data)[count:])  # type: ignore[arg-type]
@@ -207,10 +215,21 @@ class PlainSender(Sender):
 
     def pump(self) -> None:
         """Send until the queue is empty, the socket is full, a slice is cold or the turn is over."""
+        if self._waiting or self._warming or self.closed or not self._queue:
+            return
+        size_bytes = LARGE_BYTES if self.queued_bytes < LARGE_BYTES else self._turns.at_once()
+        if size_bytes:
+            self.take_turn(size_bytes)
+        else:
+            self._wait_for_turn()
+
+    def take_turn(self, size_bytes: int) -> None:
+        """Send at most so much, and somewhat more if that is in the same system call."""
+        self._waiting = False
         if self._warming or self.closed or not self._queue:
             return
         try:
-            self._pump()
+            self._pump(size_bytes)
         except BlockingIOError:
             # What was cached before the wait need not be afterwards.
             self._warm = None
@@ -218,13 +237,13 @@ class PlainSender(Sender):
         except (OSError, ValueError, Corrupt) as error:
             self._fail(error)
 
-    def _pump(self) -> None:
+    def _pump(self, size_bytes: int) -> None:
         queue = self._queue
-        turn_end = self.queued_bytes - TURN_BYTES
+        turn_end = self.queued_bytes - size_bytes
         while queue:
             part = queue[0]
             if type(part) is FileSlice and part.length >= COPY_BELOW_BYTES:
-                length = min(part.length, SENDFILE_BYTES)
+                length = min(part.length, SENDFILE_BYTES, self.queued_bytes - turn_end)
                 if not self._resident(part, length):
                     self._stop_writing()
                     return
@@ -236,9 +255,8 @@ class PlainSender(Sender):
                 self._warm = None
             elif not self._send_run():
                 return
-            if self.queued_bytes < turn_end and queue:
-                self._stop_writing()
-                self._loop.call_soon(self.pump)
+            if self.queued_bytes <= turn_end and queue:
+                self._wait_for_turn()
                 return
         self._stop_writing()
         self._owner.send_drained()
@@ -275,6 +293,11 @@ class PlainSender(Sender):
             raise _shorter(part)
         self._queue[index] = data
         return data
+
+    def _wait_for_turn(self) -> None:
+        self._waiting = True
+        self._stop_writing()
+        self._turns.wait(self)
 
     def _wait_writable(self) -> None:
         if not self._writing:

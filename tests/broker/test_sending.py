@@ -9,6 +9,7 @@ import pytest
 
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache, pages_resident, read_resident
+from stratalog.broker.send_turns import PIECE_BYTES, SendTurns
 from stratalog.broker.sending import COPY_BELOW_BYTES, PlainSender, TransportSender
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.parts import FileSlice
@@ -40,7 +41,8 @@ class Harness:
         self.metrics = NetworkMetrics()
         self.cache = PageCache(self.loop, resident=resident, read_resident=self.read_resident)
         self.resident = resident
-        self.sender = PlainSender(self.loop, self.owner, self.cache, self.metrics, self.ours.fileno())
+        self.turns = SendTurns(self.loop)
+        self.sender = PlainSender(self.loop, self.owner, self.cache, self.metrics, self.ours.fileno(), self.turns)
 
     def read_resident(self, descriptor, position, length):
         return read_resident(descriptor, position, length) if self.resident(descriptor, position, length) else None
@@ -281,3 +283,50 @@ async def test_through_a_transport_slices_are_read_and_written_and_pausing_stops
     assert (metrics.sendfile_bytes, metrics.copied_file_bytes) == (0, 1_000_000)
     assert owner.drained == 1
     cache.close()
+
+
+async def test_a_large_answer_beside_small_ones_leaves_in_pieces(data):
+    """Between two pieces the loop gets to others, and what arrives is what was sent."""
+    file, content = data
+    harness = Harness()
+    harness.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+    turns, sender = harness.turns, harness.sender
+    turns.at_once()
+    turns.small_count += 1
+    sender.send([b"head", FileSlice(file, 0, len(content))])
+    assert sender.queued_bytes == len(content) + 4  # nothing leaves in the turn of the loop that is others' already
+    await asyncio.sleep(0)
+    assert 0 < harness.metrics.bytes_sent <= PIECE_BYTES + 4
+    assert await harness.receive(len(content) + 4) == b"head" + content
+    assert harness.owner.drained == 1
+    assert not harness.owner.failures
+    harness.close()
+
+
+async def test_small_answers_are_counted_for_those_who_wait(data):
+    """Bytes and short slices of files are small, a mebibyte is not."""
+    file, content = data
+    harness = Harness()
+    harness.sender.send([b"answer"])
+    harness.sender.send([b"head", FileSlice(file, 0, 16 << 10)])
+    assert harness.turns.small_count == 2
+    harness.sender.send([b"head", FileSlice(file, 0, 1 << 20)])
+    assert harness.turns.small_count == 2
+    assert await harness.receive(6 + 4 + (16 << 10) + 4 + (1 << 20)) == (
+        b"answer" + b"head" + content[: 16 << 10] + b"head" + content[: 1 << 20]
+    )
+    harness.close()
+
+
+async def test_a_connection_that_closes_while_it_waits_for_its_turn_is_passed(data):
+    """Its turn comes, and nothing is sent."""
+    file, content = data
+    harness = Harness()
+    harness.turns.at_once()
+    harness.turns.small_count += 1
+    harness.sender.send([FileSlice(file, 0, len(content))])
+    harness.sender.close()
+    await asyncio.sleep(0)
+    assert harness.metrics.bytes_sent == 0
+    assert not len(harness.turns)
+    harness.close()
