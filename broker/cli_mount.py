@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import socket
 import tempfile
@@ -15,6 +14,7 @@ from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, comman
 from stratalog.broker.cli_output import reports_errors
 from stratalog.broker.cli_serve import free_or_any, run_broker, start_logging
 from stratalog.broker.config import Flags, load_config
+from stratalog.broker.event_loop import run
 from stratalog.wire.errors import Invalid
 
 __all__ = ["mount"]
@@ -77,7 +77,7 @@ def mount(*, url: str, listen: str | None, http: str | None, assignments: Sequen
         )
         if not config.boolean("stratalog.read.only"):
             raise Invalid("stratalog.read.only cannot be taken back here: use stratalog serve to write to a bucket")
-        code = asyncio.run(run_broker(config, on_ready=None))
+        code = run(run_broker(config, on_ready=None))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     raise SystemExit(code)

@@ -22,6 +22,7 @@ from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, comman
 from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_json
 from stratalog.broker.config import BrokerConfig, Flags, load_config
 from stratalog.broker.config_listeners import parse_address
+from stratalog.broker.event_loop import run
 
 if TYPE_CHECKING:
     from stratalog.broker.node import Node
@@ -109,7 +110,7 @@ def serve(
         _print_config(config, as_json=as_json)
         return
     start_logging(log_level)
-    raise SystemExit(asyncio.run(run_broker(config, on_ready=None)))
+    raise SystemExit(run(run_broker(config, on_ready=None)))
 
 
 @command("dev", DEV_EXAMPLES)
@@ -141,7 +142,7 @@ def dev(
                 http=http or free_or_any(HTTP_DEFAULT),
             ),
         )
-        code = asyncio.run(
+        code = run(
             run_broker(
                 config, on_ready=lambda node: note(banner(node.kafka_address, node.http_address, config, folder))
             )

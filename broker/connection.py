@@ -155,11 +155,13 @@ class Connection(asyncio.BufferedProtocol):
             self._sender = TransportSender(services.loop, self, services.page_cache, services.metrics, transport)
         if not self._on_open(self):
             self.abort()
+        elif isinstance(self._sender, PlainSender):
+            self._receiver.read_when_ready(services.loop, transport, self._sender.receive_into, self.buffer_updated)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing
         """The transport is gone: give everything back."""
         self._end()
-        self._receiver.close()
+        self._receiver.end()
         if self._unmute is not None:
             self._unmute.cancel()
         self._services.buffers.forget(self._memory_available)

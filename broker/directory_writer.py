@@ -15,8 +15,10 @@ import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
+from stratalog.broker.event_loop import add_reader, remove_reader
 from stratalog.broker.tick import Tick
 from stratalog.hot.kernel_sync import KernelSync
 from stratalog.hot.log import Log
@@ -87,7 +89,7 @@ class DirectoryWriter:
         self._on_failed = on_failed
         self._kernel_sync = kernel_sync
         if kernel_sync is not None:
-            loop.add_reader(kernel_sync.fileno(), self._kernel_has_synced, kernel_sync)
+            add_reader(loop, kernel_sync.fileno(), partial(self._kernel_has_synced, kernel_sync))
         self._queued: dict[LogOwner, None] = {}
         self._dirty: dict[LogOwner, None] = {}
         self._owners: dict[LogOwner, None] = {}
@@ -261,7 +263,7 @@ class DirectoryWriter:
     def close(self) -> None:
         """The logs are closed: wait for what the kernel still does, and let go of it."""
         if self._kernel_sync is not None:
-            self._loop.remove_reader(self._kernel_sync.fileno())
+            remove_reader(self._loop, self._kernel_sync.fileno())
             self._kernel_sync.close()
             self._kernel_sync = None
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from stratalog.broker.client import Client
 from stratalog.broker.client_admin import CreatedTopic, create_topic
 from stratalog.broker.config import Flags, load_config
+from stratalog.broker.event_loop import BrokerLoop
 from stratalog.broker.node import Node
 from stratalog.tier.faulty_store import FaultRule, FaultyStore
 from stratalog.tier.memory_store import MemoryStore
@@ -44,7 +45,7 @@ class LoopThread:
     """An event loop in a thread of its own; several brokers may live on it, one after the other or side by side."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = BrokerLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stratalog", daemon=True)
         self._thread.start()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer
+from stratalog.broker.event_loop import ready_sockets_of
 from stratalog.wire.frame import HEADER_BYTES_MIN, check_frame_length, read_length
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class FrameReceiver:
 
     __slots__ = (
         "_filled",
+        "_forget",
         "_frame_bytes",
         "_fresh",
         "_monotonic",
@@ -66,6 +70,42 @@ class FrameReceiver:
         self._fresh = True
         self._preferred_bytes = BASE_BYTES
         self.frame_since = 0.0
+        self._forget: Callable[[], None] | None = None
+
+    def read_when_ready(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        receive_into: Callable[[memoryview], int],
+        updated: Callable[[int], None],
+    ) -> None:
+        """Receive without the transport where the loop allows it: ``updated(count)`` is called as by the transport.
+
+        Whatever is not the usual case, the end of the stream first of all, is left to the transport.
+        """
+        sockets = ready_sockets_of(loop)
+        if sockets is None:
+            return
+
+        def ready() -> bool:
+            try:
+                count = receive_into(self.writable())
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not count:
+                return False
+            try:
+                updated(count)
+            except Exception as error:  # noqa: BLE001 - as a transport does with a protocol that fails
+                loop.call_exception_handler({"message": "a connection failed", "exception": error})
+                transport.abort()
+            return True
+
+        descriptor = transport.get_extra_info("socket").fileno()
+        sockets.tell(descriptor, ready)
+        self._forget = partial(sockets.forget, descriptor)
 
     @property
     def unread_bytes(self) -> int:
@@ -153,6 +193,12 @@ class FrameReceiver:
         ):
             return f"a frame of {self._frame_bytes} bytes is incomplete after {taken:.0f} s"
         return None
+
+    def end(self) -> None:
+        """The connection has ended, and its socket is about to be closed."""
+        if self._forget is not None:
+            self._forget()
+        self.close()
 
     def close(self) -> None:
         """Give the buffer up."""

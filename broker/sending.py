@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from stratalog.broker.metrics import NetworkMetrics
@@ -141,7 +142,7 @@ class Sender:
 class PlainSender(Sender):
     """Sends on a duplicate of the transport's socket; nothing ever goes through the transport itself."""
 
-    __slots__ = ("_socket", "_turns", "_waiting", "_writing")
+    __slots__ = ("_socket", "_turns", "_waiting", "_writing", "receive_into")
 
     def __init__(
         self,
@@ -158,6 +159,8 @@ class PlainSender(Sender):
         self._waiting = False
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
+        self.receive_into: Callable[[memoryview], int] = self._socket.recv_into
+        """Receives on the duplicate. Raises OSError."""
         self._writing = False
 
     def send(self, parts: list[Part]) -> None:

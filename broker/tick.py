@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from stratalog.broker.event_loop import ready_sockets_of
+
 __all__ = ["Tick"]
 
 _ROUNDS_MAX = 16
@@ -20,10 +22,11 @@ log = logging.getLogger(__name__)
 class Tick:
     """Callables to run at the end of the loop's present turn, in the order in which they were deferred."""
 
-    __slots__ = ("_callables", "_loop", "_running")
+    __slots__ = ("_callables", "_loop", "_running", "_sockets")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._sockets = ready_sockets_of(loop)
         self._callables: list[Callable[[], object]] = []
         self._running = False
 
@@ -34,7 +37,9 @@ class Tick:
         one connection still leave in one write.
         """
         if not self._callables and not self._running:
-            self._loop.call_soon(self._run)
+            sockets = self._sockets
+            if sockets is None or not sockets.call_afterwards(self._run):
+                self._loop.call_soon(self._run)
         self._callables.append(callable_)
 
     def _run(self) -> None:

@@ -23,6 +23,7 @@ from stratalog.broker.client import Client
 from stratalog.broker.client_admin import CreatedTopic, create_topic
 from stratalog.broker.client_records import NewRecord, Producer, fetch, produce_batches, visible_records
 from stratalog.broker.config import Flags, load_config
+from stratalog.broker.event_loop import BrokerLoop
 from stratalog.broker.node import Node
 from stratalog.hot.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, build_batch
@@ -31,6 +32,7 @@ from stratalog.wire.topic import TopicPartition
 WAIT_SECONDS = 30
 CONFORMANCE = ("tests/tier/test_store.py",)
 """What runs where `--store` is given and no file is."""
+LOOPS_OF_BOTH_KINDS = ("test_connection.py",)
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 
 
@@ -42,6 +44,14 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("store") and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(config.rootpath / path) for path in CONFORMANCE]
+
+
+def pytest_asyncio_loop_factories(item):
+    """Tests run on the loop that brokers run on; what is about connections on asyncio's own, too."""
+    factories = {"broker": BrokerLoop}
+    if item.path.name in LOOPS_OF_BOTH_KINDS:
+        factories["asyncio"] = asyncio.SelectorEventLoop
+    return factories
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,0 +1,138 @@
+"""The event loop of a broker: asyncio's own, which tells a connection itself that its socket may be read.
+
+asyncio makes a key of every socket that is ready, a handle of the key, and calls the handle in a context; that calls
+the transport, and that the protocol: as much Python as a small request needs for itself. Whoever is known to
+:class:`ReadySockets` is called by the selector instead, and what is left for the end of the turn
+(`stratalog.broker.tick`) is done in this turn, not in the next. All else stays asyncio's: who registers, pauses and
+closes sockets, and every event that is not the usual one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import select
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+__all__ = ["BrokerLoop", "ReadySockets", "add_reader", "ready_sockets_of", "remove_reader", "run"]
+
+T = TypeVar("T")
+
+EVENTS_MAX: Final = 256
+"""Sockets looked at in one turn; those beyond them are still ready in the next."""
+
+Ready = Callable[[], bool]
+"""Called when asyncio's reader of a socket would be; False leaves the event to that one. Raises nothing."""
+
+
+class ReadySockets(selectors.EpollSelector):
+    """asyncio's selector, which tells those who are known to it themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Of the same epoll instance: what `select` of the base class makes lists of, without the lists.
+        self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
+        self._known: dict[int, Ready] = {}
+        self._afterwards: list[Callable[[], object]] = []
+        self._telling = False
+
+    def tell(self, descriptor: int, ready: Ready) -> None:
+        """From now on call ``ready`` when ``descriptor`` may be read, in turns that begin with asyncio reading it."""
+        self._known[descriptor] = ready
+
+    def forget(self, descriptor: int) -> None:
+        """The descriptor is about to be closed."""
+        self._known.pop(descriptor, None)
+
+    def call_afterwards(self, callable_: Callable[[], object]) -> bool:
+        """Call ``callable_``, which raises nothing, when all who are ready have been told.
+
+        False, and nothing done, if nobody is being told now.
+        """
+        if self._telling:
+            self._afterwards.append(callable_)
+        return self._telling
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait, tell those who are known, and return what is left for asyncio."""
+        if timeout is None:
+            seconds = -1.0
+        elif timeout <= 0:
+            seconds = 0.0
+        else:
+            seconds = math.ceil(timeout * 1e3) * 1e-3  # epoll counts milliseconds: rather late than early
+        left: list[tuple[selectors.SelectorKey, int]] = []
+        known = self._known
+        events = self._epoll.poll(seconds, EVENTS_MAX)
+        self._telling = True
+        try:
+            for descriptor, event in events:
+                ready = known.get(descriptor)
+                if ready is None or not ready():
+                    self._leave(left, descriptor, event)
+            for callable_ in self._afterwards:
+                callable_()
+        finally:
+            self._telling = False
+            self._afterwards.clear()
+        return left
+
+    def _leave(self, left: list[tuple[selectors.SelectorKey, int]], descriptor: int, event: int) -> None:
+        """Leave an event to asyncio, unless who was interested in it has gone in this turn."""
+        key = self.get_map().get(descriptor)
+        if key is not None:
+            mask = selectors.EVENT_WRITE if event & ~select.EPOLLIN else 0
+            mask |= selectors.EVENT_READ if event & ~select.EPOLLOUT else 0
+            left.append((key, mask & key.events))
+
+    def close(self) -> None:
+        """Close the selector."""
+        self._epoll.close()
+        super().close()
+
+
+class BrokerLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop on :class:`ReadySockets`."""
+
+    def __init__(self) -> None:
+        self.ready_sockets = ReadySockets()
+        super().__init__(self.ready_sockets)
+
+
+def ready_sockets_of(loop: asyncio.AbstractEventLoop) -> ReadySockets | None:
+    """Who tells connections on ``loop``; None on a loop of another kind, where asyncio does."""
+    return loop.ready_sockets if isinstance(loop, BrokerLoop) else None
+
+
+def add_reader(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
+    """As ``loop.add_reader``, called by :class:`ReadySockets` where the loop has it."""
+    loop.add_reader(descriptor, callback)
+    sockets = ready_sockets_of(loop)
+    if sockets is None:
+        return
+
+    def ready() -> bool:
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - told as the loop tells it of any callback
+            loop.call_exception_handler({"message": f"{callback!r} failed", "exception": error})
+        return True
+
+    sockets.tell(descriptor, ready)
+
+
+def remove_reader(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """Undo :func:`add_reader`, before the descriptor is closed."""
+    loop.remove_reader(descriptor)
+    sockets = ready_sockets_of(loop)
+    if sockets is not None:
+        sockets.forget(descriptor)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As ``asyncio.run``, on a loop of this kind."""
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        return runner.run(main)

@@ -1,0 +1,216 @@
+import asyncio
+import gc
+import socket
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.event_loop import BrokerLoop, add_reader, ready_sockets_of, remove_reader, run
+from stratalog.broker.tick import Tick
+
+
+@pytest.fixture
+def pair():
+    """Two connected sockets that do not block."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        mine.setblocking(False)
+        theirs.setblocking(False)
+        yield mine, theirs
+
+
+def descriptors():
+    """How many files and sockets this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def unexpected():
+    """A reader of asyncio's that must not be called."""
+    raise AssertionError
+
+
+async def turns(count=3):
+    """Let the loop turn."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_the_owner_is_told_in_the_stead_of_the_reader(pair):
+    """A known socket with a reader is its owner's matter as long as that one says so."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    told = []
+    loop.add_reader(mine.fileno(), unexpected)
+    ready_sockets_of(loop).tell(mine.fileno(), lambda: told.append(mine.recv(10)) or True)
+    theirs.send(b"one")
+    await turns()
+    assert told == [b"one"]
+    loop.remove_reader(mine.fileno())
+
+
+async def test_what_the_owner_does_not_take_goes_to_the_reader(pair):
+    """False leaves the event to asyncio, in the same turn; so does forgetting the socket."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    calls = []
+    loop.add_reader(mine.fileno(), lambda: calls.append(mine.recv(10)))
+    sockets = ready_sockets_of(loop)
+    sockets.tell(mine.fileno(), lambda: bool(calls.append("left")))
+    theirs.send(b"one")
+    await turns()
+    assert calls == ["left", b"one"]
+    sockets.forget(mine.fileno())
+    theirs.send(b"two")
+    await turns()
+    assert calls == ["left", b"one", b"two"]
+    loop.remove_reader(mine.fileno())
+
+
+async def test_nobody_is_told_without_a_reader(pair):
+    """A connection that is paused, and so has no reader, is not told of its bytes."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    told = []
+    ready_sockets_of(loop).tell(mine.fileno(), lambda: told.append(mine.recv(10)) or True)
+    theirs.send(b"one")
+    await turns()
+    assert told == []
+    loop.add_reader(mine.fileno(), unexpected)
+    await turns()
+    assert told == [b"one"]
+    loop.remove_reader(mine.fileno())
+
+
+async def test_who_an_earlier_owner_ends_is_not_called(pair):
+    """Of two that are ready together and end each other, only the first one hears of it."""
+    loop = asyncio.get_running_loop()
+    heard = []
+    for one, other in (pair, pair[::-1]):
+        end = partial(remove_reader, loop, other.fileno())
+        add_reader(loop, one.fileno(), lambda one=one, end=end: (heard.append(one), end()))
+        one.send(b"x")
+    await turns()
+    assert len(set(heard)) == 1
+    remove_reader(loop, heard[0].fileno())
+
+
+async def test_a_socket_may_be_written_through_asyncio(pair):
+    """Writers are asyncio's, beside an owner of the same socket, too."""
+    mine, _ = pair
+    loop = asyncio.get_running_loop()
+    writable = asyncio.Event()
+    ready_sockets_of(loop).tell(mine.fileno(), lambda: False)
+    loop.add_writer(mine.fileno(), writable.set)
+    await asyncio.wait_for(writable.wait(), 5)
+    loop.remove_writer(mine.fileno())
+
+
+async def test_what_an_owner_defers_runs_behind_the_owners_and_before_the_readers(pair):
+    """The tick of a turn is run in it: no turn more before an answer leaves."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    tick = Tick(loop)
+    order = []
+
+    def ready(one):
+        one.recv(10)
+        loop.call_soon(order.append, "next")
+        tick.defer(lambda: order.append("deferred"))
+        order.append("told")
+        return True
+
+    for one in pair:
+        loop.add_reader(one.fileno(), unexpected)
+        ready_sockets_of(loop).tell(one.fileno(), lambda one=one: ready(one))
+    mine.send(b"x")
+    theirs.send(b"x")
+    await turns(2)
+    assert order == ["told", "told", "deferred", "deferred", "next", "next"]
+    tick.defer(lambda: order.append("by the loop"))
+    assert order[-1] == "next"
+    await turns(1)
+    assert order[-1] == "by the loop"
+    for one in pair:
+        loop.remove_reader(one.fileno())
+
+
+async def test_a_callback_that_fails_is_told_to_the_loop(pair):
+    """`add_reader` guards what it is given as asyncio does, and its undoing ends both."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    failures = []
+    loop.set_exception_handler(lambda _, context: failures.append((mine.recv(10), context["exception"])))
+    add_reader(loop, mine.fileno(), lambda: 1 / 0)
+    theirs.send(b"x")
+    await turns()
+    ((data, error),) = failures
+    assert data == b"x"
+    assert isinstance(error, ZeroDivisionError)
+    remove_reader(loop, mine.fileno())
+    theirs.send(b"y")
+    await turns()
+    assert len(failures) == 1
+
+
+async def test_timers_are_not_early():
+    """What is waited for in milliseconds is rounded up."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.sleep(0.0123)
+    assert loop.time() - began >= 0.0123
+
+
+async def test_connections_are_told_and_end(serve, wire, monkeypatch):
+    """A broker's connection is read without its transport, is answered, and gives its socket back at the end."""
+    gc.collect()
+    before = descriptors()
+    edge = await serve(wire.echo_api())
+    client = await edge.client()
+    assert (await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse)).text == "x"
+    (connection,) = edge.server.connections
+    sockets = ready_sockets_of(asyncio.get_running_loop())
+    assert len(sockets._known) == 1
+    monkeypatch.setattr(type(connection), "get_buffer", unexpected)
+    assert (await client.ask(wire.EchoRequest(text="y"), wire.EchoResponse)).text == "y"
+    client.writer.close()
+    await client.writer.wait_closed()
+    while edge.server.connections:  # noqa: ASYNC110 - the server has nothing to wait for
+        await asyncio.sleep(0.001)
+    assert not sockets._known
+    await edge.server.close()
+    assert descriptors() <= before
+
+
+async def test_a_connection_that_fails_is_closed(serve, wire, monkeypatch):
+    """A mistake in the handling of what was received costs the connection, not the loop."""
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    edge = await serve(wire.echo_api())
+    client = await edge.client()
+    await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse)
+    (connection,) = edge.server.connections
+    monkeypatch.setattr(type(connection), "_handle_frames", lambda *_: 1 / 0)
+    await client.send(client.frame(wire.EchoRequest(text="y")))
+    assert await client.reader.read() == b""
+    assert isinstance(told[0], ZeroDivisionError)
+
+
+def test_run_returns_what_the_coroutine_does():
+    """The front door: a loop of this kind, closed afterwards."""
+
+    async def main():
+        return asyncio.get_running_loop()
+
+    loop = run(main())
+    assert isinstance(loop, BrokerLoop)
+    assert loop.is_closed()
+
+
+async def test_other_loops_do_without():
+    """On a loop that is not ours nobody is told, and asyncio calls."""
+    loop = asyncio.SelectorEventLoop()
+    try:
+        assert ready_sockets_of(loop) is None
+    finally:
+        loop.close()
