@@ -216,7 +216,7 @@ def _read(request: SegmentRequest, piece: FileRange) -> bytearray:
 
 
 def _assemble(request: SegmentRequest, scan: SegmentScan, data: list[Buffer | FileRange]) -> BuiltSegment:
-    epochs = _clip(request.leader_epochs, request.base, request.end) or tuple(scan.epochs)
+    epochs = _completed(_clip(request.leader_epochs, request.base, request.end), scan.epochs)
     history = tuple(e for e in request.leader_epochs if e.start_offset < request.end) or epochs
     parts = {
         "offset_index": bytes(scan.offset_index),
@@ -253,6 +253,19 @@ def _clip(epochs: Sequence[LeaderEpoch], base: int, end: int) -> tuple[LeaderEpo
     return tuple(
         e for i, e in enumerate(clipped) if i + 1 == len(clipped) or clipped[i + 1].start_offset > e.start_offset
     )
+
+
+def _completed(epochs: tuple[LeaderEpoch, ...], found: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    """``epochs`` and, where they begin later than the range, those ``found`` in its batches before.
+
+    A log forgets the epochs below its log start, which may lie inside the range.
+    """
+    if not epochs:
+        return tuple(found)
+    first = epochs[0]
+    begun = min([e.start_offset for e in found if e.epoch == first.epoch], default=first.start_offset)
+    first = LeaderEpoch(first.epoch, min(begun, first.start_offset))
+    return (*(e for e in found if e.epoch < first.epoch), first, *epochs[1:])
 
 
 def _entry(

@@ -6,14 +6,14 @@ Memory is that of one chunk and of the object's own small parts, whatever the ob
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from crc32c import crc32c
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.chunk_table import Chunk
-from stratalog.tier.entry import Entry
+from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.footer import BLOBS, Footer
 from stratalog.tier.index_check import IndexCheck
 from stratalog.tier.keys import PartitionId
@@ -176,7 +176,7 @@ class _Check:
             "records": (scan.record_count, entry.record_count),
             "control batches": (scan.control_batch_count, entry.control_batch_count),
             "largest timestamp": (scan.max_timestamp_ms, entry.max_timestamp_ms),
-            "epochs": (tuple(scan.epochs), entry.epochs),
+            "epochs": (tuple(scan.epochs), _epochs_told(entry, scan.epochs)),
             "CRC-32C of the data": (scan.data_crc32c, entry.data_crc32c),
         }
         differences = ", ".join(
@@ -198,6 +198,18 @@ class _Check:
         if crc != entry.crc32c:
             detail = f"the object has CRC-32C {crc:08x}, {entry.crc32c:08x} was uploaded"
             yield self._found(AnomalyKind.WRONG_CRC, detail)
+
+
+def _epochs_told(entry: Entry, found: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    """What the entry says of the epochs ``found`` in its batches: the same if compaction alone explains the difference.
+
+    It may have removed the batches with which an epoch began, never move one into another epoch.
+    """
+    told = entry.epochs
+    if not entry.compacted:
+        return told
+    in_force = [max((e.epoch for e in told if e.start_offset <= one.start_offset), default=-1) for one in found]
+    return tuple(found) if in_force == [one.epoch for one in found] else told
 
 
 def _kind_of_batch(scan: SegmentScan, data: bytes, at: int) -> AnomalyKind:

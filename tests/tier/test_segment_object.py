@@ -86,6 +86,24 @@ def test_the_parts_hold_what_a_restore_needs(log_bytes, request_for):
     assert set(built.footer.blobs) == set(BLOBS)
 
 
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([(3, 120)], [(1, 50), (3, 100)]),
+        ([(1, 70), (3, 100)], [(1, 50), (3, 100)]),
+        ([(3, 100)], [(1, 50), (3, 100)]),
+        ([(1, 40), (3, 95)], [(1, 50), (3, 95)]),
+        ([(2, 200)], [(1, 50), (3, 100)]),
+    ],
+)
+def test_what_a_history_has_forgotten_the_batches_know(log_bytes, request_for, history, expected):
+    """A log forgets the epochs below its log start, which may lie inside the range: its entry tells them all the same."""
+    first, second = log_bytes.segment(50, 5, leader_epoch=1), log_bytes.segment(100, 5, leader_epoch=3)
+    epochs = tuple(LeaderEpoch(*each) for each in history)
+    built = build_segment(request_for(first, second, 50, 150, leader_epochs=epochs))
+    assert built.entry.epochs == tuple(LeaderEpoch(*each) for each in expected)
+
+
 @pytest.mark.parametrize("buffer_bytes_max", [0, 1 << 26])
 def test_a_corrupt_batch_names_where_it_is(log_bytes, request_for, buffer_bytes_max):
     """Topic, partition, offset, file and position are in the error, which survives pickling."""

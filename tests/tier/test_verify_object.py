@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from stratalog.tier.anomaly import AnomalyKind
+from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.manifest_json import from_bytes
 
 
@@ -23,3 +24,13 @@ def test_an_entry_and_an_object_of_another_partition_are_foreign(archive):
     stranger = from_bytes(archive.store.get(archive.other.manifest_key)[0], "").entries[0]
     archive.change(0, key=stranger.key)
     assert AnomalyKind.FOREIGN_KEY in archive.kinds()
+
+
+def test_compaction_may_have_removed_where_an_epoch_began(archive):
+    """The entry says where it began; the first batch that is left of it may come later, but of no other epoch."""
+    base = archive.manifest.entries[0].base
+    data = archive.log_bytes.segment(base, 2, leader_epoch=1) + archive.log_bytes.segment(base + 30, 2, leader_epoch=2)
+    for begun, found in ((base + 25, set()), (base + 30, set()), (base + 35, {AnomalyKind.ENTRY_DIFFERS})):
+        epochs = (LeaderEpoch(1, base), LeaderEpoch(2, begun))
+        archive.replace_object(0, data, epochs=epochs)
+        assert archive.kinds(deep=True) == found, begun
