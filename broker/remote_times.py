@@ -95,7 +95,8 @@ class RemoteTimes:
         return None if found.offset < 0 else TimestampOffset(found.timestamp_ms, found.offset, found.leader_epoch)
 
     async def _load(self) -> None:
-        if not self._remote.loaded:
+        """Have the ranges; an answer that a commit has overtaken brings none, and is asked for again."""
+        while not self._remote.loaded:
             report = await self._ask(commands.ReadManifest(self._partition))
             self._manifest.apply(_answer(report, commands.ManifestRead).view)
             self._manifest.raise_remembered()

@@ -1,8 +1,8 @@
 """Which objects of a partition are garbage: left by attempts that were never committed. Pure.
 
 Rule 5 of ``docs/safety.md``: the objects were listed first and the manifest was read afterwards. A key is garbage only
-if no manifest, page, trash, job, pin or cut names it, its leader epoch is below the claimed one (a page's or a history
-copy's number is not above the manifest's), and it is older than the grace. Objects of the claimed epoch may be about to
+if no manifest, page, trash, job, pin or cut names it, its leader epoch is below the claimed one (a page's number is not
+above the manifest's, a history copy's is below it), and it is older than the grace. Objects of the claimed epoch may be about to
 be committed: they wait for the next claim. What this release does not know is never garbage.
 """
 
@@ -28,7 +28,7 @@ class Verdict(Enum):
     GARBAGE = "garbage"
     YOUNG = "younger than the grace"
     CURRENT = "of the claimed epoch, which may still commit it"
-    LATER = "a page or copy numbered above the manifest"
+    LATER = "a page or copy that the next manifest may name"
     JOB = "of a listed job"
     HELD = "a page or copy that a cut or a job may need"
     UNKNOWN = "no key of this format"
@@ -66,4 +66,5 @@ def _judge_segment(manifest: Manifest, key: SegmentKey) -> Verdict:
 def _judge_page(manifest: Manifest, key: PageKey | HistoryKey) -> Verdict:
     if manifest.pins or manifest.jobs:
         return Verdict.HELD
-    return Verdict.GARBAGE if key.seq <= manifest.seq else Verdict.LATER
+    named_by = key.seq if isinstance(key, PageKey) else key.seq + 1  # the next manifest is the first to name a copy
+    return Verdict.GARBAGE if named_by <= manifest.seq else Verdict.LATER

@@ -11,7 +11,7 @@ from stratalog.tier import commands
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
-from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.remote_log import RemoteLog
 from stratalog.wire.errors import KafkaError
 
@@ -108,3 +108,24 @@ async def test_the_largest_time_is_in_the_first_object_that_has_it():
     assert (await archive.times.find_max_timestamp(30)).offset == 11
     assert await archive.times.find_max_timestamp(10) is None
     assert await Archive([]).times.find_max_timestamp(10) is None
+
+
+async def test_a_manifest_that_a_commit_overtook_is_read_again():
+    """An answer older than what is known brings no ranges: they are asked for again, not taken to be none."""
+    archive = Archive([5, 50, 20, 60])
+    archive.records = {12: 50}
+    archive.remote.merge(ManifestView.of(archive.manifest, "v", NO_ENTRIES))
+    newer = commit(archive.manifest, US, [Uploaded(entry(40, 70), US)], now_ms=3)
+    submit = archive.submit
+
+    def overtaken(command, answered):
+        if isinstance(command, commands.ReadManifest) and archive.manifest is not newer:
+            archive.remote.merge(ManifestView.of(newer, "w", NO_ENTRIES))
+            submit(command, answered)
+            archive.manifest = newer
+        else:
+            submit(command, answered)
+
+    archive.times = RemoteTimes(PARTITION, archive.remote, archive, overtaken)
+    assert (await archive.times.find_timestamp(45, 0, 40)).offset == 12
+    assert archive.reads == 2

@@ -43,16 +43,17 @@ def test_only_an_old_unnamed_object_of_an_earlier_epoch_is_garbage():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda seq: PARTITION.page_key(0, 9, seq), lambda seq: PARTITION.history_key(seq, "w")]
+    ("make", "given"),
+    [(lambda seq: PARTITION.page_key(0, 9, seq), 40), (lambda seq: PARTITION.history_key(seq, "w"), 39)],
 )
-def test_a_page_or_copy_goes_by_its_number(make):
-    """Above the manifest's it may be about to be named; while a cut or a job may need it, it stays."""
-    assert verdict(make(40)) is Verdict.GARBAGE
-    assert verdict(make(41)) is Verdict.LATER
-    assert verdict(make(40), OLD + 1) is Verdict.YOUNG
-    assert verdict(make(40), named={make(40)}) is Verdict.NAMED
+def test_a_page_or_copy_goes_by_its_number(make, given):
+    """Above the given ones it may be about to be named, a copy by the manifest after its own; pins and jobs keep it."""
+    assert verdict(make(given)) is Verdict.GARBAGE
+    assert verdict(make(given + 1)) is Verdict.LATER
+    assert verdict(make(given), OLD + 1) is Verdict.YOUNG
+    assert verdict(make(given), named={make(given)}) is Verdict.NAMED
     pinned = dataclasses.replace(MANIFEST, pins=(Pin("cut", 1, 10, 0),))
-    assert verdict(make(40), manifest=pinned) is Verdict.HELD
+    assert verdict(make(given), manifest=pinned) is Verdict.HELD
 
 
 def test_a_listed_job_protects_its_object_and_its_inputs():
