@@ -50,9 +50,9 @@ class Admin(Caller):
                 if not topics or self.dice.random() < 0.2:
                     await self.create_topic()
                 elif len(topics) > 1 and self.dice.random() < 0.2:
-                    await self._delete_topic(self.dice.choice(topics))
+                    await self.delete_topic(self.dice.choice(topics))
                 elif not (topic := self.dice.choice(topics)).compacted:
-                    await self._delete_records(self.dice.choice(topic.partitions))
+                    await self.delete_records(self.dice.choice(topic.partitions))
             except LinkLost:
                 continue
 
@@ -64,10 +64,13 @@ class Admin(Caller):
             await self.create_topic()
 
     async def create_topic(self) -> TopicModel:
-        """Make a topic, whatever it takes; the model knows it as soon as its id is known."""
+        """Make a topic as the dice want it, whatever it takes."""
         self._created += 1
-        name, configs = f"t{self._created}", self._configs()
-        count = self.dice.choice((1, 1, 2))
+        configs = self._configs()
+        return await self.make_topic(f"t{self._created}", self.dice.choice((1, 1, 2)), configs)
+
+    async def make_topic(self, name: str, count: int, configs: dict[str, str]) -> TopicModel:
+        """Make a topic, whatever it takes; the model knows it as soon as its id is known."""
         while True:
             try:
                 await self._ask_to_create(name, count, configs)
@@ -132,7 +135,8 @@ class Admin(Caller):
         found = answer.topics[0]
         return bytes(found.topic_id) if found.error_code == 0 else None
 
-    async def _delete_topic(self, topic: TopicModel) -> None:
+    async def delete_topic(self, topic: TopicModel) -> None:
+        """Ask for a deletion. Raises `LinkLost`, `Violation`."""
         topic.deleting = True
         self.loop.trace.note(self.name, f"deletes {topic.name}")
         request = DeleteTopicsRequest(
@@ -146,8 +150,10 @@ class Admin(Caller):
 
     # -- records -------------------------------------------------------------------------------------------------------
 
-    async def _delete_records(self, partition: PartitionModel) -> None:
-        offset = self.dice.randint(0, max(partition.end, 1))
+    async def delete_records(self, partition: PartitionModel, offset: int = -1) -> None:
+        """Delete below an offset, by default a drawn one. Raises `LinkLost`, `Violation`."""
+        if offset < 0:
+            offset = self.dice.randint(0, max(partition.end, 1))
         if offset > partition.end:
             return
         partition.deleted_to = max(partition.deleted_to, offset)

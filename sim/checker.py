@@ -125,21 +125,18 @@ class Checker:
                         continue  # the write that would have made it did not take effect
                     if not manifest.seq or manifest.deleted_ms >= 0:
                         self._check_may_go(topic, found, manifest)
+                        self._remote_ends[key] = 0  # a removal that is done again begins with an empty archive
                         continue
                     self._check_entries(found, manifest)
-                    if manifest.deleted_ms >= 0 or not manifest.seq:
-                        if not topic.deleting:
-                            raise Violation(f"{found}: the topic lives, its archive was deleted")
-                        continue
                     last = self._remote_ends.get(key, 0)
-                    if manifest.remote_end < last:
+                    if manifest.remote_end < last and not topic.archive_may_go:
                         raise Violation(f"{found}: the remote end went back from {last} to {manifest.remote_end}")
                     self._remote_ends[key] = manifest.remote_end
 
     @staticmethod
     def _check_may_go(topic: TopicModel, partition: PartitionId, manifest: Any) -> None:
-        if not topic.deleting:
-            raise Violation(f"{partition}: the archive is marked as deleted or gone, and nobody deleted the topic")
+        if not topic.deleting and not topic.archive_may_go:
+            raise Violation(f"{partition}: the archive is marked as deleted or gone, and nobody wanted that")
         if manifest.entries:
             raise Violation(f"{partition}: the archive is marked as deleted, but serves {manifest.entries[0]}")
 

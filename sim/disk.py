@@ -12,31 +12,13 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from sim.process import Process
+from sim.remains import Change, Mood, apply, loose_files, put_back, torn
 from stratalog.hot.filesystem import Buffer, Entry, RealFile, RealFilesystem
 
 __all__ = ["Disk", "SimFile", "SimFilesystem"]
-
-_PAGE_BYTES: Final = 4096
-
-
-class _Mood(Enum):
-    """What happens to what was not durable when the power went."""
-
-    DROP = "drop"
-    KEEP = "keep"
-    MIXED = "mixed"
-
-
-class _Change(NamedTuple):
-    """An unsynced write, or a truncation if there is no data."""
-
-    position: int
-    data: bytes | None
 
 
 class Inode:
@@ -49,7 +31,7 @@ class Inode:
         self.durable: dict[str, Inode] = {}
         self.content = bytearray()
         """What is on the disk for certain."""
-        self.changes: list[_Change] = []
+        self.changes: list[Change] = []
         self.size_bytes = 0
         self.modified_ms = modified_ms
         self.failed = False
@@ -58,7 +40,7 @@ class Inode:
     def settle(self) -> None:
         """Everything written is on the disk."""
         for change in self.changes:
-            _apply(self.content, change)
+            apply(self.content, change)
         self.changes.clear()
 
 
@@ -80,15 +62,6 @@ class _Renaming:
             names[id(self.added[0])][self.added[1]] = self.added[2]
 
 
-def _apply(content: bytearray, change: _Change) -> None:
-    if change.data is None:
-        del content[change.position :]
-        content += bytes(max(0, change.position - len(content)))
-        return
-    content += bytes(max(0, change.position - len(content)))
-    content[change.position : change.position + len(change.data)] = change.data
-
-
 class Disk:
     """One disk below the real directory ``root``, which exists and is empty.
 
@@ -105,6 +78,8 @@ class Disk:
         self.crash_in = 0
         """So many changes from now on, the process that makes the last one dies in its stead; 0 is never."""
         self.crashed: Callable[[Process], None] = lambda _: None
+        self.loose = ""
+        """A directory of files that are written by their paths and never synced: the chunk cache."""
         self._top = Inode(directory=True)
         self._renamings: list[_Renaming] = []
 
@@ -157,7 +132,8 @@ class Disk:
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         for renaming in self._renamings:
-            renaming.waiting = [one for one in renaming.waiting if one is not directory]
+            if directory in renaming.waiting:
+                renaming.waiting = [one for one in renaming.waiting if one is not directory]
         while self._renamings and not self._renamings[0].waiting:
             first = self._renamings.pop(0)
             if first.removed is not None:
@@ -173,9 +149,11 @@ class Disk:
 
     # -- power -----------------------------------------------------------------------------------------------------
 
-    def cut_power(self) -> str:
-        """Leave what a power cut may leave; in a word, how much that was."""
-        mood = self.dice.choice((_Mood.DROP, _Mood.DROP, _Mood.KEEP, _Mood.MIXED, _Mood.MIXED))
+    def cut_power(self, mood: Mood | None = None) -> str:
+        """Leave what a power cut may leave; in a word, how much that was. Without a ``mood`` one is drawn."""
+        if mood is None:
+            mood = self.dice.choice((Mood.DROP, Mood.DROP, Mood.KEEP, Mood.MIXED, Mood.MIXED))
+        loose = list(loose_files(self.loose, mood, self.dice))
         names = {id(one): dict(one.durable) for one in _directories(self._top, set())}
         for renaming in self._renamings:
             for one in (renaming.removed, renaming.added):
@@ -186,8 +164,8 @@ class Disk:
         prefix = self.dice.randrange(len(self._renamings) + 1)
         in_order = self.dice.random() < 0.5
         for number, renaming in enumerate(self._renamings):
-            durable = not renaming.waiting or mood is _Mood.KEEP
-            chance = mood is _Mood.MIXED and (number < prefix if in_order else self.dice.random() < 0.5)
+            durable = not renaming.waiting or mood is Mood.KEEP
+            chance = mood is Mood.MIXED and (number < prefix if in_order else self.dice.random() < 0.5)
             if durable or chance:
                 renaming.apply(names)
         for name in os.listdir(self.root):  # noqa: PTH208 - paths are strings throughout
@@ -195,9 +173,10 @@ class Disk:
             shutil.rmtree(found) if os.path.isdir(found) else os.unlink(found)  # noqa: PTH108, PTH112
         self._renamings.clear()
         self._top = self._rebuilt(self._top, names, self.root, mood)
+        put_back(loose)
         return mood.value
 
-    def _rebuilt(self, inode: Inode, names: dict[int, dict[str, Inode]], path: str, mood: _Mood) -> Inode:
+    def _rebuilt(self, inode: Inode, names: dict[int, dict[str, Inode]], path: str, mood: Mood) -> Inode:
         """The inode as found afterwards, written to the real file of its name."""
         if inode.entries is not None:
             if path != self.root:
@@ -213,34 +192,15 @@ class Disk:
         Path(path).write_bytes(file.content)
         return file
 
-    def _survived(self, inode: Inode, mood: _Mood) -> bytearray:
+    def _survived(self, inode: Inode, mood: Mood) -> bytearray:
         content = bytearray(inode.content)
         for change in [] if inode.failed else inode.changes:
-            if mood is _Mood.KEEP:
-                _apply(content, change)
-            elif mood is _Mood.MIXED:
-                for part in self._torn(change):
-                    _apply(content, part)
+            if mood is Mood.KEEP:
+                apply(content, change)
+            elif mood is Mood.MIXED:
+                for part in torn(change, self.dice):
+                    apply(content, part)
         return content
-
-    def _torn(self, change: _Change) -> Iterator[_Change]:
-        """Each page of a write is kept, dropped, torn or zero; a truncation is kept or dropped."""
-        if change.data is None:
-            if self.dice.random() < 0.5:
-                yield change
-            return
-        at = 0
-        while at < len(change.data):
-            position = change.position + at
-            piece = change.data[at : at + _PAGE_BYTES - position % _PAGE_BYTES]
-            fate = self.dice.random()
-            if fate < 0.35:
-                yield _Change(position, piece)
-            elif fate < 0.6:
-                yield _Change(position, piece[: self.dice.randrange(len(piece) + 1)])
-            elif fate < 0.7:
-                yield _Change(position, bytes(len(piece)))
-            at += len(piece)
 
 
 def _directories(inode: Inode, seen: set[int]) -> Iterator[Inode]:
@@ -274,7 +234,7 @@ class SimFile(RealFile):
             disk.free_bytes -= len(data)
             if wanted and not data:
                 raise OSError(errno.ENOSPC, "no space left on device", self.path)
-        inode.changes.append(_Change(inode.size_bytes, data))
+        inode.changes.append(Change(inode.size_bytes, data))
         inode.size_bytes += len(data)
         inode.modified_ms = disk.now_ms()
         return super().writev([data])
@@ -283,7 +243,7 @@ class SimFile(RealFile):
         """Cut, or lengthen with zeros."""
         self._disk.change(self._process)
         if size_bytes != self._inode.size_bytes:
-            self._inode.changes.append(_Change(size_bytes, None))
+            self._inode.changes.append(Change(size_bytes, None))
             self._inode.size_bytes = size_bytes
             super().truncate(size_bytes)
 
@@ -372,7 +332,7 @@ class SimFilesystem(RealFilesystem):
         """Remove a name whose file may come back shortened."""
         inode = self._disk.find(path)
         if inode is not None and inode.size_bytes and self._disk.dice.random() < 0.5:
-            inode.changes.append(_Change(inode.size_bytes // 2, None))  # on the disk only: who has it open reads on
+            inode.changes.append(Change(inode.size_bytes // 2, None))  # on the disk only: who has it open reads on
         self.unlink(path)
 
     def make_directory(self, path: str) -> None:

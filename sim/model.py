@@ -204,6 +204,8 @@ class TopicModel:
     partitions: list[PartitionModel] = field(default_factory=list)
     deleting: bool = False
     """Somebody has asked for its deletion; from now on it may be gone."""
+    archive_may_go: bool = False
+    """Tiering is, or has been, switched off with its archive."""
 
     @property
     def compacted(self) -> bool:

@@ -80,10 +80,12 @@ class Outcome:
 class World:
     """Everything of one run."""
 
+    admin_type: type[Admin] = Admin
+
     def __init__(self, seed: int, trace: Trace, directory: str) -> None:
         self.dice = random.Random(seed)
         self.trace = trace
-        self.plan = Plan.draw(random.Random(self.dice.getrandbits(64)))
+        self.plan = self.draw_plan(random.Random(self.dice.getrandbits(64)))
         self.loop = VirtualLoop(random.Random(self.dice.getrandbits(64)), trace)
         trace.now = self.loop.time
         trace.hidden = directory
@@ -93,6 +95,7 @@ class World:
         self._directory = directory
         Path(f"{directory}/data").mkdir()
         self.disk = Disk(f"{directory}/data", self._dice(), self.clock.wall_ms)
+        self.disk.loose = f"{directory}/data/log-cache"
         self.machine.files_of = partial(SimFilesystem, self.disk)
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
@@ -111,6 +114,10 @@ class World:
         self.loop.after_event = self._after_event
         self.bucket.changed = lambda key: self._check_soon(self.checker.bucket_changed, key)
         self._entropy = self._dice()
+
+    def draw_plan(self, dice: random.Random) -> Plan:
+        """What this run is like."""
+        return Plan.draw(dice)
 
     def _dice(self) -> random.Random:
         return random.Random(self.dice.getrandbits(64))
@@ -141,7 +148,7 @@ class World:
         plan = self.plan
         self.trace.note("world", f"{plan}")
         supervisor = asyncio.create_task(self._supervise())
-        admin = Admin(self, "admin", self._dice())
+        admin = self.admin_type(self, "admin", self._dice())
         creating = asyncio.create_task(admin.create_topics(plan.topics))
         await self._together([creating], [supervisor])
         producers: list[Any] = [
@@ -318,14 +325,20 @@ class _LogLines(logging.Handler):
             self._world.loop.failures.append(f"unexpected: {text}: {record.exc_info[1]!r}")
 
 
-def run_seed(seed: int, *, lines: int = 60, out: Callable[[str], object] | None = None) -> Outcome:
-    """Run one seed."""
+def run_seed(
+    seed: int,
+    *,
+    lines: int = 60,
+    out: Callable[[str], object] | None = None,
+    build: Callable[[int, Trace, str], World] = World,
+) -> Outcome:
+    """Run one seed of the world that is built."""
     trace = Trace(lines, out)
     directory = tempfile.mkdtemp(prefix="stratalog-sim-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: PTH112
     problem: str | None = None
     logger = logging.getLogger("stratalog")
     before = logger.level, logger.propagate
-    world = World(seed, trace, directory)
+    world = build(seed, trace, directory)
     handler = _LogLines(world)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -30,10 +30,14 @@ def write_chunk_file(path: str, data: memoryview, *, sync: bool) -> None:
                 os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
-        Path(temporary).replace(path)
+        _name(temporary, path)
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _name(temporary: str, path: str) -> None:
+    Path(temporary).replace(path)
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -1,0 +1,93 @@
+"""The power goes at every named point of the archive; and the list of points is what the code and the documents say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from sim.points import POINTS, find
+from sim.power import run_points
+from sim.remains import Mood
+from sim.world import Outcome
+from stratalog.broker import archive, archive_removal, deleted_archives, remote_reader
+from stratalog.tier import work
+
+SAFETY = Path(__file__).parents[2] / "docs" / "safety.md"
+STORIES = 14
+"""Every point is passed by all of them; the power goes at each in one."""
+CHANGE_NOTHING = {
+    "find_timestamp",
+    "read_aborted",
+    "read_restart_state",
+    "read_bounded_view",
+    "read_cut_of",
+    "<lambda>",  # the catalogue
+}
+"""Commands that only read and whose answers nobody keeps."""
+TOLD = {"_fenced", "_warn", "_failed", "_fill_failed", "_remember"}
+"""Methods that are handed a report by the one that received it."""
+
+
+def check(outcome: Outcome, names: list[str]) -> None:
+    """The story came to its end."""
+    words = ", ".join(f"{name} ({POINTS[name].what})" for name in names)
+    assert outcome.problem is None, "\n".join([*outcome.lines, *outcome.errors, words, outcome.problem])
+
+
+@pytest.mark.parametrize("number", range(STORIES))
+def test_what_was_not_synced_is_gone(number):
+    """At several points of one story, one after the other; afterwards everything is as it was acknowledged."""
+    names = list(POINTS)[number::STORIES]
+    check(run_points(names), names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mood", [Mood.DROP, Mood.MIXED, None], ids=["lost", "torn", "killed"])
+@pytest.mark.parametrize("name", POINTS)
+def test_each_point_by_itself(name, mood):
+    """All that was not synced is lost, or any part of it is torn; or the processes alone die."""
+    check(run_points([name], mood=mood, seed=2), [name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3, 13))
+@pytest.mark.parametrize("number", range(STORIES))
+def test_many_stories(number, seed):
+    """Other times for everything, other remains on the disk."""
+    names = list(POINTS)[number::STORIES]
+    check(run_points(names, mood=Mood.MIXED, seed=seed), names)
+
+
+def test_every_point_is_a_place_in_the_code():
+    """A function that is renamed takes its point along, or this fails."""
+    for point in POINTS.values():
+        for target in filter(None, (point.target, point.simulated)):
+            assert callable(find(target)[2])
+
+
+def test_every_command_has_a_point_behind_it():
+    """Done, and not reported: whoever adds a command that changes anything adds the point."""
+    after = {find(point.target)[2] for point in POINTS.values() if not point.before}
+    bare = {one.__name__ for one in work._EXECUTORS.values() if one not in after}
+    assert bare == CHANGE_NOTHING
+
+
+@pytest.mark.parametrize("module", [archive, archive_removal, deleted_archives, remote_reader])
+def test_every_report_has_a_point_before_it(module):
+    """Reported, and unknown to the broker: whoever adds a receiver of reports adds the point."""
+    before = {find(point.target)[2] for point in POINTS.values() if point.before}
+    for cls in vars(module).values():
+        if not inspect.isclass(cls) or cls.__module__ != module.__name__:
+            continue
+        for name, method in vars(cls).items():
+            if inspect.isfunction(method) and "report" in inspect.signature(method).parameters and name not in TOLD:
+                assert method in before, f"{cls.__name__}.{name} receives a report, and no point is before it"
+
+
+def test_the_table_of_points_is_the_list():
+    """Names and places, in order."""
+    rows = re.findall(r"^\| ((?:UP|DL|RD)\d+) \| ([^|]+) \|", SAFETY.read_text("utf-8"), re.MULTILINE)
+    assert rows == [(name, point.what) for name, point in POINTS.items()]
