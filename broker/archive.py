@@ -88,7 +88,7 @@ class Archive:
             chance=dice.random,
         )
         self._removal_settings = removal or RemovalSettings()
-        self._removal = ArchiveRemoval(unified, remote, self._partition, claimant, self._removal_settings, ports)
+        self.removal = ArchiveRemoval(unified, remote, self._partition, claimant, self._removal_settings, ports)
 
     def _begin(self) -> None:
         """Nothing is claimed, uploaded or known to be archived."""
@@ -152,7 +152,7 @@ class Archive:
             self._step(plan_events.Tick())
         if not self._deleted:
             self._move_log_start()
-        self._removal.look(held=self._plan.phase is Phase.HELD)
+        self.removal.look(held=self._plan.phase is Phase.HELD)
 
     @property
     def _deleted(self) -> bool:
@@ -163,7 +163,7 @@ class Archive:
     def configured(self) -> None:
         """The topic's settings have changed."""
         config = self.unified.log.config
-        if self._removal.switched_off:
+        if self.removal.switched_off:
             self.evictable_offset = 0  # what is local has to stay: the archive goes
         if self._deleted:
             self._restart()
@@ -221,7 +221,7 @@ class Archive:
 
     def _claimed_deleted(self, remote_end: int) -> None:
         """The archive was moved to the trash: begin again if it is wanted again, otherwise only empty the trash."""
-        if self._removal.switched_off or not self.unified.log.config.remote_storage_enable:
+        if self.removal.switched_off or not self.unified.log.config.remote_storage_enable:
             self._step(plan_events.Claimed(remote_end))
             return
         self._keep_remote_end()  # it falls back: what an older checkpoint says must not be missed later
@@ -320,7 +320,7 @@ class Archive:
     def evict(self) -> None:
         """Apply local retention to what is safely archived; a disk that fails goes offline."""
         log_ = self.unified.log
-        if self._closed or self._removal.switched_off or self.evictable_offset <= log_.first_base_offset:
+        if self._closed or self.removal.switched_off or self.evictable_offset <= log_.first_base_offset:
             return
         try:
             deletion = local_segments_to_evict(

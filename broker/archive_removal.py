@@ -81,6 +81,8 @@ class ArchiveRemoval:
         self._ports = ports
         self._busy = False
         self._empty_at_seq = -1
+        self.leased_count = 0
+        """Items of the trash that only leases held when it was looked at last."""
         self._in_vain = 0
         self._told = ""
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
@@ -175,6 +177,8 @@ class ArchiveRemoval:
                 self._due_ms = now_ms + interval_ms
                 self._tell("emptying the trash", getattr(report, "message", str(report)))
             return
+        self.leased_count = report.leased_count
+        self._remote.note_trash(report)
         if report.removed_count:
             log.info("%s: %d objects left the trash", self._partition, report.removed_count)
         if report.problem:

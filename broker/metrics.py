@@ -194,6 +194,7 @@ class Metrics(Collector):
         self.topics: dict[str, TopicMetrics] = {}
         self.apis: dict[tuple[str, int], ApiMetrics] = {}
         self._extra: list[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Samples]] = []
+        self._refreshing: list[Callable[[], None]] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -215,6 +216,10 @@ class Metrics(Collector):
             metrics = self.apis[name, version] = ApiMetrics(name, version)
         return metrics
 
+    def before_collecting(self, refresh: Callable[[], None]) -> None:
+        """Have figures brought up to date at each scrape."""
+        self._refreshing.append(refresh)
+
     def add_gauge(self, name: str, text: str, samples: Samples) -> None:
         """A present value that is asked for at each scrape: pairs of labels and number."""
         self._extra.append((GaugeMetricFamily, name, text, samples))
@@ -229,6 +234,8 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family after another, as prometheus-client asks for them."""
+        for refresh in self._refreshing:
+            refresh()
         yield from self._collect_topics()
         yield from self._collect_apis()
         for name, text in _NETWORK_TEXTS.items():

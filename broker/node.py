@@ -46,6 +46,7 @@ from stratalog.broker.server import Server, told_listeners
 from stratalog.broker.tick import Tick
 from stratalog.broker.tier_watch import TierWatch
 from stratalog.broker.tiering import Tiering
+from stratalog.broker.topic_figures import TopicFigures
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.views import Views
 from stratalog.hot.filesystem import Filesystem, RealFilesystem
@@ -84,6 +85,7 @@ class Node:
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
         self.metrics = Metrics()
+        TopicFigures(self.metrics, lambda: self.tiering.archives, lambda: self.mount)
         self.metadata_fragments = MetadataFragments()
         self._files: Filesystem = RealFilesystem() if files is None else files
         self._dice = random.Random() if dice is None else dice

@@ -176,8 +176,12 @@ class RemotePartition:
             self._stale = False
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
-        self._metrics.remote_log_size_bytes = self._remote.totals.size_bytes
         self._wake()
+
+    def note_trash(self, report: commands.TrashEmptied) -> None:
+        """The trash has been looked at, and something may have gone from it."""
+        if self._loaded:
+            self._remote.note_trash(report)
 
     def refresh(self, *, entries: bool = True) -> None:
         """Read the manifest, once at a time; with ``entries`` those that are not known yet too."""

@@ -143,8 +143,16 @@ def _deletion(unified: UnifiedLog, archive: Archive, now_ms: int) -> Iterator[Pl
 
 
 def _trash(unified: UnifiedLog, archive: Archive) -> Iterator[PlannedStep]:
-    """What retention took out before; how many bytes that is stands in the manifest only."""
+    """What retention, or something else, took out before."""
     facts, start = archive.remote.facts, unified.log.log_start_offset
     if facts is not None and facts.trash_count:
         why = "goes after stratalog.trash.grace.ms, if no lease, job or cut needs it"
-        yield _step(unified, "trash", (start, start), facts.trash_count, 0, why, removal_usage(facts.trash_count))
+        yield _step(
+            unified,
+            "trash",
+            (start, start),
+            facts.trash_count,
+            facts.trash_bytes,
+            why,
+            removal_usage(facts.trash_count),
+        )

@@ -17,7 +17,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-__all__ = ["STATES", "BrokerFacts", "PartitionFacts", "RunningUpload", "Spans", "Totals", "row", "spans", "summary"]
+__all__ = [
+    "STATES",
+    "BrokerFacts",
+    "PartitionFacts",
+    "RunningUpload",
+    "Spans",
+    "Totals",
+    "Trash",
+    "row",
+    "spans",
+    "summary",
+]
 
 Json = dict[str, Any]
 
@@ -35,6 +46,22 @@ STATES: Final = {
 
 _NO_END: Final = (1 << 63) - 1
 _STUCK: Final = frozenset({"fenced", "quarantined"})
+
+
+class Trash(NamedTuple):
+    """What was taken out of an archive and is still in the bucket, how much of it only leases hold, and jobs under way.
+
+    ``items`` are objects, or pages with all objects that they name.
+    """
+
+    items: int = 0
+    size_bytes: int = 0
+    leased_items: int = 0
+    jobs: int = 0
+
+    def plus(self, other: Trash) -> Trash:
+        """Both together."""
+        return Trash(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class PartitionFacts(NamedTuple):
@@ -66,6 +93,7 @@ class PartitionFacts(NamedTuple):
     due_end: int = _NO_END
     copying: bool = True
     trouble: str = ""
+    trash: Trash = Trash()
 
 
 class Spans(NamedTuple):
@@ -124,6 +152,7 @@ def row(facts: PartitionFacts) -> Json:
         "local_bytes": facts.local_bytes,
         "remote_bytes": facts.remote_bytes,
         "objects": facts.objects,
+        "trash": facts.trash._asdict(),
         "lag": {
             "offsets": counts.waiting,
             "bytes": facts.waiting_bytes if counts.waiting else 0,
@@ -169,6 +198,7 @@ class Totals:
     local_bytes: int = 0
     remote_bytes: int = 0
     at_risk: Json | None = None
+    trash: Trash = Trash()  # noqa: RUF009 - immutable
 
     def add(self, one: Json) -> None:
         """Count a row of `row` in. Sizes and lags count tiered partitions only."""
@@ -182,6 +212,7 @@ class Totals:
         self.remote_bytes += one["remote_bytes"]
         self.offsets += one["lag"]["offsets"]
         self.waiting_bytes += one["lag"]["bytes"]
+        self.trash = self.trash.plus(Trash(**one["trash"]))
         self.waiting_since_ms = _earlier(self.waiting_since_ms, one["lag"]["since_ms"])
         risk = one["at_risk"]
         if risk is not None and risk["since_ms"] is not None:
@@ -245,6 +276,7 @@ def summary(facts: BrokerFacts, totals: Totals) -> Json:
         "remote_bytes": totals.remote_bytes,
         "lag": {"offsets": totals.offsets, "bytes": totals.waiting_bytes, "since_ms": totals.waiting_since_ms},
         "at_risk": totals.at_risk,
+        "trash": totals.trash._asdict(),
         "cache": {
             "used_bytes": facts.cache_used_bytes,
             "limit_bytes": facts.cache_limit_bytes,

@@ -13,7 +13,9 @@ import logging
 from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stratalog.broker.beyond_archive import BeyondArchive
 from stratalog.broker.tier_rows import BrokerFacts, PartitionFacts, RunningUpload, Totals, row, summary
+from stratalog.broker.topic_figures import trash_of
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.verification import Verification
 from stratalog.tier.source import source_length
@@ -54,24 +56,6 @@ class _Seen(NamedTuple):
     text: str
 
 
-class _Borders(NamedTuple):
-    """What decides about `_Beyond`."""
-
-    local_start: int
-    active_start: int
-    remote_end: int
-    due_end: int
-    anything: bool
-
-
-class _Beyond(NamedTuple):
-    """Segments beyond the remote end: bytes that wait, since when, and since when anything is only here."""
-
-    waiting_bytes: int = 0
-    waiting_since_ms: int | None = None
-    risk_since_ms: int | None = None
-
-
 class Watcher:
     """One stream of events. What it has not been told yet is kept by partition, so that being slow costs no memory."""
 
@@ -91,7 +75,7 @@ class TierWatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._seen: dict[TopicPartition, _Seen] = {}
-        self._borders: dict[TopicPartition, tuple[_Borders, _Beyond]] = {}
+        self._beyond = BeyondArchive()
         self._said: dict[str, Any] = {}
         self._watchers: set[Watcher] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -240,8 +224,8 @@ class TierWatch:
                 began = now()
         for key in self._seen.keys() - present:
             del self._seen[key]
-            self._borders.pop(key, None)
             self._tell(key)
+        self._beyond.keep(present)
         self._said = self._summary(totals)
         self._looked_at = now()
         self._used_seconds = used + self._looked_at - began
@@ -278,7 +262,7 @@ class TierWatch:
             return facts
         archive, state = watched
         remote = archive.remote
-        beyond = self._beyond(unified, remote.end_offset, archive.due_end)
+        beyond = self._beyond.of(unified, remote.end_offset, archive.due_end)
         return facts._replace(
             tiered=True,
             state=state,
@@ -291,31 +275,10 @@ class TierWatch:
             risk_since_ms=beyond.risk_since_ms,
             read_back=archive.evictable_offset,
             due_end=archive.due_end,
+            trash=trash_of(archive),
             copying=log_.config.remote_storage_enable and not log_.config.remote_copy_disable,
             trouble=facts.trouble or (archive.corrupt or ""),
         )
-
-    def _beyond(self, unified: UnifiedLog, remote_end: int, due_end: int) -> _Beyond:
-        """Looked up again only where a border has moved."""
-        log_, key = unified.log, unified.topic_partition
-        borders = _Borders(
-            log_.first_base_offset, log_.active_base_offset, remote_end, due_end, log_.log_end_offset > remote_end
-        )
-        known = self._borders.get(key)
-        if known is not None and known[0] == borders:
-            return known[1]
-        try:
-            beyond = [one for one in log_.segments() if one.end_offset > remote_end]
-        except OSError:
-            return _Beyond()  # the log's own readers report it
-        waiting = [one for one in beyond if not one.active and one.end_offset <= due_end]
-        found = _Beyond(
-            sum(one.size_bytes for one in waiting),
-            _time(waiting[0].first_append_ms) if waiting else None,
-            _time(beyond[0].first_append_ms) if beyond else None,
-        )
-        self._borders[key] = (borders, found)
-        return found
 
 
 def _mounted_facts(mounted: Mounted) -> PartitionFacts:
@@ -339,10 +302,6 @@ def _mounted_facts(mounted: Mounted) -> PartitionFacts:
         copying=False,
         trouble="" if held_back is None else f"it cannot be served: {held_back}",
     )
-
-
-def _time(value_ms: int) -> int | None:
-    return value_ms if value_ms >= 0 else None
 
 
 def _trouble(unified: UnifiedLog) -> str:

@@ -7,7 +7,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
@@ -379,6 +379,11 @@ class Tiering:
         """A partition's archive and its state in a word; unlike `describe` it never asks the bucket."""
         archive = self._archives.get(unified)
         return None if archive is None else (archive, "checking" if unified in self._reconciling else archive.state)
+
+    @property
+    def archives(self) -> Collection[Archive]:
+        """Those of all partitions that are led here and tiered."""
+        return self._archives.values()
 
     async def close(self) -> None:
         """Stop; what a worker still does is recognised or collected later."""

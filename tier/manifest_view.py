@@ -210,6 +210,8 @@ class ManifestView:
     oldest_timestamp_ms: int
     deleted: bool
     trash_count: int
+    trash_bytes: int
+    job_count: int
     newest_key: str
     entries_from: int
     entries: PackedEntries
@@ -243,6 +245,8 @@ class ManifestView:
             oldest_timestamp_ms=manifest.oldest_timestamp_ms,
             deleted=manifest.deleted_ms >= 0,
             trash_count=len(manifest.trash),
+            trash_bytes=sum(item.size_bytes for item in manifest.trash),
+            job_count=len(manifest.jobs),
             newest_key=manifest.entries[-1].key if manifest.entries else "",
             entries_from=start,
             entries=PackedEntries.pack(manifest.partition, later),

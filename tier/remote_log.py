@@ -16,6 +16,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import NOBODY, Claimant, Totals
 from stratalog.tier.manifest_view import ManifestView, PackedEntries, RemoteSegment
 from stratalog.tier.remote_retention import RetainedRange
+from stratalog.tier.reports import TrashEmptied
 from stratalog.tier.running_maxima import RunningMaxima
 from stratalog.tier.store import Version
 from stratalog.wire.topic import Uuid
@@ -87,6 +88,8 @@ class RemoteLog:
         self.data_bytes = 0
         self.deleted = False
         self.trash_count = 0
+        self.trash_bytes = 0
+        self.job_count = 0
         self._entries = PackedEntries()
         self._latest = RunningMaxima()
         self._tables: OrderedDict[Uuid, ChunkTable] = OrderedDict()
@@ -132,7 +135,13 @@ class RemoteLog:
         self.leader_epochs, self.totals = view.leader_epochs, view.totals
         self.archive_clean_offset = view.archive_clean_offset
         self.oldest_timestamp_ms = view.oldest_timestamp_ms
-        self.deleted, self.trash_count = view.deleted, view.trash_count
+        self.deleted = view.deleted
+        self.trash_count, self.trash_bytes, self.job_count = view.trash_count, view.trash_bytes, view.job_count
+
+    def note_trash(self, report: TrashEmptied) -> None:
+        """Take in what an emptying of the trash has left there; that of an older manifest changes nothing."""
+        if report.seq >= self.seq:
+            self.trash_count, self.trash_bytes, self.job_count = report.left_count, report.left_bytes, report.job_count
 
     def _truncate(self, count: int) -> None:
         if count == len(self):

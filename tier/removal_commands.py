@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from typing import NamedTuple
 
 from stratalog.tier.archive_commands import claim_archive
 from stratalog.tier.commands import (
@@ -57,14 +58,18 @@ def empty_trash(store: ObjectStore, command: EmptyTrash) -> TrashEmptied:
         return TrashEmptied(seq=manifest.seq)
     if manifest.claimant.rank < command.claimant.rank:
         return TrashEmptied(0, 0, len(manifest.trash), ripe_ms(manifest, command.grace_ms), claim_needed=True)
-    manifest, removed, problem = _emptied(store, manifest, command, command.retention, command.items_max)
+    emptied = _emptied(store, manifest, command, command.retention, command.items_max)
+    left = emptied.manifest
     return TrashEmptied(
-        len(removed),
-        sum(item.size_bytes for item in removed),
-        len(manifest.trash),
-        ripe_ms(manifest, command.grace_ms),
-        problem=problem,
-        seq=manifest.seq,
+        len(emptied.removed),
+        sum(item.size_bytes for item in emptied.removed),
+        len(left.trash),
+        ripe_ms(left, command.grace_ms),
+        problem=emptied.problem,
+        seq=left.seq,
+        left_bytes=sum(item.size_bytes for item in left.trash),
+        leased_count=emptied.leased_count,
+        job_count=len(left.jobs),
     )
 
 
@@ -110,7 +115,8 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
     check_claim(manifest, command.claimant)
     if manifest.deleted_ms < 0 or manifest.entries or manifest.pages:
         raise Invalid(f"{command.partition}: the archive is not marked as deleted: it stays as it is")
-    manifest, _, problem = _emptied(store, manifest, command, None, len(listed))
+    emptied = _emptied(store, manifest, command, None, len(listed))
+    manifest, problem = emptied.manifest, emptied.problem
     if manifest.trash or manifest.pins or manifest.jobs or not command.now_ms > manifest.deleted_ms + command.grace_ms:
         return ArchiveRemoved(max(len(listed), 1), problem)
     garbage = [
@@ -138,14 +144,23 @@ def remove_topic_document(store: ObjectStore, command: RemoveTopicDocument) -> W
     return Written(key)
 
 
+class _Emptied(NamedTuple):
+    """The manifest after everything that may go has gone, what went, why something cannot, and how much leases hold."""
+
+    manifest: Manifest
+    removed: list[TrashEntry]
+    problem: str
+    leased_count: int
+
+
 def _emptied(
     store: ObjectStore,
     manifest: Manifest,
     command: EmptyTrash | RemoveArchive,
     retention: Retention | None,
     items_max: int,
-) -> tuple[Manifest, list[TrashEntry], str]:
-    """The manifest after everything that may go has gone, what went, and why something that may cannot."""
+) -> _Emptied:
+    """Let go what may go."""
     partition, claimant, now_ms = command.partition, command.claimant, command.now_ms
     check_claim(manifest, claimant)
     if end_expired_jobs(manifest, now_ms=now_ms) is not manifest:
@@ -153,6 +168,7 @@ def _emptied(
     if any(item.since_ms < 0 for item in manifest.trash):
         manifest = change_manifest(store, partition, lambda found: date_trash(found, claimant, now_ms=now_ms)).manifest
     ripe = leaving(manifest, now_ms=now_ms, grace_ms=command.grace_ms, retention=retention)[:items_max]
+    ripe_count = len(ripe)
     if ripe:
         ripe = unleased(ripe, list_leases(store), now_ms)  # listed after the manifest was read
     objects: list[str] = []
@@ -168,13 +184,14 @@ def _emptied(
         objects += inside
         (pages if inside else objects).append(last)
         removed.append(item)
+    leased_count = ripe_count - len(ripe)
     if not removed:
-        return manifest, removed, problem
+        return _Emptied(manifest, removed, problem, leased_count)
     store.delete_many(objects)
     store.delete_many(pages)
     keys = {item.key for item in removed}
     stored = change_manifest(store, partition, lambda found: forget(found, claimant, keys, now_ms=now_ms))
-    return stored.manifest, removed, problem
+    return _Emptied(stored.manifest, removed, problem, leased_count)
 
 
 def _change(

@@ -215,7 +215,8 @@ class TrashEmptied:
 
     ``next_ms`` is when the grace of the next item ends, None if none is dated. ``claim_needed``: there is something
     to do, but the manifest does not carry the claim yet. ``problem`` is why something cannot go. ``seq`` is
-    the manifest's number after it.
+    the manifest's number after it, -1 if it was not looked at to the end. ``leased_count`` items could have gone if no
+    lease held them; ``job_count`` are the jobs that are listed.
     """
 
     removed_count: int = 0
@@ -225,6 +226,9 @@ class TrashEmptied:
     claim_needed: bool = False
     problem: str = ""
     seq: int = -1
+    left_bytes: int = 0
+    leased_count: int = 0
+    job_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

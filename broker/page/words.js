@@ -133,9 +133,16 @@ function verified({ verification: told, read_back_ms: readBack }, now) {
   return ["verified", readBack === null ? "–" : `${duration(now - readBack)} ago`, note, false, "Last read back"];
 }
 
+function trashNote(trash) {
+  const jobs = trash.jobs ? `; ${plural(trash.jobs, "job")} listed` : "";
+  if (!trash.items) return `nothing waits to be removed${jobs}`;
+  const leased = trash.leased_items ? `, ${number(trash.leased_items)} held by leases` : "";
+  return `${plural(trash.items, "object")} or pages wait to be removed${leased}${jobs}`.replace("object or pages wait", "object or page waits");
+}
+
 /** The figures: [id, value, note, alarming, label if it changes] each. */
 export function figures(summary) {
-  const { now_ms: now, lag, at_risk: risk, cache, errors, uploads } = summary;
+  const { now_ms: now, lag, at_risk: risk, cache, errors, trash, uploads } = summary;
   const all = errors.copy + errors.fetch + errors.delete;
   const moving = uploads.running.reduce((sum, one) => sum + one.size_bytes, 0);
   return [
@@ -143,6 +150,7 @@ export function figures(summary) {
     ["risk", risk ? duration(now - risk.since_ms) : "none", risk ? `${risk.topic}-${risk.partition}, offset ${number(risk.offset)}: on this disk only` : "nothing is on this disk only", false],
     ["uploads", number(uploads.running.length), uploads.running.length ? bytes(moving) + (uploads.waiting ? `, ${number(uploads.waiting)} more wait` : "") : "none under way", false],
     ["cache", cache.hit_rate === null ? "–" : percent(cache.hits, cache.hits + cache.misses), cache.hit_rate === null ? "nobody has read from the bucket" : `${number(cache.misses)} of ${number(cache.hits + cache.misses)} fetched; ${bytes(cache.used_bytes)} of ${bytes(cache.limit_bytes)} used`, false],
+    ["trash", bytes(trash.size_bytes), trashNote(trash), false],
     ["errors", number(all), all ? failed(errors) : "none", all > 0],
     verified(summary, now),
   ];

@@ -46,6 +46,7 @@ class Rig:
             known=True,
             apply=lambda view: setattr(self.remote, "facts", view),
             refresh=lambda: self.calls.append("refresh"),
+            note_trash=lambda report: setattr(self.remote.facts, "trash_count", report.left_count),
         )
         ports = RemovalPorts(
             send=lambda command, answered: self.sent.append((command, answered)),

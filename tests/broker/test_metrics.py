@@ -111,6 +111,18 @@ def test_other_parts_add_gauges_and_counters_that_are_asked_at_each_scrape(metri
     assert found["stratalog_test_events_total", ()] == 3
 
 
+def test_figures_are_brought_up_to_date_at_each_scrape(metrics):
+    """Before anything of them is shown."""
+
+    def refresh():
+        metrics.topic("t").remote_log_size_bytes += 5
+
+    metrics.before_collecting(refresh)
+    for size_bytes in (5, 10):
+        found = samples(metrics)
+        assert found["kafka_server_brokertopicmetrics_remotelogsizebytes", (("topic", "t"),)] == size_bytes
+
+
 def test_network_figures_are_exposed(metrics):
     """Every slot of the network figures has a text and a sample."""
     metrics.network.sendfile_bytes = 12

@@ -44,6 +44,7 @@ def summary(**changes):
         "local_bytes": 1 << 20, "remote_bytes": 3 << 30,
         "lag": {"offsets": 0, "bytes": 0, "since_ms": None},
         "at_risk": None,
+        "trash": {"items": 0, "size_bytes": 0, "leased_items": 0, "jobs": 0},
         "cache": {"used_bytes": 0, "limit_bytes": 10, "hits": 0, "misses": 0, "hit_rate": None},
         "errors": {"copy": 0, "fetch": 0, "delete": 0},
         "uploads": {"running": [], "waiting": 0},
@@ -118,6 +119,20 @@ def test_figures_that_are_not_known_are_not_invented(say):
     assert busy["errors"] == ["3", "2 uploading, 1 deleting", True]
     assert busy["cache"][:2] == ["75 %", "1 of 4 fetched; 5 B of 10 B used"]
     assert busy["verified"][0] == "1 h ago"
+
+
+def test_the_trash_says_what_waits_and_for_whom(say):
+    """Leases and jobs only where there are any."""
+    some = {"items": 3, "size_bytes": 5 << 20, "leased_items": 2, "jobs": 1}
+    one = {"items": 1, "size_bytes": 5, "leased_items": 0, "jobs": 0}
+    told = say(
+        *(["figures", summary(trash=trash)] for trash in (some, one, {**one, "items": 0, "size_bytes": 0, "jobs": 2}))
+    )
+    assert [next(rest for name, *rest in figures if name == "trash") for figures in told] == [
+        ["5.0 MiB", "3 objects or pages wait to be removed, 2 held by leases; 1 job listed", False],
+        ["5 B", "1 object or page waits to be removed", False],
+        ["0 B", "nothing waits to be removed; 2 jobs listed", False],
+    ]
 
 
 def test_a_verification_counts_more_than_a_read_back(say):

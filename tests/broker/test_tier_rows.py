@@ -12,6 +12,7 @@ from stratalog.broker.tier_rows import (
     RunningUpload,
     Spans,
     Totals,
+    Trash,
     row,
     spans,
     summary,
@@ -44,6 +45,7 @@ def partitions(draw, tiered=None):
         risk_since_ms=draw(TIMES),
         due_end=draw(OFFSETS | st.just(2**63 - 1)),
         copying=draw(st.booleans()),
+        trash=Trash(*(draw(OFFSETS) for _ in Trash._fields)),
     )
 
 
@@ -154,6 +156,7 @@ def test_totals_are_those_of_the_tiered_partitions(many):
     assert said["tiered_partitions"] == len(tiered)
     assert said["tiered_topics"] == len({one["topic"] for one in tiered})
     assert said["lag"]["offsets"] == sum(one["lag"]["offsets"] for one in tiered)
+    assert said["trash"] == {name: sum(one["trash"][name] for one in tiered) for name in Trash._fields}
     assert said["local_bytes"] == sum(one["local_bytes"] for one in tiered)
     risks = [one["at_risk"]["since_ms"] for one in tiered if one["at_risk"] and one["at_risk"]["since_ms"] is not None]
     assert (None if said["at_risk"] is None else said["at_risk"]["since_ms"]) == min(risks, default=None)

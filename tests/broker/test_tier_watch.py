@@ -59,8 +59,10 @@ class Broker:
             )
             for key, log in self.logs.items()
         }
-        remote = SimpleNamespace(start_offset=0, end_offset=5, size_bytes=600, object_count=1)
-        archive = SimpleNamespace(remote=remote, evictable_offset=3, corrupt=None, due_end=99)
+        facts = SimpleNamespace(trash_count=2, trash_bytes=70, job_count=1)
+        remote = SimpleNamespace(start_offset=0, end_offset=5, size_bytes=600, object_count=1, facts=facts)
+        removal = SimpleNamespace(leased_count=1)
+        archive = SimpleNamespace(remote=remote, evictable_offset=3, corrupt=None, due_end=99, removal=removal)
         self.archive = archive
         self.remote = remote
         self.tiering = SimpleNamespace(
@@ -98,6 +100,8 @@ async def test_a_tiered_partition_is_measured_beyond_its_archive():
     assert tiered["at_risk"] == {"offset": 5, "since_ms": 77}
     assert (tiered["remote_bytes"], tiered["read_back_end"], tiered["state"]) == (600, 3, "held")
     assert (local["tiered"], local["lag"]["bytes"], local["at_risk"]) == (False, 0, None)
+    trash = {"items": 2, "size_bytes": 70, "leased_items": 1, "jobs": 1}
+    assert (tiered["trash"], said["trash"], local["trash"]["items"]) == (trash, trash, 0)
     assert (said["partitions"], said["tiered_partitions"], said["lag"]["bytes"]) == (2, 1, 1000)
 
 

@@ -15,6 +15,7 @@ from stratalog.tier.manifest_jobs import list_job, swap
 from stratalog.tier.manifest_parts import Job
 from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.remote_log import ChunkId, RemoteLog, group_neighbours
+from stratalog.tier.reports import TrashEmptied
 
 US = Claimant(0, 1, bytes(16))
 PARTITION = PartitionId("t", bytes(16), 0)
@@ -92,6 +93,17 @@ def test_a_report_that_does_not_connect_is_refused():
     five = extended(THREE, entry(300, 400), entry(400, 500))
     assert not log.merge(ManifestView.of(five, "v", 400))
     assert len(log) == 3
+
+
+def test_what_an_emptying_of_the_trash_left_is_taken_in_unless_more_is_known_already():
+    """A manifest with a higher number has been read since: its answer came late."""
+    trashed = set_log_start(list_job(THREE, Job(bytes(16), "merge", 1, 9), now_ms=3), US, 200, now_ms=4, reason="r")
+    log = log_of(trashed)
+    assert (log.trash_count, log.trash_bytes, log.job_count) == (2, 20, 1)
+    log.note_trash(TrashEmptied(left_count=0, seq=trashed.seq - 1))
+    assert (log.trash_count, log.trash_bytes, log.job_count) == (2, 20, 1)
+    log.note_trash(TrashEmptied(left_count=1, left_bytes=10, seq=trashed.seq))
+    assert (log.trash_count, log.trash_bytes, log.job_count) == (1, 10, 0)
 
 
 def test_an_archive_that_lost_everything_to_retention_is_empty():

@@ -57,7 +57,11 @@ class World:
     def empty(self, claimant=US, retention=None, **options):
         """Send `EmptyTrash` now."""
         command = EmptyTrash(self.partition, claimant, self.now_ms, GRACE, retention, **options)
-        return replace(empty_trash(self.store, command), seq=-1)
+        emptied = empty_trash(self.store, command)
+        assert emptied.left_bytes == (
+            0 if emptied.claim_needed else sum(item.size_bytes for item in self.manifest.trash)
+        )
+        return replace(emptied, seq=-1, left_bytes=0)
 
     def remove(self, claimant=NEXT):
         """Send `RemoveArchive` now."""
@@ -121,9 +125,11 @@ def test_a_lease_written_while_the_trash_is_old_protects_nothing_of_it(world):
     world.empty()
     world.now_ms += SKEW_MS + GRACE + 2
     write_lease(world.inner, os.urandom(16), HOUR, world.now_ms)
-    assert world.empty().removed_count == 0
+    held = world.empty()
+    assert (held.removed_count, held.leased_count, held.left_count) == (0, 2, 2)
     end_lease(world.inner, lease.uuid)
-    assert world.empty().removed_count == 2
+    gone = world.empty()
+    assert (gone.removed_count, gone.leased_count) == (2, 0)
 
 
 def test_a_page_goes_with_the_objects_of_its_entries(world):
