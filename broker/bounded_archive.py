@@ -6,12 +6,12 @@ through here.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stratalog.broker.io_worker import ask
 from stratalog.broker.remote_reader import RemotePartition, RemoteSlices
 from stratalog.hot.filesystem import RealFile
 from stratalog.hot.log_time import TimestampOffset
@@ -172,7 +172,9 @@ class BoundedArchive:
         if found is not None or tail is None or tail.latest_ms < timestamp_ms:
             return found
         start, end = max(from_offset, tail.base), min(before_offset, tail.end)
-        report = await self._ask(commands.FindTimestamp(self._command.partition, tail.key, timestamp_ms, start, end))
+        report = await ask(
+            self._worker, commands.FindTimestamp(self._command.partition, tail.key, timestamp_ms, start, end)
+        )
         if not isinstance(report, commands.TimestampFound):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, getattr(report, "message", str(report)))
         if report.offset < 0:
@@ -187,11 +189,6 @@ class BoundedArchive:
         if tail is None or tail.latest_offset < 0 or (found is not None and found.timestamp_ms >= tail.latest_ms):
             return found
         return TimestampOffset(tail.latest_ms, tail.latest_offset, tail.latest_epoch)
-
-    async def _ask(self, command: commands.Command) -> commands.Report:
-        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._worker(command, lambda report: None if done.done() else done.set_result(report))
-        return await done
 
 
 def _without_tail(report: commands.Report, tail: Tail) -> commands.Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -33,12 +34,20 @@ from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
-__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "io_worker"]
+__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_worker"]
 
 log = logging.getLogger(__name__)
 
 Submit = Callable[[Command, Callable[[Report], None]], None]
 """Have the worker carry out a command; the report comes later, that of a lost worker as a `FailedReport`."""
+
+
+async def ask(submit: Submit, command: Command) -> Report:
+    """Have the worker carry out a command, and wait for its report."""
+    done: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    submit(command, lambda report: None if done.done() else done.set_result(report))
+    return await done
+
 
 _WRITES: Final = (
     Claim,

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.archived_log import LEADER_EPOCH, ArchivedPartition, archived_log, wake_readers
+from stratalog.broker.io_worker import ask
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.unified_log import UnifiedLog
@@ -92,7 +93,7 @@ class Mount:
             return
         if self._node.image.topics.by_name:
             raise Invalid("stratalog.read.only needs log.dirs that are empty: these hold topics of an earlier run")
-        report = await self._ask(commands.ReadCatalogue())
+        report = await ask(self._node.tiering.submit, commands.ReadCatalogue())
         if not isinstance(report, commands.CatalogueRead):
             why = getattr(report, "message", str(report))
             raise Invalid(f"the bucket {self._node.config.bucket_url} cannot be mounted: {why}")
@@ -164,7 +165,7 @@ class Mount:
         """Read a manifest for the first time; one that cannot be read is said to every client that asks."""
         mounted.looked_ms = self._now_ms()
         partition = self._topics[mounted.unified.topic_id].partition(mounted.unified.topic_partition.partition)
-        report = await self._ask(commands.ReadManifest(partition, known_end=NO_ENTRIES))
+        report = await ask(self._node.tiering.submit, commands.ReadManifest(partition, known_end=NO_ENTRIES))
         if isinstance(report, commands.ManifestRead):
             mounted.remote.apply(report.view)
             mounted.partition.held_back = None
@@ -199,7 +200,7 @@ class Mount:
                 await self._load(mounted)
 
     async def _look_at_topics(self) -> None:
-        report = await self._ask(commands.ReadCatalogue())
+        report = await ask(self._node.tiering.submit, commands.ReadCatalogue())
         if isinstance(report, commands.CatalogueRead):
             await self._take(report.catalogue)
         else:
@@ -207,11 +208,6 @@ class Mount:
 
     def _now_ms(self) -> int:
         return int(self._node.clock.monotonic() * 1000)
-
-    async def _ask(self, command: commands.Command) -> commands.Report:
-        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._node.tiering.submit(command, lambda report: None if done.done() else done.set_result(report))
-        return await done
 
 
 def _servable(topic: ArchivedTopic) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple, Protocol, TypeVar
 
-from stratalog.broker.io_worker import Submit
+from stratalog.broker.io_worker import Submit, ask
 from stratalog.hot.log_time import TimestampOffset
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
@@ -87,7 +86,7 @@ class RemoteTimes:
         self, segment: RemoteSegment, timestamp_ms: int, start: int, end: int, *, again: bool
     ) -> TimestampOffset | _Replaced | None:
         """The record. With ``again`` an object that is gone may have been replaced: the manifest is let go."""
-        report = await self._ask(commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end))
+        report = await ask(self._submit, commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end))
         if again and isinstance(report, commands.MissingReport):
             self._manifest.unload()
             return _Replaced()
@@ -97,15 +96,9 @@ class RemoteTimes:
     async def _load(self) -> None:
         """Have the ranges; an answer that a commit has overtaken brings none, and is asked for again."""
         while not self._remote.loaded:
-            report = await self._ask(commands.ReadManifest(self._partition))
+            report = await ask(self._submit, commands.ReadManifest(self._partition))
             self._manifest.apply(_answer(report, commands.ManifestRead).view)
             self._manifest.raise_remembered()
-
-    async def _ask(self, command: commands.Command) -> commands.Report:
-        """One command, waited for."""
-        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._submit(command, lambda report: None if done.done() else done.set_result(report))
-        return await done
 
 
 def _answer(report: commands.Report, kind: type[_Answer]) -> _Answer:

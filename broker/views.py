@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.archived_log import LEADER_EPOCH, archived_log, wake_readers
 from stratalog.broker.bounded_archive import BoundedArchive
+from stratalog.broker.io_worker import ask
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.view_names import ViewName, base_topic, parse_view_name
@@ -107,7 +108,7 @@ class Views:
     # -- opening ----------------------------------------------------------------------------------------------------
 
     async def _open_cut(self, name: str, wanted: ViewName) -> None:
-        report = await self._ask(commands.ReadCut(wanted.cut or "", wanted.topic))
+        report = await ask(self._node.tiering.submit, commands.ReadCut(wanted.cut or "", wanted.topic))
         if not isinstance(report, commands.CutRead):
             raise _refusal(report)
         cut, view = report.cut, self._open.get(name)
@@ -166,7 +167,8 @@ class Views:
         read = []
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
-            for command, report in zip(some, await asyncio.gather(*map(self._ask, some)), strict=True):
+            reports = await asyncio.gather(*(ask(self._node.tiering.submit, one) for one in some))
+            for command, report in zip(some, reports, strict=True):
                 if not isinstance(report, commands.BoundedViewRead):
                     raise _refusal(report)
                 read.append((command, report))
@@ -222,11 +224,6 @@ class Views:
 
     def _now_ms(self) -> int:
         return int(self._node.clock.monotonic() * 1000)
-
-    async def _ask(self, command: commands.Command) -> commands.Report:
-        done: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._node.tiering.submit(command, lambda report: None if done.done() else done.set_result(report))
-        return await done
 
 
 def _refusal(report: commands.Report) -> KafkaError:

@@ -352,3 +352,25 @@ def three_batches():
         return bytes(build_batch(records, codec=codec, leader_epoch=4))
 
     return [batch(100, 1000), batch(103, 2000, Codec.ZSTD), batch(106, 1500)]
+
+
+@pytest.fixture
+def start_command(tmp_path):
+    """Start a command line in a process of its own, on free ports; all are gone after the test."""
+    import subprocess
+    import sys
+
+    processes = []
+
+    def started(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "stratalog.broker.cli", *arguments]
+        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        )
+        return processes[-1]
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()

@@ -6,8 +6,6 @@ import itertools
 import json
 import logging
 import re
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
@@ -52,25 +50,6 @@ def archived(start_node):
     return f"{node.directory}/bucket", [values[number::2][: ends[number]] for number in range(2)]
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Mount a bucket in another process; it is gone after the test."""
-    processes = []
-
-    def started(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "stratalog.broker.cli", "mount", *arguments]
-        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        )
-        return processes[-1]
-
-    yield started
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
 def listed(folder):
     """Every file below a folder with its bytes and the time it was changed."""
     return {
@@ -111,11 +90,11 @@ def check_page(http: str, counts: list[int]) -> None:
     assert all(row["remote_bytes"] and row["objects"] for row in rows)
 
 
-def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(archived, start):
+def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(archived, start_command):
     """What was archived comes back record by record; a group commits; writing and topics are refused; no byte changes."""
     folder, values = archived
     before = listed(folder)
-    process = start(f"file://{folder}")
+    process = start_command("mount", f"file://{folder}")
     ready = READY.fullmatch(process.stdout.readline())
     address, http, url = ready.groups()
     assert url == f"file://{folder}"
@@ -181,7 +160,7 @@ def s3(monkeypatch):
     server.stop()
 
 
-def test_a_bucket_in_s3_is_read_by_groups_of_both_protocols_and_stays_as_it_was(s3, start):
+def test_a_bucket_in_s3_is_read_by_groups_of_both_protocols_and_stays_as_it_was(s3, start_command):
     """Every object has the hash and the time that it had; a view is subscribed to without committing."""
     client, endpoint = s3
 
@@ -193,7 +172,9 @@ def test_a_bucket_in_s3_is_read_by_groups_of_both_protocols_and_stays_as_it_was(
 
     before = objects()
     settings = [f"stratalog.bucket.endpoint.url={endpoint}", "stratalog.bucket.region=us-east-1"]
-    process = start("s3://archive/prod", *itertools.chain.from_iterable(("--set", one) for one in settings))
+    process = start_command(
+        "mount", "s3://archive/prod", *itertools.chain.from_iterable(("--set", one) for one in settings)
+    )
     ready = process.stdout.readline()
     assert ready.endswith("bucket=s3://archive/prod\n")
     for topic, protocol in (("orders", "classic"), ("orders", "consumer"), ("orders@nightly", "classic")):

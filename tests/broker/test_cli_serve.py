@@ -24,28 +24,9 @@ def run(*arguments: str, **environment: str):
     return CliRunner().invoke(cli, list(arguments), env=environment)
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Start a command line in a process of its own; all are gone after the test."""
-    processes = []
-
-    def started(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "stratalog.broker.cli", *arguments]
-        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        )
-        return processes[-1]
-
-    yield started
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def test_dev_is_one_line_on_stdout_and_leaves_nothing_behind(start) -> None:
+def test_dev_is_one_line_on_stdout_and_leaves_nothing_behind(start_command) -> None:
     """The line, the banner on stderr, a clean end on SIGINT, and the folder gone."""
-    process = start("dev")
+    process = start_command("dev")
     ready = process.stdout.readline()
     assert READY.fullmatch(ready)
     bucket = Path(ready.split("bucket=file://")[1].strip())
@@ -59,10 +40,10 @@ def test_dev_is_one_line_on_stdout_and_leaves_nothing_behind(start) -> None:
     assert not bucket.parent.exists()
 
 
-def test_serve_keeps_its_data_and_marks_a_clean_stop(start, tmp_path) -> None:
+def test_serve_keeps_its_data_and_marks_a_clean_stop(start_command, tmp_path) -> None:
     """A file, one setting on the command line, SIGTERM; settings without effect are logged."""
     (tmp_path / "server.properties").write_text("node.id=7\nnum.io.threads=8\n")
-    process = start("serve", "--config", "server.properties", "--data", "data", "--set", "num.partitions=3")
+    process = start_command("serve", "--config", "server.properties", "--data", "data", "--set", "num.partitions=3")
     assert f"bucket=file://{tmp_path}/data-bucket" in process.stdout.readline()
     process.terminate()
     out, errors = process.communicate(timeout=30)

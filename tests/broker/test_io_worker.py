@@ -1,11 +1,12 @@
 """Commands for a bucket: tried out before the first write, counted, and held to a byte rate."""
 
+import asyncio
 import time
 from dataclasses import replace
 
 import pytest
 
-from stratalog.broker.io_worker import RatedUpload, io_worker
+from stratalog.broker.io_worker import RatedUpload, ask, io_worker
 from stratalog.tier import commands, opening
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
@@ -142,3 +143,18 @@ def test_what_a_store_lacks_and_may_lack_is_logged_once(bucket, worker, caplog):
     for _ in range(2):
         worker.execute(CLAIM)
     assert len([one for one in caplog.records if "may be used, but: checksums" in one.getMessage()]) == 1
+
+
+async def test_whoever_asks_waits_for_the_report_and_may_stop_waiting():
+    """An answer that comes after that is nobody's."""
+    sent = []
+    waiting = [asyncio.create_task(ask(lambda *asked: sent.append(asked), commands.ReadCatalogue())) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert [command for command, _ in sent] == [commands.ReadCatalogue()] * 2
+    waiting[1].cancel()
+    await asyncio.gather(*waiting[1:], return_exceptions=True)
+    report = commands.FailedReport("away", retriable=True)
+    for _, answered in sent:
+        answered(report)
+    assert await waiting[0] is report
+    assert waiting[1].cancelled()

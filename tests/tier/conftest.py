@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
@@ -393,3 +394,15 @@ def damages():
 def archive(damages, memory_store, log_bytes):
     """A clean archive of two topics that can be damaged."""
     return damages.Damaged(memory_store, log_bytes)
+
+
+@pytest.fixture
+def write_archive(tmp_path, log_bytes):
+    """Writes segments into an archive in a directory; returns the directory."""
+
+    def write(*segments, **options):
+        store = LocalStore(str(tmp_path / "archive"), sync=False)
+        archive_log(store, log_bytes.partition, segments, now_ms=1, chunk_bytes=1000, **options)
+        return tmp_path / "archive"
+
+    return write

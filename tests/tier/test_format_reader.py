@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from stratalog.tier import manifest_pages
 from stratalog.tier.archive_commands import move_log_start
-from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import SetLogStart
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest import set_log_start
@@ -35,18 +34,6 @@ def reader():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture
-def archive(tmp_path, log_bytes):
-    """Writes segments into an archive in a directory; returns the directory."""
-
-    def write(*segments, **options):
-        store = LocalStore(str(tmp_path / "archive"), sync=False)
-        archive_log(store, log_bytes.partition, segments, now_ms=1, chunk_bytes=1000, **options)
-        return tmp_path / "archive"
-
-    return write
 
 
 def run(*args):
@@ -69,7 +56,7 @@ def test_the_reader_is_short_and_needs_only_the_standard_library():
     assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names == {"crc32c"}
 
 
-def test_a_clean_interpreter_reads_what_we_wrote(archive, log_bytes):
+def test_a_clean_interpreter_reads_what_we_wrote(write_archive, log_bytes):
     """Plain and gzip batches, headers, nulls, bytes that are no text; in order, with the slow CRC."""
     odd = Record(200, 5, None, b"\xff\x00", (Header("h", None), Header("i", b"x")))
     segments = [
@@ -77,7 +64,7 @@ def test_a_clean_interpreter_reads_what_we_wrote(archive, log_bytes):
         log_bytes.segment(100, 10, codec=Codec.GZIP),
         bytes(build_batch([odd], leader_epoch=1)),
     ]
-    code, rows, errors = run(archive(*segments))
+    code, rows, errors = run(write_archive(*segments))
     assert (code, errors) == (0, "")
     assert [row["offset"] for row in rows] == list(range(201))
     assert rows[7] == {
@@ -87,9 +74,9 @@ def test_a_clean_interpreter_reads_what_we_wrote(archive, log_bytes):
     assert (rows[200]["key"], rows[200]["headers"]) == (None, [["h", None], ["i", "x"]])
 
 
-def test_reading_can_begin_anywhere(archive, log_bytes):
+def test_reading_can_begin_anywhere(write_archive, log_bytes):
     """At an offset, at the log start; a topic that does not exist has no records."""
-    root = archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))
+    root = write_archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))
     assert run(root, "--from", 155)[1][0]["offset"] == 155
     assert run(root, "--topic", "other")[1] == []
     assert run(root, "--partition", 3, "--list")[1] == [
@@ -102,7 +89,7 @@ def test_reading_can_begin_anywhere(archive, log_bytes):
     assert [row["offset"] for row in run(root)[1]] == list(range(123, 200))
 
 
-def test_aborted_records_and_markers_are_left_out(archive, log_bytes):
+def test_aborted_records_and_markers_are_left_out(write_archive, log_bytes):
     """Each object alone is enough to know which transactions were aborted."""
     data = b"".join(
         bytes(part)
@@ -118,31 +105,31 @@ def test_aborted_records_and_markers_are_left_out(archive, log_bytes):
             log_bytes.batch(12, 3),
         )
     )
-    root = archive(data, aborted=[AbortedTransaction(1, 0, 10, 10)])
+    root = write_archive(data, aborted=[AbortedTransaction(1, 0, 10, 10)])
     assert [row["offset"] for row in run(root)[1]] == [5, 6, 7, 8, 9, 12, 13, 14]
     assert [row["offset"] for row in run(root, "--uncommitted")[1]] == [*range(10), 12, 13, 14]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_every_codec_is_read_where_its_package_is(archive, log_bytes, reader, codec):
+def test_every_codec_is_read_where_its_package_is(write_archive, log_bytes, reader, codec):
     """The same records as our own decoder gives."""
     data = log_bytes.segment(0, 6, codec=codec)
-    (partition,) = reader.partitions(archive(data))
+    (partition,) = reader.partitions(write_archive(data))
     ours = [r for position, _ in iter_headers(data) for r in iter_records(data, position)]
     theirs = [(r["offset"], r["timestamp"], r["key"], r["value"]) for r in partition.records()]
     assert theirs == [(r.offset, r.timestamp_ms, r.key, r.value) for r in ours]
 
 
-def test_a_missing_codec_package_is_named(archive, log_bytes):
+def test_a_missing_codec_package_is_named(write_archive, log_bytes):
     """Instead of a traceback."""
-    code, _, errors = run(archive(log_bytes.segment(0, 1, codec=Codec.ZSTD)))
+    code, _, errors = run(write_archive(log_bytes.segment(0, 1, codec=Codec.ZSTD)))
     assert code == 1
     assert "install it" in errors
 
 
-def test_damage_is_refused(archive, log_bytes):
+def test_damage_is_refused(write_archive, log_bytes):
     """One flipped bit anywhere in the data stops the reader with a word about where."""
-    root = archive(log_bytes.segment(0, 10))
+    root = write_archive(log_bytes.segment(0, 10))
     (path,) = root.rglob("*.seg")
     data = bytearray(path.read_bytes())
     data[500] ^= 1
@@ -153,12 +140,12 @@ def test_damage_is_refused(archive, log_bytes):
     assert path.name in errors
 
 
-def test_entries_in_pages_are_read_like_the_others(archive, log_bytes, reader, monkeypatch):
+def test_entries_in_pages_are_read_like_the_others(write_archive, log_bytes, reader, monkeypatch):
     """From the first, from an offset in a page, behind a log start inside one; a damaged page is refused."""
     for name, value in (("INLINE_MAX", 4), ("INLINE_KEPT", 2), ("FANOUT", 3), ("MERGED_ENTRIES_MAX", 18)):
         monkeypatch.setattr(manifest_pages, name, value)
     for number in range(23):
-        root = archive(log_bytes.segment(10 * number, 1))
+        root = write_archive(log_bytes.segment(10 * number, 1))
     (partition,) = reader.partitions(root)
     assert len(partition.manifest["pages"]) > 1
     assert partition.manifest["totals"]["segments"] == 23

@@ -116,18 +116,6 @@ def agree(node, root, partition, *, committed=True):
     return ours
 
 
-@pytest.fixture
-def archive(tmp_path, log_bytes):
-    """Writes segments into an archive in a directory; returns the directory."""
-
-    def write(*segments, **options):
-        store = LocalStore(str(tmp_path / "archive"), sync=False)
-        archive_log(store, log_bytes.partition, segments, now_ms=1, chunk_bytes=1000, **options)
-        return tmp_path / "archive"
-
-    return write
-
-
 def test_the_reader_is_short_and_needs_only_what_comes_with_node():
     """Fewer than 300 lines; every import is one of Node's own modules."""
     source = READER.read_text()
@@ -139,7 +127,7 @@ def test_the_reader_is_short_and_needs_only_what_comes_with_node():
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.ZSTD])
-def test_both_readers_see_the_same(node, archive, log_bytes, codec):
+def test_both_readers_see_the_same(node, write_archive, log_bytes, codec):
     """Several objects of several chunks, in every codec but zstd; nulls, headers and bytes that are no text."""
     odd = Record(300, 5, None, b"\xff\x00", (Header("h", None), Header("i", b"x"), Header("ü", b"")))
     late = Record(301, 2**41, b"", None)
@@ -148,10 +136,10 @@ def test_both_readers_see_the_same(node, archive, log_bytes, codec):
         log_bytes.segment(150, 15, codec=codec, value=b"all the same " * 40),
         bytes(build_batch([odd, late], codec=codec, leader_epoch=1)),
     ]
-    assert agree(node, archive(*segments), log_bytes.partition)["offsets"] == [[0, 301]]
+    assert agree(node, write_archive(*segments), log_bytes.partition)["offsets"] == [[0, 301]]
 
 
-def test_both_readers_leave_out_what_was_aborted(node, archive, log_bytes):
+def test_both_readers_leave_out_what_was_aborted(node, write_archive, log_bytes):
     """By the object alone; a reader that wants everything gets everything but the markers."""
     data = b"".join(
         bytes(part)
@@ -167,7 +155,7 @@ def test_both_readers_leave_out_what_was_aborted(node, archive, log_bytes):
             log_bytes.batch(12, 3),
         )
     )
-    root = archive(data, aborted=[AbortedTransaction(2**40, 0, 10, 10)])
+    root = write_archive(data, aborted=[AbortedTransaction(2**40, 0, 10, 10)])
     assert agree(node, root, log_bytes.partition)["offsets"] == [[5, 9], [12, 14]]
     assert agree(node, root, log_bytes.partition, committed=False)["offsets"] == [[0, 9], [12, 14]]
 
@@ -189,18 +177,18 @@ def test_any_records_are_read_alike(node, log_bytes, tmp_path_factory, values, c
     agree(node, root, log_bytes.partition)
 
 
-def test_a_reader_may_begin_anywhere_and_choose(node, archive, log_bytes):
+def test_a_reader_may_begin_anywhere_and_choose(node, write_archive, log_bytes):
     """At an offset; one topic, one partition."""
-    root = archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))
+    root = write_archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))
     assert run(node, root, "--from", 155)[1][0]["offsets"] == [[155, 199]]
     assert run(node, root, "--topic", "other")[1] == run(node, root, "--partition", 4)[1] == []
     assert len(run(node, root, "--topic", "orders", "--partition", 3)[1]) == 1
 
 
 @pytest.mark.parametrize("where", [500, -10, -40])
-def test_damage_is_refused(node, archive, log_bytes, where):
+def test_damage_is_refused(node, write_archive, log_bytes, where):
     """One flipped bit in data, trailer or footer: exit code 1 and a word about where."""
-    root = archive(log_bytes.segment(0, 10))
+    root = write_archive(log_bytes.segment(0, 10))
     (path,) = root.rglob("*.seg")
     data = bytearray(path.read_bytes())
     data[where] ^= 1
@@ -211,9 +199,9 @@ def test_damage_is_refused(node, archive, log_bytes, where):
     assert path.name in errors
 
 
-def test_a_damaged_manifest_and_a_newer_one_are_refused(node, archive, log_bytes):
+def test_a_damaged_manifest_and_a_newer_one_are_refused(node, write_archive, log_bytes):
     """Before anything is believed of them."""
-    root = archive(log_bytes.segment(0, 1))
+    root = write_archive(log_bytes.segment(0, 1))
     (path,) = root.rglob("manifest.json")
     manifest = path.read_text()
     path.write_text(manifest.replace('"remote_end":10', '"remote_end":11'))
@@ -222,9 +210,9 @@ def test_a_damaged_manifest_and_a_newer_one_are_refused(node, archive, log_bytes
     assert "newer reader" in run(node, root)[2]
 
 
-def test_a_node_without_zstd_says_so(node, archive, log_bytes):
+def test_a_node_without_zstd_says_so(node, write_archive, log_bytes):
     """Or reads it, where it can."""
-    root = archive(log_bytes.segment(0, 3, codec=Codec.ZSTD))
+    root = write_archive(log_bytes.segment(0, 3, codec=Codec.ZSTD))
     if node_version(node) >= ZSTD_SINCE:
         agree(node, root, log_bytes.partition)
         return

@@ -14,6 +14,7 @@ from stratalog.tier import manifest_pages
 from stratalog.tier.archive_commands import commit_uploads, move_log_start, read_back, read_view
 from stratalog.tier.commands import Commit, EmptyTrash, ReadBack, ReadManifest, SetLogStart
 from stratalog.tier.entry import Entry
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId, parse_key
 from stratalog.tier.leases import SKEW_MS
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim
@@ -28,9 +29,11 @@ from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.removal_commands import empty_trash
 from stratalog.tier.store import NotFound, PreconditionFailed, StoreUnavailable
 from stratalog.tier.verify_history import check_history
+from stratalog.tier.wrappers import StoreWrapper
 from stratalog.wire.errors import Corrupt
 
 DAY_MS = 86_400_000
+WHEN = {"before": Fault.FAIL_BEFORE, "after": Fault.DROP_AFTER_COMMIT}
 US = Claimant(0, 1, bytes(16), 4)
 PARTITION = PartitionId("t", bytes(16), 0)
 
@@ -77,33 +80,6 @@ def live(store):
     """All live entries, and the manifest."""
     manifest = read_manifest(store, PARTITION).manifest
     return list(iter_entries(store, manifest)), manifest
-
-
-class Failing:
-    """A store whose writes of some keys fail, before they are made or after."""
-
-    def __init__(self, store):
-        self._store = store
-        self.failures = {}
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    def _write(self, operation, key, *args, **kwargs):
-        kind = next((kind for kind in self.failures if kind in key), None)
-        when = self.failures.pop(kind, None)
-        if when == "before":
-            raise StoreUnavailable(operation, key, "memory:", "no connection")
-        version = getattr(self._store, operation)(key, *args, **kwargs)
-        if when == "after":
-            raise StoreUnavailable(operation, key, "memory:", "the reply was lost")
-        return version
-
-    def put_if_absent(self, key, *args, **kwargs):
-        return self._write("put_if_absent", key, *args, **kwargs)
-
-    def compare_and_swap(self, key, *args, **kwargs):
-        return self._write("compare_and_swap", key, *args, **kwargs)
 
 
 def test_old_entries_move_to_pages_and_are_all_still_read(store):
@@ -168,10 +144,10 @@ def test_old_copies_leave_the_bucket_through_the_trash(store):
 @pytest.mark.parametrize("kind", ["/pages/", "/history/", "manifest.json"])
 def test_a_commit_that_fails_in_the_middle_is_repeated(store, kind, when):
     """Nothing is lost, doubled or overwritten; what was written before the swap is found or is garbage."""
-    failing = Failing(store)
+    operation = "compare_and_swap" if kind == "manifest.json" else "put_if_absent"
+    failing = FaultyStore(store, [FaultRule(WHEN[when], operation, kind)])
     entries = grow(store, 6)
     new = [entry(60, 70), entry(70, 80)]
-    failing.failures = {kind: when}
     with pytest.raises(StoreUnavailable):
         commit_uploads(failing, commit_of(new))
     view = commit_uploads(failing, commit_of(new)).view
@@ -197,7 +173,7 @@ def test_a_lost_race_leaves_garbage_and_no_reference(store):
     """The other's change stands, ours comes after it with a page of its own."""
     entries = grow(store, 6)
 
-    class Raced(Failing):
+    class Raced(StoreWrapper):
         raced = False
 
         def compare_and_swap(self, key, *args, **kwargs):

@@ -11,6 +11,7 @@ from stratalog.tier.archive_commands import commit_uploads, move_log_start
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import Commit, MergeObjects, SetLogStart
 from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.manifest import Claimant, ManifestFenced, Uploaded, claim
 from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_jobs import JobRefused, list_job
@@ -23,38 +24,10 @@ from stratalog.tier.segment_object import SegmentRequest, build_segment
 from stratalog.tier.segment_reader import CorruptObject, read_blob, read_object_footer
 from stratalog.tier.segment_upload import put_segment
 from stratalog.tier.store import NotFound, StoreUnavailable
+from stratalog.tier.wrappers import StoreWrapper
 
 US = Claimant(0, 5, bytes([5] * 16), 4)
 JOB = bytes([9] * 16)
-
-
-class Failing:
-    """A store whose next write of a key fails, before it is made or after."""
-
-    def __init__(self, store):
-        self._store = store
-        self.failures = []
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    def _write(self, operation, key, *args, **kwargs):
-        kind, when = self.failures[0] if self.failures else ("?", "")
-        if kind not in key:
-            return getattr(self._store, operation)(key, *args, **kwargs)
-        self.failures.pop(0)
-        if when == "before":
-            raise StoreUnavailable(operation, key, "memory:", "no connection")
-        version = getattr(self._store, operation)(key, *args, **kwargs)
-        if when == "after":
-            raise StoreUnavailable(operation, key, "memory:", "the reply was lost")
-        return version
-
-    def put_if_absent(self, key, *args, **kwargs):
-        return self._write("put_if_absent", key, *args, **kwargs)
-
-    def compare_and_swap(self, key, *args, **kwargs):
-        return self._write("compare_and_swap", key, *args, **kwargs)
 
 
 @pytest.fixture
@@ -121,9 +94,9 @@ def test_the_object_knows_what_its_inputs_knew(archive, log_bytes):
 def test_a_merge_that_fails_in_the_middle_loses_nothing(archive, log_bytes, number, when):
     """The listing, the object, the swap: what was there is there; the next merge strikes the first one off."""
     before, _ = data_of(archive, log_bytes.partition)
-    failing = Failing(archive)
-    passing = [("manifest.json", "pass")] if number == 2 else []
-    failing.failures = [*passing, (".seg" if number == 1 else "manifest.json", when)]
+    where = ("put_if_absent", r"\.seg$") if number == 1 else ("compare_and_swap", "manifest.json")
+    fault = Fault.FAIL_BEFORE if when == "before" else Fault.DROP_AFTER_COMMIT
+    failing = FaultyStore(archive, [FaultRule(fault, *where, skip=int(number == 2))])
     with pytest.raises(StoreUnavailable):
         merge_objects(failing, merge(log_bytes))
     assert data_of(archive, log_bytes.partition)[0] == before
@@ -151,11 +124,10 @@ def test_a_damaged_or_missing_object_ends_the_merge(archive, log_bytes):
 def test_retention_in_between_stops_the_swap(archive, log_bytes):
     """What it dropped is not brought back."""
 
-    class Retaining(Failing):
-        def _write(self, operation, key, *args, **kwargs):
-            if key.endswith(".seg"):
-                move_log_start(archive, SetLogStart(log_bytes.partition, US, 25, 11, "retention"))
-            return super()._write(operation, key, *args, **kwargs)
+    class Retaining(StoreWrapper):
+        def put_if_absent(self, key, *args, **kwargs):
+            move_log_start(archive, SetLogStart(log_bytes.partition, US, 25, 11, "retention"))
+            return super().put_if_absent(key, *args, **kwargs)
 
     with pytest.raises(JobRefused, match="no longer a live entry"):
         merge_objects(Retaining(archive), merge(log_bytes))
@@ -168,13 +140,10 @@ def test_retention_in_between_stops_the_swap(archive, log_bytes):
 def test_a_fenced_leader_merges_nothing(archive, log_bytes):
     """Neither before it begins nor when a new leader claims in between: the job stays listed until it runs out."""
 
-    class Overtaken(Failing):
-        def _write(self, operation, key, *args, **kwargs):
-            if key.endswith(".seg"):
-                change_manifest(
-                    archive, log_bytes.partition, lambda m: claim(m, US._replace(leader_epoch=6), now_ms=12)
-                )
-            return super()._write(operation, key, *args, **kwargs)
+    class Overtaken(StoreWrapper):
+        def put_if_absent(self, key, *args, **kwargs):
+            change_manifest(archive, log_bytes.partition, lambda m: claim(m, US._replace(leader_epoch=6), now_ms=12))
+            return super().put_if_absent(key, *args, **kwargs)
 
     before = data_of(archive, log_bytes.partition)
     with pytest.raises(ManifestFenced):
