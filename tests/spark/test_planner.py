@@ -8,27 +8,25 @@ import pytest
 
 from stratalog.spark.options import parse_options
 from stratalog.spark.planner import limits_of, resolve_range
-from stratalog.tier.entry import Entry
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.slices import OffsetRange, PartitionArchive, cut_slices
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
-MIB = 1 << 20
 
 
-def entry(base: int, end: int, size_bytes: int = 8 * MIB, first_ms: int | None = None) -> Entry:
-    """An object whose record at offset o has time o, in seconds."""
-    return Entry(
-        uuid=base.to_bytes(16, "big"), base=base, end=end, epoch=0, key=f"seg/{base}", size_bytes=size_bytes + 1000,
-        data_bytes=size_bytes, crc32c=0, data_crc32c=0, chunks_position=size_bytes, chunks_bytes=0,
-        min_timestamp_ms=(base if first_ms is None else first_ms) * 1000, max_timestamp_ms=(end - 1) * 1000,
-        max_timestamp_offset=end - 1, batch_count=1, record_count=end - base,
-    )  # fmt: skip
-
-
-def archive(*entries: Entry, log_start: int = 0) -> PartitionArchive:
-    return PartitionArchive(ORDERS, log_start, entries[-1].end if entries else log_start, entries)
+def archived() -> PartitionArchive:
+    """Two objects of a hundred records each, from offset 100 on; reading begins inside the first."""
+    data = [
+        build_batch([Record(at, 1000 * at, None, b"") for at in range(base, base + 100)], leader_epoch=0)
+        for base in (100, 200)
+    ]
+    manifest = archive_log(MemoryStore(), PartitionId("orders", bytes(16), 0), list(map(bytes, data)), now_ms=1)
+    return PartitionArchive(ORDERS, 120, manifest.remote_end, manifest.entries)
 
 
 def resolve(view: PartitionArchive, found: int | None = None, **options: str) -> OffsetRange:
@@ -39,7 +37,7 @@ def offsets(**partitions: int) -> str:
     return json.dumps({"orders": {name[1:]: offset for name, offset in partitions.items()}})
 
 
-VIEW = archive(entry(100, 200), entry(200, 300), log_start=120)
+VIEW = archived()
 
 
 def test_by_default_all_is_read() -> None:
