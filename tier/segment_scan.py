@@ -12,6 +12,7 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.tier.chunk_table import CHUNK_BYTES, Chunk, ChunkTable
+from stratalog.tier.crc32c_combine import combine_crc32c
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.segment_blobs import OFFSET_ENTRY, TIME_ENTRY
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, check_batch
@@ -128,6 +129,7 @@ class SegmentScan:
 
     data_bytes: int = 0
     data_crc32c: int = 0
+    """Of all chunks that are closed, so of everything after :meth:`finish`."""
     batch_count: int = 0
     control_batch_count: int = 0
     record_count: int = 0
@@ -143,7 +145,11 @@ class SegmentScan:
     """The offset due next; -1 before the first batch."""
     _unindexed_bytes: int = 0
     _indexed_timestamp_ms: int = -1
-    _chunk: Chunk | None = None
+    _chunk_first_offset: int = -1
+    _chunk_position: int = 0
+    _chunk_bytes: int = 0
+    _chunk_crc32c: int = 0
+    _chunk_timestamp_ms: int = -1
 
     def add(self, buffer: Buffer, at: int) -> int:
         """Take the batch that begins at byte ``at`` of ``buffer``; returns its size in bytes. Raises `Corrupt`."""
@@ -158,21 +164,17 @@ class SegmentScan:
         self.batch_count += 1
         self.control_batch_count += header.is_control
         self.record_count += header.record_count
-        self.codecs.add(header.codec)
         self.data_bytes += header.size_bytes
-        self.data_crc32c = crc32c(whole, self.data_crc32c)
         self.next_offset = header.next_offset
         return header.size_bytes
 
     def finish(self) -> None:
         """Close the last chunk and the time index. Raises `Corrupt` unless the batches end where the range does."""
+        self._close_chunk()
         if not self.batch_count:
             raise Corrupt(f"there is no batch between the offsets {self.base} and {self.end}")
         if self.next_offset != self.end and not (self.compacted and self.next_offset < self.end):
             raise Corrupt(f"the last batch ends at offset {self.next_offset}, the range at {self.end}")
-        if self._chunk is not None:
-            self.chunks.append(self._chunk)
-            self._chunk = None
         self._index_time()
 
     def _check_offsets(self, header: BatchHeader) -> None:
@@ -183,11 +185,11 @@ class SegmentScan:
             raise Corrupt(f"the batch ends at offset {header.next_offset}, the range at {self.end}")
 
     def _check_records(self, header: BatchHeader, whole: memoryview) -> int:
-        """Count the records; returns the smallest timestamp delta."""
+        """Count the records, note their codec; returns the smallest timestamp delta."""
         payload = whole[HEADER_BYTES:]
-        plain = bytes(payload)
-        if header.codec is not Codec.NONE:
-            plain = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+        codec = header.codec
+        self.codecs.add(codec)
+        plain = bytes(payload) if codec is Codec.NONE else decompress(codec, payload, _DECOMPRESSED_BYTES_MAX)
         count, lowest = measure_records(plain)
         holes = header.last_offset_delta + 1 - header.record_count
         if count != header.record_count or holes < 0 or (holes and not self.compacted):
@@ -227,17 +229,27 @@ class SegmentScan:
             self._indexed_timestamp_ms = self.max_timestamp_ms
 
     def _take_chunk(self, header: BatchHeader, whole: memoryview) -> None:
-        chunk = self._chunk
-        if chunk is not None and chunk.length + len(whole) > self.chunk_bytes:
-            self.chunks.append(chunk)
-            chunk = None
-        if chunk is None:
-            self._chunk = Chunk(header.base_offset, self.data_bytes, len(whole), crc32c(whole), header.max_timestamp)
-            return
-        self._chunk = Chunk(
-            chunk.first_offset,
-            chunk.position,
-            chunk.length + len(whole),
-            crc32c(whole, chunk.crc32c),
-            max(chunk.max_timestamp_ms, header.max_timestamp),
-        )
+        size_bytes = header.size_bytes
+        if self._chunk_bytes + size_bytes > self.chunk_bytes:
+            self._close_chunk()
+        if not self._chunk_bytes:
+            self._chunk_first_offset = header.base_offset
+            self._chunk_position = self.data_bytes
+            self._chunk_timestamp_ms = header.max_timestamp
+        self._chunk_crc32c = crc32c(whole, self._chunk_crc32c)
+        self._chunk_bytes += size_bytes
+        self._chunk_timestamp_ms = max(self._chunk_timestamp_ms, header.max_timestamp)
+
+    def _close_chunk(self) -> None:
+        if self._chunk_bytes:
+            self.chunks.append(
+                Chunk(
+                    self._chunk_first_offset,
+                    self._chunk_position,
+                    self._chunk_bytes,
+                    self._chunk_crc32c,
+                    self._chunk_timestamp_ms,
+                )
+            )
+            self.data_crc32c = combine_crc32c(self.data_crc32c, self._chunk_crc32c, self._chunk_bytes)
+        self._chunk_bytes = self._chunk_crc32c = 0
