@@ -12,8 +12,9 @@ import stratalog
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.remembering_store import recall
 from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
-from stratalog.wire.errors import Corrupt, Retriable
+from stratalog.wire.errors import Corrupt, Retriable, StratalogError
 
 __all__ = [
     "ManifestContended",
@@ -63,6 +64,11 @@ def read_manifest(store: ObjectStore, partition: PartitionId) -> StoredManifest:
         raw, version = store.get(key)
     except NotFound:
         return StoredManifest(Manifest(partition), "", b"")
+    return _parsed(partition, raw, version)
+
+
+def _parsed(partition: PartitionId, raw: bytes, version: Version) -> StoredManifest:
+    key = partition.manifest_key
     manifest = from_bytes(raw, key)
     if manifest.partition != partition:
         raise Corrupt(f"the manifest {key} says that it belongs to {manifest.partition}, not to {partition}")
@@ -74,6 +80,9 @@ def change_manifest(
 ) -> StoredManifest:
     """Read, apply ``transition``, replace by compare-and-swap; after a lost race read again and apply it again.
 
+    Where the store remembers the manifest (`tier.remembering_store`), that one is tried first: the swap tells whether
+    it still is the one. A transition that refuses it, or finds nothing to do, is asked again about what is stored.
+
     ``prepare`` comes between the two last: what it writes is garbage after a lost race (rule 5).
 
     A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
@@ -81,11 +90,15 @@ def change_manifest(
     `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
     made: call again.
     """
+    tried = _from_memory(store, partition, transition)
     for _ in range(_ATTEMPTS):
-        stored = read_manifest(store, partition)
-        changed = transition(stored.manifest)
-        if changed is stored.manifest:
-            return stored
+        if tried is not None:
+            (stored, changed), tried = tried, None
+        else:
+            stored = read_manifest(store, partition)
+            changed = transition(stored.manifest)
+            if changed is stored.manifest:
+                return stored
         prev = predecessor_hash(stored.raw) if stored.raw else ""
         if prepare is not None:
             changed = prepare(stored, changed)
@@ -99,6 +112,21 @@ def change_manifest(
     raise ManifestContended(
         f"{partition}: the manifest was changed by others {_ATTEMPTS} times while this change was tried: try again"
     )
+
+
+def _from_memory(
+    store: ObjectStore, partition: PartitionId, transition: Transition
+) -> tuple[StoredManifest, Manifest] | None:
+    """A manifest that may be old, and what becomes of it; None if that is nothing to go on with."""
+    remembered = recall(store, partition.manifest_key)
+    if remembered is None:
+        return None
+    try:
+        stored = _parsed(partition, *remembered)
+        changed = transition(stored.manifest)
+    except StratalogError:
+        return None
+    return None if changed is stored.manifest else (stored, changed)
 
 
 def _swap(store: ObjectStore, key: str, raw: bytes, version: Version) -> Version:

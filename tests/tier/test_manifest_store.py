@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, ManifestFenced, Uploaded, claim, commit
 from stratalog.tier.manifest_json import predecessor_hash
 from stratalog.tier.manifest_store import ManifestContended, change_manifest, read_manifest
+from stratalog.tier.remembering_store import RememberingStore
 from stratalog.tier.store import StoreUnavailable
+from stratalog.tier.wrappers import CountingStore
 from stratalog.wire.errors import Corrupt
 
 ONE = Claimant(0, 1, bytes([1] * 16))
@@ -123,3 +126,56 @@ def test_a_manifest_in_the_wrong_place_is_corrupt(memory_store, log_bytes):
     memory_store.put(elsewhere.manifest_key, stored.raw)
     with pytest.raises(Corrupt, match="belongs to orders-3"):
         read_manifest(memory_store, elsewhere)
+
+
+def test_a_change_begins_with_the_manifest_that_is_remembered(memory_store, log_bytes):
+    """No read before it; the swap checks that nobody was faster."""
+    counting = CountingStore(memory_store)
+    store = RememberingStore(counting)
+    change_manifest(store, log_bytes.partition, claiming(ONE))
+    before = counting.count("get")
+    changed = change_manifest(store, log_bytes.partition, claiming(TWO))
+    assert counting.count("get") == before
+    assert read_manifest(memory_store, log_bytes.partition) == changed
+
+
+def test_a_remembered_manifest_that_is_old_changes_nothing(memory_store, log_bytes):
+    """Another writer was there meanwhile: the swap fails, and the change is applied to what is stored."""
+    store = RememberingStore(memory_store)
+    change_manifest(store, log_bytes.partition, claiming(ONE))
+    change_manifest(memory_store, log_bytes.partition, claiming(TWO))
+    with pytest.raises(ManifestFenced):
+        change_manifest(store, log_bytes.partition, claiming(ONE))
+    three = Claimant(0, 3, bytes([3] * 16))
+    changed = change_manifest(store, log_bytes.partition, claiming(three))
+    assert changed.manifest.claimant == three
+    assert changed.manifest.prev_sha256 != ""
+    assert read_manifest(memory_store, log_bytes.partition) == changed
+
+
+def test_a_refusal_of_a_remembered_manifest_is_asked_again(memory_store, log_bytes):
+    """What is refused, or needs no change, by an old manifest may be right by the one that is stored."""
+    store = RememberingStore(memory_store)
+    change_manifest(store, log_bytes.partition, claiming(ONE))
+    found = change_manifest(memory_store, log_bytes.partition, claiming(TWO)).manifest
+
+    def only_after_two(manifest):
+        if manifest != found:
+            raise ManifestFenced("not yet")
+        return claim(manifest, Claimant(0, 3, bytes([3] * 16)), now_ms=6)
+
+    assert change_manifest(store, log_bytes.partition, only_after_two).manifest.claimant.leader_epoch == 3
+    change_manifest(memory_store, log_bytes.partition, claiming(Claimant(0, 4, bytes([4] * 16))))
+    unchanged = change_manifest(store, log_bytes.partition, lambda manifest: manifest)
+    assert unchanged.manifest.claimant.leader_epoch == 4
+
+
+def test_a_remembered_manifest_that_came_damaged_is_read_again(memory_store, log_bytes):
+    """A bit that flipped on the way stays in memory until the next look, and harms nobody."""
+    faulty = FaultyStore(memory_store)
+    store = RememberingStore(faulty)
+    change_manifest(store, log_bytes.partition, claiming(ONE))
+    faulty.set_rules([FaultRule(Fault.CORRUPT, "get")])
+    with pytest.raises(Corrupt):
+        read_manifest(store, log_bytes.partition)
+    assert change_manifest(store, log_bytes.partition, claiming(TWO)).manifest.claimant == TWO
