@@ -1,7 +1,8 @@
 """How many uploads are under way at once on this broker: a bound on the worker's memory and on its threads.
 
-An upload of up to 64 MiB is read whole into one buffer. Without a bound, a broker with many busy partitions would hold
-one for each thread of its worker, and no thread would be left to fetch chunks for readers.
+Files are sent a piece at a time, but a store that has to see all bytes of an object before it sends the first (MD5,
+fsspec) holds it whole, and a large object is sent in parts of which several are in memory. Without a bound, a broker with
+many busy partitions would hold one for each thread of its worker, and no thread would be left to fetch chunks for readers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from stratalog.broker.io_worker import Submit
 from stratalog.tier import commands
-from stratalog.tier.segment_object import BUFFER_BYTES_MAX
+from stratalog.tier.segment_upload import SINGLE_PUT_BYTES_MAX
 from stratalog.tier.source import source_length
 
 __all__ = ["UPLOADS_MAX", "UploadGate"]
@@ -25,11 +26,11 @@ _Waiting = tuple[commands.Upload, Callable[[commands.Report], None], int]
 class UploadGate:
     """Lets every other command through, and uploads in the order in which they came.
 
-    At most `UPLOADS_MAX` at a time, and together no more buffer than two large uploads need: one is checked while the
-    other is sent.
+    At most `UPLOADS_MAX` at a time, of objects that are small enough to be one PUT: some are checked while others are
+    sent. A larger one goes up alone.
     """
 
-    def __init__(self, submit: Submit, bytes_max: int = 2 * BUFFER_BYTES_MAX) -> None:
+    def __init__(self, submit: Submit, bytes_max: int = UPLOADS_MAX * SINGLE_PUT_BYTES_MAX) -> None:
         self._submit = submit
         self._bytes_max = bytes_max
         self._waiting: deque[_Waiting] = deque()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from stratalog.tier.commands import (
     Claim,
@@ -31,9 +32,14 @@ from stratalog.tier.manifest_spill import spilling
 from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest
 from stratalog.tier.manifest_view import ManifestView, PackedEntries, packed_page
 from stratalog.tier.segment_object import build_segment
-from stratalog.tier.segment_upload import put_segment, release_pages, verify_object
+from stratalog.tier.segment_upload import SINGLE_PUT_BYTES_MAX, put_segment, release_pages, verify_object
+from stratalog.tier.source import source_length
 from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.upload_buffers import UploadBuffers
 from stratalog.wire.errors import Corrupt, Invalid
+
+_BUFFERS: Final = UploadBuffers(2, SINGLE_PUT_BYTES_MAX)
+"""One upload is checked while another is sent; a third one is read twice instead."""
 
 __all__ = ["claim_archive", "commit_uploads", "move_log_start", "read_back", "read_view", "upload"]
 
@@ -66,16 +72,17 @@ def _refuse_lost_manifest(store: ObjectStore, command: Claim) -> None:
 
 
 def upload(store: ObjectStore, command: Upload) -> UploadDone:
-    """Build, verify, PUT and HEAD one object; its files' pages are given back when asked (rules 2, 3, 7)."""
+    """Build, verify and PUT one object, HEAD it if need be; its files' pages are given back when asked (rules 2, 3, 7)."""
     if command.request.epoch != command.claimant.leader_epoch:
         raise Invalid(
             f"{command.request.partition}: an upload under leader epoch {command.claimant.leader_epoch} cannot carry "
             f"epoch {command.request.epoch} in its key"
         )
-    built = build_segment(command.request)
-    entry = put_segment(store, built, part_bytes=command.part_bytes, storage_class=command.storage_class)
+    with _BUFFERS.lent(source_length(command.request.source)) as buffer:
+        built = build_segment(command.request, buffer)
+        entry = put_segment(store, built, part_bytes=command.part_bytes, storage_class=command.storage_class)
     if command.request.drop_cache:
-        release_pages(built)
+        release_pages(command.request.source)
     return UploadDone(Uploaded(entry, command.claimant))
 
 

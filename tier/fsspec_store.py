@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from stratalog.tier.source import as_bytes, check_crc32c, source_bytes
+from stratalog.tier.source import as_bytes, check_crc32c
 from stratalog.tier.store import (
     AlreadyExists,
     Buffer,
@@ -81,7 +81,7 @@ class FsspecStore:
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,
@@ -109,7 +109,7 @@ class FsspecStore:
     def put_large(self, key: str, source: Source, *, part_bytes: int, metadata: Metadata | None = None) -> Version:
         """Write the object in one piece: parts mean nothing to fsspec."""
         validate_range("put_large", key, self.url, 0, part_bytes)
-        return self._write("put_large", key, source_bytes(source), None, metadata)
+        return self._write("put_large", key, as_bytes(source), None, metadata)
 
     def get(self, key: str) -> tuple[bytes, Version]:
         """Return bytes and version; see :meth:`ObjectStore.get`."""

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from stratalog.tier.local_files import LocalFiles, Staged, content_version
 from stratalog.tier.ports import ClockMs, system_clock_ms
-from stratalog.tier.source import source_parts
+from stratalog.tier.source import source_parts, source_slices
 from stratalog.tier.store import (
     AlreadyExists,
     Buffer,
@@ -94,7 +94,7 @@ class LocalStore:
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,
@@ -206,13 +206,11 @@ class LocalStore:
         return str(self._files.path(key))
 
     @contextmanager
-    def _writing(
-        self, operation: str, key: str, data: Buffer | Sequence[Buffer], crc32c: int | None
-    ) -> Iterator[Staged]:
+    def _writing(self, operation: str, key: str, data: Source, crc32c: int | None) -> Iterator[Staged]:
         validate_key(operation, key, self.url)
         with self._translated(operation, key):
             # Piece by piece: joined, an upload would be in memory twice.
-            staged = self._files.stage([data] if isinstance(data, (bytes, bytearray, memoryview)) else data)
+            staged = self._files.stage(source_slices(data))
             try:
                 if crc32c is not None and crc32c != staged.crc32c:
                     reason = f"the CRC-32C is {staged.crc32c:08x}, the caller gave {crc32c:08x}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stratalog.tier.ports import ClockMs, system_clock_ms
-from stratalog.tier.source import as_bytes, check_crc32c, source_bytes
+from stratalog.tier.source import as_bytes, check_crc32c
 from stratalog.tier.store import (
     AlreadyExists,
     Buffer,
@@ -74,7 +74,7 @@ class MemoryStore:
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,
@@ -108,7 +108,7 @@ class MemoryStore:
     def put_large(self, key: str, source: Source, *, part_bytes: int, metadata: Metadata | None = None) -> Version:
         """Write the object in one step; ``part_bytes`` has no effect in memory."""
         validate_range("put_large", key, self.url, 0, part_bytes)
-        data = source_bytes(source)
+        data = as_bytes(source)
         return self._write("put_large", key, data, crc32c=None, metadata=metadata, condition=_always)
 
     def get(self, key: str) -> tuple[bytes, Version]:
@@ -166,7 +166,7 @@ class MemoryStore:
         self,
         operation: str,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None,
         metadata: Metadata | None,

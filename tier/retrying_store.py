@@ -17,6 +17,7 @@ from stratalog.tier.store import (
     Metadata,
     ObjectStore,
     PreconditionFailed,
+    Source,
     StoreUnavailable,
     Version,
 )
@@ -62,7 +63,7 @@ class RetryingStore(StoreWrapper):
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stratalog.tier.put_id import own_version, with_put_id
@@ -23,7 +23,8 @@ from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import code_error, s3_errors
 from stratalog.tier.s3_listing import Listing, Service, milliseconds
 from stratalog.tier.s3_multipart import MultipartUpload
-from stratalog.tier.source import BufferReader, as_bytes, check_crc32c, crc32c_of, source_bytes, source_length
+from stratalog.tier.source import as_bytes, check_crc32c, crc32c_of, source_length
+from stratalog.tier.source_reader import SourceReader
 from stratalog.tier.storage_class import split_storage_class
 from stratalog.tier.store import (
     PUT_ID,
@@ -31,6 +32,8 @@ from stratalog.tier.store import (
     Buffer,
     Capabilities,
     ChecksumMismatch,
+    ConfirmedVersion,
+    FileRange,
     InvalidRange,
     Metadata,
     NotFound,
@@ -113,7 +116,7 @@ class S3Store:
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,
@@ -159,7 +162,7 @@ class S3Store:
         validate_range("put_large", key, self.url, 0, part_bytes)
         marked = self._marked("put_large", key, metadata)
         if source_length(source) <= self._single_put_bytes_max:
-            return self._put("put_large", key, source_bytes(source), crc32c=None, metadata=marked)
+            return self._put("put_large", key, as_bytes(source), crc32c=None, metadata=marked)
         upload = MultipartUpload(self.client, self.bucket, key, self.url, self.settings, self._upload_threads)
         try:
             return upload.run(source, part_bytes=part_bytes, metadata=marked)
@@ -266,16 +269,18 @@ class S3Store:
         self,
         operation: str,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None,
         metadata: Metadata,
         **conditions: Any,
     ) -> Version:
         validate_key(operation, key, self.url)
-        body, checksum = self._body_to_send(operation, key, data, crc32c)
         kept, storage_class = split_storage_class(metadata)
-        with s3_errors(operation, key, self.url):
+        with (
+            self._body_to_send(operation, key, data, crc32c) as (body, checksum),
+            s3_errors(operation, key, self.url),
+        ):
             answer = self.client.put_object(
                 Bucket=self.bucket,
                 Key=key,
@@ -286,22 +291,28 @@ class S3Store:
                 **storage_class,
                 **conditions,
             )
+            if isinstance(body, SourceReader) and body.crc32c != crc32c:
+                reason = f"the files changed while they were sent: CRC-32C {body.crc32c:08x}, it was {crc32c:08x}"
+                raise ChecksumMismatch(operation, key, self.url, reason)
         check_encrypted(operation, key, self.url, self.settings, answer)
-        return answer["ETag"]
+        confirmed = crc32c is not None and decode_crc32c(answer.get("ChecksumCRC32C")) == crc32c
+        return ConfirmedVersion(answer["ETag"]) if confirmed else answer["ETag"]
 
+    @contextmanager
     def _body_to_send(
-        self, operation: str, key: str, data: Buffer | Sequence[Buffer], crc32c: int | None
-    ) -> tuple[Any, dict[str, Any]]:
-        """The body and its checksum; large buffers whose checksum is known are sent as they lie."""
+        self, operation: str, key: str, data: Source, crc32c: int | None
+    ) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The body and its checksum; several pieces whose checksum is known are sent as they lie."""
         if (
-            isinstance(data, (bytes, bytearray, memoryview))
+            isinstance(data, (bytes, bytearray, memoryview, FileRange))
             or crc32c is None
             or self.settings.checksum == "md5"
-            or len(data) == 1
         ):
             body = as_bytes(data)
-            return body, self._checksum(operation, key, body, crc32c)
-        return BufferReader(data), {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc32c)}
+            yield body, self._checksum(operation, key, body, crc32c)
+            return
+        with SourceReader(data) as reader:
+            yield reader, {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc32c)}
 
     def _checksum(self, operation: str, key: str, body: bytes, crc32c: int | None) -> dict[str, Any]:
         """What a PUT says of its body; what the service will not check is checked here."""

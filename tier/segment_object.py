@@ -1,14 +1,17 @@
 """Builds a ``.seg`` object from local log files and verifies every byte of it on the way (format: `tier.footer`).
 
-Memory is bounded: a range of up to 64 MiB is read once into one buffer, which is also what is uploaded; a larger one
-is verified through a window and uploaded from its files by ``put_large``.
+Memory is bounded. With a buffer that holds the range, files are read into it once, and it is what is sent. Without, they
+are verified through a window of a mebibyte and read again when they are sent (`tier.source_reader`); whoever sends them
+compares the CRC-32C found here. Either way a mebibyte is checked while it is still in the processor's cache.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
@@ -20,12 +23,11 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.segment_blobs import AbortedTransaction, aborted_to_bytes, epochs_to_bytes
 from stratalog.tier.segment_scan import INDEX_INTERVAL_BYTES, SegmentScan
 from stratalog.tier.store import Buffer, FileRange
-from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, read_header
+from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid
 
 __all__ = [
-    "BUFFER_BYTES_MAX",
     "BuiltSegment",
     "CorruptSource",
     "FileRange",
@@ -34,10 +36,19 @@ __all__ = [
     "read_footer",
 ]
 
-BUFFER_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Up to here an object is one PUT from one buffer."""
-_WINDOW_BYTES: Final = 8 * 1024 * 1024
+_WINDOW_BYTES: Final = 1024 * 1024
 _INT32_MAX: Final = 2**31 - 1
+_BATCH_LENGTH: Final = Struct(">i")
+
+
+class _Windows(threading.local):
+    """One window for each thread, used again and again: fresh memory costs more than what is done with it."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(_WINDOW_BYTES)
+
+
+_windows = _Windows()
 
 
 class CorruptSource(Corrupt):
@@ -67,7 +78,7 @@ class SegmentRequest:
 
     ``leader_epochs`` is the partition's whole history, oldest first (empty: taken from the batches);
     ``producer_snapshot`` is Kafka's snapshot file cut at ``end``; ``aborted`` are all aborted transactions that
-    overlap the range. ``drop_cache`` gives the files' pages back to the kernel as they are read.
+    overlap the range. ``drop_cache`` gives the files' pages back to the kernel once they are sent.
     """
 
     partition: PartitionId
@@ -105,8 +116,8 @@ class BuiltSegment:
     chunks: ChunkTable
 
 
-def build_segment(request: SegmentRequest, *, buffer_bytes_max: int = BUFFER_BYTES_MAX) -> BuiltSegment:
-    """Read, verify and describe the range.
+def build_segment(request: SegmentRequest, buffer: memoryview | None = None) -> BuiltSegment:
+    """Read, verify and describe the range; its files are sent from ``buffer``, if one is given that is large enough.
 
     Raises `CorruptSource` for a damaged batch, a gap or a wrong count, `Invalid` for a range that Kafka's index
     format cannot address (2 GiB, 2**31 offsets), and `OSError` if a file cannot be read.
@@ -129,11 +140,13 @@ def build_segment(request: SegmentRequest, *, buffer_bytes_max: int = BUFFER_BYT
         if not isinstance(piece, FileRange):
             _scan_buffer(request, scan, memoryview(piece), "memory", 0)
             data.append(piece)
-        elif length <= buffer_bytes_max:
-            data.append(_scan_file_whole(request, scan, piece))
-        else:
-            _scan_file_windows(request, scan, piece)
+        elif buffer is None or len(buffer) < piece.length:
+            _scan_file(request, scan, piece, memoryview(_windows.buffer))
             data.append(piece)
+        else:
+            _scan_file(request, scan, piece, buffer[: piece.length])
+            data.append(buffer[: piece.length])
+            buffer = buffer[piece.length :]
     try:
         scan.finish()
     except Corrupt as error:
@@ -160,59 +173,49 @@ def _scan_buffer(request: SegmentRequest, scan: SegmentScan, view: memoryview, p
             raise CorruptSource(request.partition, due, path, position + at, str(error)) from error
 
 
-def _scan_file_whole(request: SegmentRequest, scan: SegmentScan, piece: FileRange) -> bytearray:
-    buffer = _read(request, piece)
-    _scan_buffer(request, scan, memoryview(buffer), piece.path, piece.position)
-    return buffer
+def _scan_file(request: SegmentRequest, scan: SegmentScan, piece: FileRange, window: memoryview) -> None:
+    """Verify a file range through ``window``, which slides over whole batches and grows only for a larger batch.
 
-
-def _scan_file_windows(request: SegmentRequest, scan: SegmentScan, piece: FileRange) -> None:
-    """Verify a file range through a window that slides over whole batches and grows only for a larger batch."""
+    One as long as the range never slides, and holds it all in the end.
+    """
     position, end = piece.position, piece.position + piece.length
-    window = _WINDOW_BYTES
-    while position < end:
-        buffer = _read(request, FileRange(piece.path, position, min(window, end - position)))
-        whole = len(buffer) if position + len(buffer) == end else _whole_batches(buffer)
-        if not whole:
-            window = max(window * 2, read_header(buffer).size_bytes)
-            continue
-        _scan_buffer(request, scan, memoryview(buffer)[:whole], piece.path, position)
-        position += whole
-        window = _WINDOW_BYTES
+    begin = filled = 0  # of what is in the window and not verified yet
+    descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while position + filled < end:
+            if filled == len(window):
+                source, window = window, window if begin else memoryview(bytearray(2 * len(window)))
+                window[: filled - begin] = source[begin:filled]
+                position, begin, filled = position + begin, 0, filled - begin
+            room = window[filled : min(len(window), filled + _WINDOW_BYTES, end - position)]
+            count = os.preadv(descriptor, [room], position + filled)
+            if not count:
+                reason = "the file ends inside the range"
+                raise CorruptSource(request.partition, request.base, piece.path, position + filled, reason)
+            filled += count
+            left = end - position - begin
+            whole = left if position + filled == end else _whole_batches(window[begin:filled], left)
+            _scan_buffer(request, scan, window[begin : begin + whole], piece.path, position + begin)
+            begin += whole
+    finally:
+        os.close(descriptor)
 
 
-def _whole_batches(buffer: bytearray) -> int:
-    """The bytes of the whole batches at the front; a damaged length counts as whole, so that the check finds it."""
+def _whole_batches(buffer: memoryview, range_bytes: int) -> int:
+    """The bytes of the whole batches at the front; a damaged length counts as whole, so that the check finds it.
+
+    ``range_bytes`` are left of the range: no batch can be longer.
+    """
     at = 0
     while at + HEADER_BYTES <= len(buffer):
-        header = read_header(buffer, at)
-        size_bytes = header.size_bytes
-        if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES or size_bytes > _INT32_MAX:
+        (batch_length,) = _BATCH_LENGTH.unpack_from(buffer, at + 8)
+        size_bytes = batch_length + LOG_OVERHEAD_BYTES
+        if size_bytes < HEADER_BYTES or size_bytes > range_bytes - at:
             return len(buffer)
         if at + size_bytes > len(buffer):
             break
         at += size_bytes
     return at
-
-
-def _read(request: SegmentRequest, piece: FileRange) -> bytearray:
-    """The bytes of a file range. Raises `CorruptSource` if the file ends before the range does."""
-    buffer = bytearray(piece.length)
-    into = memoryview(buffer)
-    descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        done = 0
-        while done < piece.length:
-            count = os.preadv(descriptor, [into[done:]], piece.position + done)
-            if not count:
-                reason = "the file ends inside the range"
-                raise CorruptSource(request.partition, request.base, piece.path, piece.position + done, reason)
-            done += count
-        if request.drop_cache:
-            os.posix_fadvise(descriptor, piece.position, piece.length, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-    return buffer
 
 
 def _assemble(request: SegmentRequest, scan: SegmentScan, data: list[Buffer | FileRange]) -> BuiltSegment:

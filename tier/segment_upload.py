@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from stratalog.tier.entry import Entry
-from stratalog.tier.segment_object import BUFFER_BYTES_MAX, BuiltSegment
+from stratalog.tier.segment_object import BuiltSegment
 from stratalog.tier.segment_reader import read_chunk, read_object_footer
 from stratalog.tier.storage_class import class_metadata
-from stratalog.tier.store import AlreadyExists, Buffer, FileRange, Metadata, ObjectStore
+from stratalog.tier.store import (
+    AlreadyExists,
+    Buffer,
+    ConfirmedVersion,
+    FileRange,
+    Metadata,
+    ObjectStore,
+    Version,
+)
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["PART_BYTES", "ObjectDiffers", "put_segment", "release_pages", "verify_object"]
+__all__ = ["PART_BYTES", "SINGLE_PUT_BYTES_MAX", "ObjectDiffers", "put_segment", "release_pages", "verify_object"]
 
+SINGLE_PUT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Up to here the log bytes of an object go in one PUT: one write request instead of ten."""
 PART_BYTES: Final = 16 * 1024 * 1024
 """One part of a multipart upload; memory holds a few."""
 
@@ -27,31 +38,33 @@ def put_segment(
     built: BuiltSegment,
     *,
     part_bytes: int = PART_BYTES,
-    buffer_bytes_max: int = BUFFER_BYTES_MAX,
+    single_put_bytes_max: int = SINGLE_PUT_BYTES_MAX,
     storage_class: str = "",
 ) -> Entry:
-    """Upload, then HEAD; returns the entry to commit.
+    """Upload; returns the entry to commit. Unless the store's answer confirms the CRC-32C, a HEAD has to.
 
     An object that exists under our own key is an earlier attempt whose reply was lost: the HEAD decides. Raises
     `ObjectDiffers`, and what the store raises.
     """
     entry = built.entry
     metadata = class_metadata(store, storage_class)
-    buffers = [piece for piece in built.source if not isinstance(piece, FileRange)]
-    if len(buffers) == len(built.source) and entry.size_bytes <= buffer_bytes_max + _tail_bytes(built):
-        put_once(store, entry, buffers, metadata)
+    if entry.data_bytes <= single_put_bytes_max:
+        version = put_once(store, entry, built.source, metadata)
     else:
-        store.put_large(entry.key, built.source, part_bytes=part_bytes, metadata=metadata)
-    verify_object(store, entry)
+        version = store.put_large(entry.key, built.source, part_bytes=part_bytes, metadata=metadata)
+    if not isinstance(version, ConfirmedVersion):
+        verify_object(store, entry)
     return entry
 
 
-def put_once(store: ObjectStore, entry: Entry, buffers: list[Buffer], metadata: Metadata | None = None) -> None:
-    """One PUT that overwrites nothing."""
+def put_once(
+    store: ObjectStore, entry: Entry, source: Sequence[Buffer | FileRange], metadata: Metadata | None = None
+) -> Version | None:
+    """One PUT that overwrites nothing; None if there is such an object."""
     try:
-        store.put_if_absent(entry.key, buffers, crc32c=entry.crc32c, metadata=metadata)
+        return store.put_if_absent(entry.key, source, crc32c=entry.crc32c, metadata=metadata)
     except AlreadyExists:
-        return  # our own earlier attempt; verify_object compares it
+        return None  # our own earlier attempt; verify_object compares it
 
 
 def verify_object(store: ObjectStore, entry: Entry) -> None:
@@ -80,16 +93,12 @@ def _read_back(store: ObjectStore, entry: Entry) -> None:
     read_chunk(store, entry.key, footer.chunks[len(footer.chunks) - 1])
 
 
-def release_pages(built: BuiltSegment) -> None:
+def release_pages(source: Sequence[Buffer | FileRange]) -> None:
     """Give the page cache of the uploaded files back: an upload must not push hot data out of memory (rule 7)."""
-    for piece in built.source:
+    for piece in source:
         if isinstance(piece, FileRange):
             descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.posix_fadvise(descriptor, piece.position, piece.length, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
-
-
-def _tail_bytes(built: BuiltSegment) -> int:
-    return built.entry.size_bytes - built.entry.data_bytes

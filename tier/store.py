@@ -25,6 +25,7 @@ __all__ = [
     "Buffer",
     "Capabilities",
     "ChecksumMismatch",
+    "ConfirmedVersion",
     "FileRange",
     "InvalidKey",
     "InvalidRange",
@@ -49,6 +50,17 @@ __all__ = [
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Version: TypeAlias = str
+
+
+class ConfirmedVersion(str):
+    """The version of an object whose writer was told by the store, in its answer, that it holds this CRC-32C.
+
+    Any other version leaves open what is stored: whoever has to know asks by ``head``.
+    """
+
+    __slots__ = ()
+
+
 Metadata: TypeAlias = Mapping[str, str]
 
 PUT_ID = "put-id"
@@ -243,12 +255,16 @@ class ObjectStore(Protocol):
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,
     ) -> Version:
-        """Write the object only if there is none; otherwise raise :class:`AlreadyExists`. Of many, one wins."""
+        """Write the object only if there is none; otherwise raise :class:`AlreadyExists`. Of many, one wins.
+
+        Files are read while they are sent; with a ``crc32c`` what was sent is compared with it. Returns a
+        :class:`ConfirmedVersion` if the store's answer says that it holds this CRC-32C.
+        """
 
     def compare_and_swap(
         self,

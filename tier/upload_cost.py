@@ -6,7 +6,7 @@ from typing import Final
 
 from stratalog.tier.prices import NOTHING_USED, Usage
 from stratalog.tier.s3_multipart import effective_part_bytes
-from stratalog.tier.segment_object import BUFFER_BYTES_MAX
+from stratalog.tier.segment_upload import SINGLE_PUT_BYTES_MAX
 
 __all__ = ["removal_usage", "upload_usage"]
 
@@ -16,12 +16,15 @@ _MANIFEST_CHANGES_OF_REMOVAL: Final = 3
 
 
 def upload_usage(size_bytes: int, part_bytes: int) -> Usage:
-    """One range: its object, the HEAD behind it, its share of a commit, and the read-back before its local copy goes.
+    """One range: its object, a commit, and the read-back (manifest and HEAD) before its local copy goes.
 
-    Commits and read-backs may cover several ranges: then it is less. Small objects are one PUT, larger ones parts.
+    Commits and read-backs may cover several ranges: then it is less. A store whose answers do not say what it holds is
+    asked once more. Small objects are one PUT, larger ones parts.
     """
-    puts = 1 if size_bytes <= BUFFER_BYTES_MAX else -(-size_bytes // effective_part_bytes(size_bytes, part_bytes)) + 2
-    return Usage(reads=4, writes=puts + 1, sent_bytes=size_bytes)
+    puts = (
+        1 if size_bytes <= SINGLE_PUT_BYTES_MAX else -(-size_bytes // effective_part_bytes(size_bytes, part_bytes)) + 2
+    )
+    return Usage(reads=2, writes=puts + 1, sent_bytes=size_bytes)
 
 
 def removal_usage(object_count: int) -> Usage:

@@ -1,7 +1,7 @@
 """Carries out commands against a store: the part of the archive that runs in a worker process.
 
-Nothing is kept between two commands, and nothing depends on being another process: a ``memory:`` store is served by a
-`Worker` on a thread of the broker itself. Every expected failure becomes a report; only a defect of ours raises.
+Nothing is kept between two commands but what saves work (buffers, manifests that a compare-and-swap checks), and nothing
+depends on being another process: a ``memory:`` store is served by a `Worker` on a thread of the broker itself. Every expected failure becomes a report; only a defect of ours raises.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_
 from stratalog.tier.manifest import NotAtRemoteEnd
 from stratalog.tier.merge_commands import merge_objects
 from stratalog.tier.projection import write_projection
+from stratalog.tier.remembering_store import RememberingStore
 from stratalog.tier.removal_commands import (
     archive_again,
     empty_trash,
@@ -91,15 +92,15 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
 
 
 class Worker:
-    """Executes commands; thread-safe, because it holds nothing but stores.
+    """Executes commands; thread-safe, because it holds nothing but stores. Keep one for each store.
 
     ``uploads`` is the store that `Upload` writes through, when that is to obey a byte rate (rule 7); everything else
     goes through ``store``, so that a full budget never delays a claim, a commit or a read.
     """
 
     def __init__(self, store: ObjectStore, *, uploads: ObjectStore | None = None) -> None:
-        self._store = store
-        self._uploads = store if uploads is None else uploads
+        self._store = RememberingStore(store)
+        self._uploads = self._store if uploads is None else uploads
 
     def execute(self, command: Command) -> Report:
         """Carry ``command`` out and report."""

@@ -98,7 +98,7 @@ class StoreWrapper:
     def put_if_absent(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: Source,
         *,
         crc32c: int | None = None,
         metadata: Metadata | None = None,

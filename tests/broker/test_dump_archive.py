@@ -13,7 +13,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
 from stratalog.tier.opening import open_store
 from stratalog.tier.segment_object import SegmentRequest, build_segment
-from stratalog.tier.source import source_bytes
+from stratalog.tier.source import as_bytes
 from stratalog.wire.topic import uuid_text
 
 TOPIC_ID = bytes(range(16))
@@ -47,7 +47,7 @@ def archive(tmp_path, three_batches):
             chunk_bytes=200,
         )
     )
-    store.put(built.entry.key, source_bytes(built.source))
+    store.put(built.entry.key, as_bytes(built.source))
     claimant = Claimant(0, 4, b"c" * 16, 1)
     manifest = claim(Manifest(PARTITION, "cluster"), claimant, now_ms=1, start_offset=100)
     manifest = commit(manifest, claimant, [Uploaded(built.entry, claimant)], now_ms=2)

@@ -17,7 +17,7 @@ from stratalog.tier.footer import (
     read_trailer,
 )
 from stratalog.tier.segment_object import SegmentRequest, build_segment
-from stratalog.tier.source import source_bytes
+from stratalog.tier.source import as_bytes
 from stratalog.wire.errors import Corrupt
 
 
@@ -28,7 +28,7 @@ def built(log_bytes):
         log_bytes.partition, os.urandom(16), 0, 200, 5, (log_bytes.segment(0, 20),), chunk_bytes=900
     )
     segment = build_segment(request)
-    return segment, source_bytes(segment.source)
+    return segment, as_bytes(segment.source)
 
 
 def reseal(data, change):

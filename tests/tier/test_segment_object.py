@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from crc32c import crc32c
@@ -11,7 +13,7 @@ from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.footer import BLOBS
 from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.segment_object import CorruptSource, FileRange, SegmentRequest, build_segment
-from stratalog.tier.source import source_bytes
+from stratalog.tier.source import as_bytes
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Invalid
 
@@ -37,12 +39,11 @@ def blob(built, data, name):
     return data[at.position : at.position + at.length]
 
 
-@pytest.mark.parametrize("buffer_bytes_max", [1, 1 << 26])
-def test_the_object_begins_with_the_log_bytes_exactly(log_bytes, request_for, buffer_bytes_max):
-    """From one buffer or from the files, the same object: the range's bytes first, its CRC over everything."""
+def test_the_object_begins_with_the_log_bytes_exactly(log_bytes, request_for):
+    """The range's bytes first, its CRC over everything."""
     first, second = log_bytes.segment(0, 10), log_bytes.segment(100, 5, codec=Codec.GZIP)
-    built = build_segment(request_for(first, second, 0, 150), buffer_bytes_max=buffer_bytes_max)
-    data = source_bytes(built.source)
+    built = build_segment(request_for(first, second, 0, 150))
+    data = as_bytes(built.source)
     assert data.startswith(first + second)
     entry = built.entry
     assert (entry.size_bytes, entry.crc32c) == (len(data), crc32c(data))
@@ -52,16 +53,52 @@ def test_the_object_begins_with_the_log_bytes_exactly(log_bytes, request_for, bu
     assert (entry.min_timestamp_ms, entry.max_timestamp_ms, entry.max_timestamp_offset) == (1000, 1149, 149)
     assert entry.codecs == ("none", "gzip")
     assert entry.key == log_bytes.partition.segment_key(0, 150, 5, bytes(16))
-    assert isinstance(built.source[0], FileRange) == (buffer_bytes_max == 1)
+    assert isinstance(built.source[0], FileRange)
+
+
+@pytest.mark.parametrize("window_bytes", [100, 700, 1 << 20])
+def test_with_a_buffer_files_are_read_once(log_bytes, request_for, monkeypatch, window_bytes):
+    """The same object, sent from the buffer, whatever is read at once."""
+    monkeypatch.setattr("stratalog.tier.segment_object._WINDOW_BYTES", window_bytes)
+    request = request_for(log_bytes.segment(0, 10), log_bytes.segment(100, 5, codec=Codec.GZIP), 0, 150)
+    buffer = memoryview(bytearray(1 << 20))
+    built = build_segment(request, buffer)
+    assert not any(isinstance(piece, FileRange) for piece in built.source)
+    assert built.source[0].obj is buffer.obj
+    expected = build_segment(request)
+    assert built.entry == expected.entry
+    assert as_bytes(built.source) == as_bytes(expected.source)
+
+
+def test_what_no_longer_fits_the_buffer_is_sent_from_its_file(log_bytes, request_for):
+    """Memory stays within what was given."""
+    request = request_for(log_bytes.segment(0, 10), log_bytes.segment(100, 5), 0, 150)
+    length = request.source[0].length
+    built = build_segment(request, memoryview(bytearray(length)))
+    assert [isinstance(piece, FileRange) for piece in built.source] == [False, True, False]
+    assert as_bytes(built.source) == as_bytes(build_segment(request).source)
 
 
 def test_windows_slide_over_batches_of_any_size(log_bytes, request_for, monkeypatch):
     """A window smaller than a batch grows for it, and every batch is seen once."""
-    monkeypatch.setattr("stratalog.tier.segment_object._WINDOW_BYTES", 700)
+    monkeypatch.setattr("stratalog.tier.segment_object._windows", SimpleNamespace(buffer=bytearray(700)))
     first = log_bytes.segment(0, 10) + log_bytes.batch(100, value=bytes(3000)) + log_bytes.segment(110, 3)
-    built = build_segment(request_for(first, log_bytes.segment(140, 1), 0, 150), buffer_bytes_max=0)
+    built = build_segment(request_for(first, log_bytes.segment(140, 1), 0, 150))
     assert built.entry.batch_count == 15
-    assert built.entry.data_crc32c == crc32c(source_bytes(built.source)[: built.entry.data_bytes])
+    assert built.entry.data_crc32c == crc32c(as_bytes(built.source)[: built.entry.data_bytes])
+
+
+def test_without_a_buffer_memory_does_not_grow_with_the_range(log_bytes, request_for):
+    """A range of four windows is never in memory as a whole."""
+    data = b"".join(bytes(log_bytes.batch(base, value=bytes(100_000))) for base in range(0, 400, 10))
+    request = request_for(data, b"", 0, 400)
+    tracemalloc.start()
+    try:
+        build_segment(request)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < len(data) // 4
 
 
 def test_the_parts_hold_what_a_restore_needs(log_bytes, request_for):
@@ -77,7 +114,7 @@ def test_the_parts_hold_what_a_restore_needs(log_bytes, request_for):
         aborted=aborted,
     )
     built = build_segment(request)
-    data = source_bytes(built.source)
+    data = as_bytes(built.source)
     assert epochs_from_bytes(blob(built, data, "leader_epochs")) == (LeaderEpoch(0, 0), LeaderEpoch(1, 20))
     assert built.entry.epochs == (LeaderEpoch(1, 50),)
     assert blob(built, data, "producer_snapshot") == b"snapshot"
@@ -104,14 +141,13 @@ def test_what_a_history_has_forgotten_the_batches_know(log_bytes, request_for, h
     assert built.entry.epochs == tuple(LeaderEpoch(*each) for each in expected)
 
 
-@pytest.mark.parametrize("buffer_bytes_max", [0, 1 << 26])
-def test_a_corrupt_batch_names_where_it_is(log_bytes, request_for, buffer_bytes_max):
+def test_a_corrupt_batch_names_where_it_is(log_bytes, request_for):
     """Topic, partition, offset, file and position are in the error, which survives pickling."""
     second = bytearray(log_bytes.segment(100, 5))
     size_bytes = len(second) // 5
     second[3 * size_bytes - 1] ^= 1
     with pytest.raises(CorruptSource) as caught:
-        build_segment(request_for(log_bytes.segment(0, 10), bytes(second), 0, 150), buffer_bytes_max=buffer_bytes_max)
+        build_segment(request_for(log_bytes.segment(0, 10), bytes(second), 0, 150))
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.partition, error.offset, error.position) == (log_bytes.partition, 120, 6 + 2 * size_bytes)
     assert error.path.endswith("1.log")
@@ -119,12 +155,13 @@ def test_a_corrupt_batch_names_where_it_is(log_bytes, request_for, buffer_bytes_
         assert word in str(error)
 
 
-def test_a_length_field_gone_wild_is_corrupt_not_a_huge_read(log_bytes, request_for):
-    """A batch that claims two gigabytes is found out in the windowed pass too."""
+def test_a_length_field_gone_wild_is_corrupt_not_a_huge_read(log_bytes, request_for, monkeypatch):
+    """A batch that claims two gigabytes is found out, and nobody asks for memory of that size."""
     first = bytearray(log_bytes.segment(0, 10))
     first[8:12] = (2**31 - 1).to_bytes(4, "big")
+    monkeypatch.setattr("stratalog.tier.segment_object._windows", SimpleNamespace(buffer=bytearray(700)))
     with pytest.raises(CorruptSource, match="claims"):
-        build_segment(request_for(bytes(first), b"", 0, 100), buffer_bytes_max=0)
+        build_segment(request_for(bytes(first), b"", 0, 100))
 
 
 def test_a_range_that_does_not_end_where_it_should_is_corrupt(log_bytes, request_for):

@@ -1,33 +1,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from stratalog.tier.segment_object import FileRange, SegmentRequest, build_segment
 from stratalog.tier.segment_upload import ObjectDiffers, put_segment, release_pages, verify_object
-from stratalog.tier.source import source_bytes
+from stratalog.tier.source import as_bytes
+from stratalog.tier.store import ChecksumMismatch, ConfirmedVersion
 
 
 @pytest.fixture
 def built(log_bytes, tmp_path):
-    """Builds an object from a file, from one buffer or in windows."""
+    """Builds an object from a file."""
     path = tmp_path / "0.log"
     path.write_bytes(log_bytes.segment(0, 20))
 
-    def make(**options):
+    def make():
         source = (FileRange(str(path), 0, path.stat().st_size),)
-        return build_segment(SegmentRequest(log_bytes.partition, bytes(16), 0, 200, 5, source), **options)
+        return build_segment(SegmentRequest(log_bytes.partition, bytes(16), 0, 200, 5, source))
 
     return make
 
 
-@pytest.mark.parametrize("buffer_bytes_max", [0, 1 << 26])
-def test_what_is_stored_is_what_was_built(memory_store, built, buffer_bytes_max):
-    """By one PUT from a buffer, or in parts from the files."""
-    segment = built(buffer_bytes_max=buffer_bytes_max)
-    entry = put_segment(memory_store, segment, buffer_bytes_max=buffer_bytes_max)
-    assert memory_store.get(entry.key)[0] == source_bytes(segment.source)
+@pytest.mark.parametrize("single_put_bytes_max", [0, 1 << 26])
+def test_what_is_stored_is_what_was_built(memory_store, built, single_put_bytes_max):
+    """By one PUT or in parts, from the files."""
+    segment = built()
+    entry = put_segment(memory_store, segment, single_put_bytes_max=single_put_bytes_max)
+    assert memory_store.get(entry.key)[0] == as_bytes(segment.source)
     assert memory_store.head(entry.key).crc32c == entry.crc32c
 
 
@@ -44,9 +46,49 @@ def test_an_attempt_repeated_after_a_lost_reply_succeeds(memory_store, built):
 def test_something_else_under_our_key_is_never_committed(memory_store, built, stored):
     """Another length or other bytes of the same length: the HEAD finds both (rule 4)."""
     segment = built()
-    data = source_bytes(segment.source)
+    data = as_bytes(segment.source)
     memory_store.put(segment.entry.key, stored or bytes(len(data)))
     with pytest.raises(ObjectDiffers):
+        put_segment(memory_store, segment)
+
+
+class Confirming:
+    """A store whose answers say, or leave out, which CRC-32C it holds; counts the HEADs."""
+
+    def __init__(self, store, version):
+        self._store = store
+        self._version = version
+        self.heads = 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def put_if_absent(self, *args, **options):
+        """As the store's, with another version."""
+        self._store.put_if_absent(*args, **options)
+        return self._version
+
+    def head(self, key):
+        """As the store's, counted."""
+        self.heads += 1
+        return self._store.head(key)
+
+
+@pytest.mark.parametrize(("version", "heads"), [(ConfirmedVersion("v"), 0), ("v", 1)])
+def test_a_head_follows_unless_the_answer_was_clear(memory_store, built, version, heads):
+    """A request less where the store has said what it holds."""
+    store = Confirming(memory_store, version)
+    put_segment(store, built())
+    assert store.heads == heads
+
+
+def test_files_that_change_between_check_and_upload_are_not_stored(memory_store, built):
+    """What is sent is compared with what was checked."""
+    segment = built()
+    with Path(segment.source[0].path).open("r+b") as file:
+        file.seek(100)
+        file.write(b"!")
+    with pytest.raises(ChecksumMismatch):
         put_segment(memory_store, segment)
 
 
@@ -80,10 +122,9 @@ def test_a_store_without_checksums_is_read_back(memory_store, built):
         verify_object(weak, other)
 
 
-def test_page_cache_is_given_back_for_files_only(built):
+def test_page_cache_is_given_back(built):
     """Files are read again afterwards as if nothing had happened."""
-    segment = built(buffer_bytes_max=0)
-    before = source_bytes(segment.source)
-    release_pages(segment)
-    release_pages(built())
-    assert source_bytes(segment.source) == before
+    segment = built()
+    before = as_bytes(segment.source)
+    release_pages(segment.source)
+    assert as_bytes(segment.source) == before

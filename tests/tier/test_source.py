@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import array
-import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.source import (
-    BufferReader,
     as_bytes,
     check_crc32c,
     crc32c_of,
-    source_bytes,
     source_length,
     source_parts,
 )
@@ -38,7 +35,7 @@ def test_parts_join_to_the_whole(file_path, pieces, part_bytes):
         piece if isinstance(piece, bytes) else bytes(range(100))[piece[0] : sum(piece)] for piece in pieces
     )
     parts = list(source_parts(source, part_bytes))
-    assert b"".join(parts) == expected == source_bytes(source)
+    assert b"".join(parts) == expected == as_bytes(source)
     assert source_length(source) == len(expected)
     assert all(len(part) == part_bytes for part in parts[:-1])
     assert all(0 < len(part) <= part_bytes for part in parts[-1:])
@@ -47,7 +44,7 @@ def test_parts_join_to_the_whole(file_path, pieces, part_bytes):
 def test_a_file_shorter_than_its_range_is_corrupt(file_path):
     """The message names the file and both positions."""
     with pytest.raises(Corrupt, match="ends at byte 100, the range to upload goes to 110"):
-        source_bytes(FileRange(file_path, 90, 20))
+        as_bytes(FileRange(file_path, 90, 20))
 
 
 def test_bytes_are_not_copied():
@@ -72,20 +69,3 @@ def test_checksums_are_compared_where_given():
     with pytest.raises(ChecksumMismatch, match=r"e3069283.*00000001"):
         check_crc32c("put", "k", "memory:", b"123456789", 1)
     assert crc32c_of(b"6789", crc32c_of(b"12345")) == 0xE3069283
-
-
-@given(st.lists(st.binary(max_size=40), max_size=6), st.integers(-1, 50), st.integers(0, 120))
-def test_buffers_are_read_like_one_file(buffers, size, start):
-    """From anywhere, in pieces of any size, again after a step back; nothing is copied."""
-    whole = b"".join(buffers)
-    reader = BufferReader(buffers)
-    assert len(reader) == reader.seek(0, os.SEEK_END) == len(whole)
-    assert reader.seek(start) == reader.tell() == start
-    pieces = []
-    while size and (piece := reader.read(size)):
-        assert size < 0 or len(piece) <= size
-        assert not isinstance(piece, bytes)
-        pieces.append(bytes(piece))
-    assert b"".join(pieces) == (whole[start:] if size else b"")
-    at = reader.tell()
-    assert reader.seek(-3, os.SEEK_CUR) == reader.tell() == max(0, at - 3)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stratalog.tier.commands import Claim, Commit, ReadBack, Upload
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.prices import NOTHING_USED, Usage
 from stratalog.tier.segment_object import SegmentRequest
+from stratalog.tier.store import ConfirmedVersion
 from stratalog.tier.upload_cost import removal_usage, upload_usage
 from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountingStore
@@ -18,9 +21,17 @@ US = Claimant(0, 0, bytes(15) + b"\1", 1)
 MIB = 1 << 20
 
 
+class Confirming(MemoryStore):
+    """Says what it holds, as S3 does."""
+
+    def put_if_absent(self, *args: Any, **options: Any) -> ConfirmedVersion:
+        """As any store's."""
+        return ConfirmedVersion(super().put_if_absent(*args, **options))
+
+
 def test_a_small_object_costs_what_the_worker_asks_for() -> None:
     """Upload, commit and read-back of one range."""
-    store = CountingStore(MemoryStore())
+    store = CountingStore(Confirming())
     worker = Worker(store)
     worker.execute(Claim(PARTITION, US, 0, 0))
     before = len(store.requests)
