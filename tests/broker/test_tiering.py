@@ -209,6 +209,22 @@ def test_settings_of_objects_reach_their_upload(broker):
     assert set(seen) == {(6 << 20, "STANDARD_IA")}
 
 
+def test_which_copies_of_manifests_stay_is_said_with_every_commit(start_node):
+    """As the settings are then."""
+    node, seen = start_node(stratalog_history_copies_min="3", stratalog_trash_grace_ms="77"), []
+    node.create("t", **TIERED)
+    submit = node.node.tiering.submit
+
+    def watched(command, answered):
+        if isinstance(command, commands.Commit):
+            seen.append(command.kept_history)
+        submit(command, answered)
+
+    node.node.tiering.uploads._submit = watched
+    archive(node, "t")
+    assert set(seen) == {(3, 77)}
+
+
 def test_cluster_wide_defaults_reach_tiered_topics_at_once(broker):
     """Of our settings and of Kafka's copy lag, by the broker resource that stands for all; a topic's own comes first."""
     broker.create("t", **TIERED)
