@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Housekeeping"]
 
 TICK_SECONDS: Final = 0.25
-_PARTITIONS_A_TICK: Final = 256
+_PARTITIONS_A_TICK: Final = 128
 _TICKS_A_ROUND: Final = 8
 """So often a second that many partitions are looked at; every one at least once in two seconds."""
 
@@ -39,6 +39,7 @@ class Housekeeping:
         self.group_copies = GroupCopies(node)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._round: Iterator[UnifiedLog] = iter(())
+        self._round_version = -1
 
     def start(self) -> None:
         """Begin."""
@@ -79,41 +80,44 @@ class Housekeeping:
     def _tick(self) -> None:
         node = self._node
         now, now_ms = node.clock.monotonic(), node.clock.wall_ms()
+        elapsed_ms = int(now * 1000)
         for directory in node.directories.online:
             directory.writer.retry_refused()
         node.led.retry_unopened(node.image)
         for unified in self._next_partitions():
             partition = unified.partition
-            self._remove_files(partition, int(now * 1000))
+            removal = partition.log.take_removal(elapsed_ms)
             if partition.directory.offline is not None:
                 continue
+            if removal is not None:  # what a failure leaves is removed when the log is opened next
+                node.removals.submit(removal, partition.directory)
             partition.tick(now)
             try:
-                rolled = unified.log.tick(now_ms)
+                rolled = partition.log.tick(now_ms)
             except OSError as error:
                 partition.directory.report(error, partition)
                 continue
             if rolled:
                 partition.directory.sync(partition)
             node.tiering.look(unified)
-        self._remove_files(node.control.log.partition, int(now * 1000))
+        control = node.control.log.partition
+        removal = control.log.take_removal(elapsed_ms)
+        if removal is not None and control.directory.offline is None:
+            node.removals.submit(removal, control.directory)
 
     def _next_partitions(self) -> list[UnifiedLog]:
-        """Those whose turn it is: all of a few hundred, an eighth of more, so that ten thousand do not stop the loop."""
+        """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
         table = self._node.partitions
         share = max(_PARTITIONS_A_TICK, -(-len(table) // _TICKS_A_ROUND))
-        taken = list(islice((one for one in self._round if table.get(one.topic_partition) is one), share))
+        if self._round_version != table.version:
+            self._round_version = table.version
+            self._round = iter([one for one in self._round if table.get(one.topic_partition) is one])
+        taken = list(islice(self._round, share))
         if len(taken) < share:
             self._round = iter(table)
             known = set(taken)
             taken += [one for one in islice(self._round, share - len(taken)) if one not in known]
         return taken
-
-    def _remove_files(self, partition: Partition, elapsed_ms: int) -> None:
-        """Remove what has left the log; what a failure leaves is removed when the log is opened next."""
-        removal = partition.log.take_removal(elapsed_ms)
-        if removal is not None and partition.directory.offline is None:
-            self._node.removals.submit(removal, partition.directory)
 
     def _retain(self) -> None:
         for unified in self._node.partitions:

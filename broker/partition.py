@@ -371,7 +371,7 @@ class Partition:
 
     def tick(self, now: float) -> None:
         """Time-outs of ``acks=-1``, ``flush.ms``, news of log start and markers; called a few times a second."""
-        if any(waiting.deadline <= now for waiting in self._committed):
+        if self._committed and any(waiting.deadline <= now for waiting in self._committed):
             late = [waiting for waiting in self._committed if waiting.deadline <= now]
             self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)
             for waiting in late:
@@ -382,13 +382,14 @@ class Partition:
                         "acknowledged by all in-sync replicas in time",
                     )
                 )
-        unflushed = self.log.written_offset > self.log.flushed_offset
-        if unflushed and (now - self._flushed_at) * 1000 >= self.log.config.flush_ms:
+        log_, producers = self.log, self.log.producer_state
+        if log_.written_offset > log_.flushed_offset and (now - self._flushed_at) * 1000 >= log_.config.flush_ms:
             self.directory.sync(self)
-        unstable = self.log.first_unstable_offset
-        self.log.producer_state.on_high_watermark(self.replica.high_watermark)  # after a full disk it was read anew
-        if self.log.log_start_offset != self._log_start_offset or self.log.first_unstable_offset != unstable:
-            self._log_start_offset = self.log.log_start_offset
+        unstable = producers.first_unstable_offset
+        if unstable is not None:
+            producers.on_high_watermark(self.replica.high_watermark)  # after a full disk it was read anew
+        if log_.log_start_offset != self._log_start_offset or producers.first_unstable_offset != unstable:
+            self._log_start_offset = log_.log_start_offset
             self._wake()
 
 
