@@ -151,7 +151,7 @@ class Partition:
         try:
             if self.held_back is not None or self.directory.offline is not None:
                 self.check_online()
-            if acks == -1:
+            if acks == -1 and len(self.replica.in_sync) < self.log.config.min_insync_replicas:
                 self.replica.check_enough_replicas(self.log.config.min_insync_replicas)
         except KafkaError as error:
             if release is not None:

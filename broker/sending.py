@@ -167,12 +167,13 @@ class PlainSender(Sender):
         """Send ``parts``; the usual case, a few small answers and an empty queue, is one ``send``."""
         if self.closed:
             return
-        if self._queue or not self._in_memory(parts):
+        small = len(parts) == 1 and type(parts[0]) is bytes
+        if self._queue or not (small or self._in_memory(parts)):
             self._enqueue(parts)
             self._turns.small_count += self.queued_bytes < LARGE_BYTES
             self.pump()
             return
-        data: Part = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+        data: Part = parts[0] if small else b"".join(parts)  # type: ignore[arg-type]
         try:
             count = self._socket.send(data)  # type: ignore[arg-type]
         except BlockingIOError:

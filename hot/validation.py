@@ -40,6 +40,8 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _COMMIT: Final = 1
 _MARKER_KEY_BYTES: Final = 4
 _MARKER_VALUE_BYTES: Final = 6
+_COPIED_BYTES: Final = 4 << 10
+"""A slice of fewer bytes costs less as a copy than as a view of a view."""
 
 _unpack_header = BATCH_HEADER.unpack_from
 
@@ -74,7 +76,7 @@ def check_leader_batch(
         and max_ms - now_ms <= config.message_timestamp_after_max_ms
         and now_ms - base_ms <= config.message_timestamp_before_max_ms
         and size_bytes <= config.segment_bytes
-        and crc == crc32c(memoryview(records)[CRC_START:])
+        and crc == crc32c(records[CRC_START:] if size_bytes < _COPIED_BYTES else memoryview(records)[CRC_START:])
     ):
         return fields
     _check_with_care(records, fields, config, origin, now_ms, topic_partition)
