@@ -206,7 +206,8 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
     stop = asyncio.Event()
     _handle_signals(stop)
     node = Node(config)
-    await node.start()
+    with _uncollected():
+        await node.start()
     try:
         if not stop.is_set():
             if on_ready is not None:

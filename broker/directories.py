@@ -164,7 +164,7 @@ class Directories:
     def verified(self) -> None:
         """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""
         for directory in self.all:
-            if directory.files.was_offline and directory.writer.offline is None:
+            if directory.files.was_offline and directory.writer.offline is None and not directory.writer.postponed:
                 try:
                     directory.files.clear_offline()
                 except OSError as error:

@@ -30,7 +30,7 @@ INLINE_BYTES_MAX = 4 << 20
 """What one turn of the loop writes before it lets other connections in."""
 
 _SHORTAGE_TOLD_SECONDS = 30.0
-_DESCRIPTOR_WAIT_SECONDS = 0.1
+_SHORTAGE_WAIT_SECONDS = 0.1
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
@@ -94,6 +94,7 @@ class DirectoryWriter:
         self._dirty: dict[LogOwner, None] = {}
         self._owners: dict[LogOwner, None] = {}
         self._refused: dict[LogOwner, None] = {}
+        self._postponed: set[LogOwner] = set()
         self._syncing = 0
         self._shortage_told_again_at = 0.0
 
@@ -107,6 +108,7 @@ class DirectoryWriter:
         self._queued.pop(owner, None)
         self._dirty.pop(owner, None)
         self._refused.pop(owner, None)
+        self._postponed.discard(owner)
 
     def enqueue(self, owner: LogOwner) -> None:
         """The owner's log has something queued: write it at the end of this turn. Offline, nothing is written."""
@@ -194,8 +196,8 @@ class DirectoryWriter:
 
     def _begin_cycle(self) -> None:
         dirty, self._dirty = self._dirty, {}
-        tickets = [(owner, ticket) for owner in dirty if (ticket := owner.log.begin_sync()) is not None]
-        if not tickets:
+        tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
+        if not tickets or self.offline is not None:
             return
         self.sync_cycles += 1
         self._syncing = len(tickets)
@@ -206,6 +208,24 @@ class DirectoryWriter:
             else:
                 self._sync_threads.submit(self._run_sync, owner, ticket)
         self._submit_to_kernel()
+
+    def _begin_sync(self, owner: LogOwner) -> SyncTicket | None:
+        """What there is to sync. If a small file finds no room beside the records, all of it is tried again later."""
+        try:
+            return owner.log.begin_sync()
+        except OSError as error:
+            if error.errno not in _SHORTAGES:
+                self.fail(error)
+                return None
+            self._tell_shortage(error)
+            self._postponed.add(owner)
+            self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_postponed, owner)
+            return None
+
+    def _sync_postponed(self, owner: LogOwner) -> None:
+        if owner in self._postponed:
+            self._postponed.discard(owner)
+            self.sync(owner)
 
     def _submit_to_kernel(self) -> None:
         """Start the syncs that were added; a thread takes what the kernel does not, and meets its error if it has one."""
@@ -244,7 +264,7 @@ class DirectoryWriter:
         let_go = owner not in self._owners
         if error is not None and error.errno in _NO_DESCRIPTOR and self.offline is None and not let_go:
             self._tell_shortage(error)  # its directory could not be opened; no page was lost
-            self._loop.call_later(_DESCRIPTOR_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
+            self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
             return
         self._syncing -= 1
         if self.offline is not None:
@@ -272,6 +292,11 @@ class DirectoryWriter:
         """Whether nothing is queued and nothing is being synced."""
         return not (self._queued or self._dirty or self._syncing)
 
+    @property
+    def postponed(self) -> bool:
+        """Whether something that waits for its sync will be tried again later, for want of room or descriptors."""
+        return bool(self._postponed)
+
     def fail(self, error: OSError) -> None:
         """Take the directory offline, once."""
         if self.offline is not None:
@@ -286,6 +311,7 @@ class DirectoryWriter:
         )
         self._queued.clear()
         self._dirty.clear()
+        self._postponed.clear()
         self._on_failed(self, error)
         for owner in list(self._owners):
             owner.on_storage_failed(error)

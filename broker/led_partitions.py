@@ -23,7 +23,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log import Log
 from stratalog.hot.replica_state import ReplicaState
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
@@ -121,7 +121,6 @@ class LedPartitions:
             elif led.partition.leader_epoch != state.leader_epoch:
                 led.partition.leader_epoch = state.leader_epoch
                 led.log.assign_leader_epoch(state.leader_epoch)
-                led.partition.directory.enqueue(led.partition)
 
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""
@@ -166,7 +165,6 @@ class LedPartitions:
                 name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
             )
             log_.assign_leader_epoch(state.leader_epoch)
-            log_.write_queued()
         except OSError as error:
             self.table.add_unopened(topic.name, topic.topic_id, name.partition)
             if led is Led.LOST:
@@ -180,7 +178,8 @@ class LedPartitions:
         self._recovery.add(log_)
         unified.partition.watchers.add(partial(services.purgatory.check, unified))
         self.table.add(unified)
-        directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
+        if log_.has_unsynced:
+            directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
         services.on_led(unified, led)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,10 @@ from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Entry, Filesystem
 from stratalog.hot.log import Log
+from stratalog.hot.log_summary import LOG_SUMMARIES, LogSummary, summaries_from_bytes, summaries_to_bytes
 from stratalog.hot.quarantine import STRAY
 from stratalog.hot.removal import DirectoryRemoval
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -46,6 +47,7 @@ _ROOT_FILES: Final = frozenset(
         f"{checkpoint.DELETED_ARCHIVES}.damaged",
         checkpoint.META_PROPERTIES,
         checkpoint.CLEAN_SHUTDOWN,
+        LOG_SUMMARIES,
         OFFLINE,
         ".lock",
     }
@@ -87,13 +89,15 @@ class LogDirectory:
     unknown: list[str] = field(default_factory=list)
     """Names that nobody here wrote; they are left alone and reported."""
     damaged_checkpoints: list[str] = field(default_factory=list)
-    """Checkpoints that could not be read; their logs are verified from the start."""
+    """Checkpoints that could not be read; their logs are verified from the start, or opened without summaries."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     remote_logs: dict[TopicPartition, RemoteLogState] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
+    summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
+    """What the last orderly stop noted of logs that have not been opened since."""
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -123,6 +127,7 @@ class LogDirectory:
             directory.cleaner_offsets = checkpoint.read_offsets(files, path, checkpoint.CLEANER_OFFSETS)
         except Corrupt:
             directory.damaged_checkpoints.append(checkpoint.CLEANER_OFFSETS)  # then they are cleaned from the start
+        directory._read_summaries(names)
         for entry in entries:
             directory._sort_in(entry)
         if directory.was_offline:
@@ -137,6 +142,26 @@ class LogDirectory:
             self.clean = False
             return {}
 
+    def _read_summaries(self, names: Collection[str]) -> None:
+        """They are not needed, only quick. What is cached after a failed sync is not to be believed."""
+        if LOG_SUMMARIES in names and not self.was_offline:
+            try:
+                self.summaries = summaries_from_bytes(self.files.read_bytes(f"{self.path}/{LOG_SUMMARIES}"))
+            except Corrupt:
+                self.damaged_checkpoints.append(LOG_SUMMARIES)
+
+    def _topic_id(self, topic_partition: TopicPartition, path: str) -> Uuid | None:
+        """As the directory's own file has it, None if that is missing or unreadable."""
+        summary = self.summaries.get(topic_partition)
+        try:
+            if summary is not None:
+                known = summary.files.get(checkpoint.PARTITION_METADATA)
+                if self.files.status(f"{path}/{checkpoint.PARTITION_METADATA}") == known:
+                    return summary.topic_id
+            return checkpoint.read_topic_id(self.files, path)
+        except (Corrupt, FileNotFoundError):
+            return None
+
     def _sort_in(self, entry: Entry) -> None:
         path = f"{self.path}/{entry.name}"
         if not entry.is_directory:
@@ -145,11 +170,7 @@ class LogDirectory:
         elif _DOOMED.fullmatch(entry.name):
             self.doomed.append(path)
         elif (partition := parse_directory_name(entry.name)) is not None:
-            try:
-                topic_id = checkpoint.read_topic_id(self.files, path)
-            except Corrupt:
-                topic_id = None
-            self.partitions[partition] = FoundPartition(partition, topic_id, path)
+            self.partitions[partition] = FoundPartition(partition, self._topic_id(partition, path), path)
         elif STRAY.fullmatch(entry.name) is None:
             self.unknown.append(entry.name)
 
@@ -187,6 +208,7 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
             may_have_gaps=topic_partition in self.cleaner_offsets,
+            summary=self.summaries.pop(topic_partition, None),
         )
 
     def open_all(
@@ -249,16 +271,20 @@ class LogDirectory:
 
         ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. Raises `OSError`.
         """
-        every = list(logs.values())
+        every = list(logs.items())
+        summaries = {}
         for first in range(0, len(every), _CLOSED_TOGETHER):
             group = every[first : first + _CLOSED_TOGETHER]
-            tickets = [(log, ticket) for log in group if (ticket := log.begin_close()) is not None]
+            tickets = [(log, ticket) for _, log in group if (ticket := log.begin_close()) is not None]
             sync([ticket for _, ticket in tickets])
             for log, ticket in tickets:
                 log.finish_sync(ticket)
-            for log in group:
+            for name, log in group:
+                if (summary := log.summary()) is not None:
+                    summaries[name] = summary
                 log.abandon()
         self.write_checkpoints(logs)
+        checkpoint.write_durably(self.files, f"{self.path}/{LOG_SUMMARIES}", summaries_to_bytes(summaries))
         checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
 
     # -- deleting a partition -----------------------------------------------------------------------------

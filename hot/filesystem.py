@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-__all__ = ["Entry", "File", "Filesystem", "RealFile", "RealFilesystem", "append_all"]
+__all__ = ["Entry", "File", "FileStatus", "Filesystem", "RealFile", "RealFilesystem", "append_all"]
 
 Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX = 1024
-_READ_STEP_BYTES = 1 << 20
 _SHRINK_STEP_BYTES = 1 << 20
 
 
@@ -35,6 +34,16 @@ class Entry(NamedTuple):
     size_bytes: int
     modified_ms: int
     is_directory: bool
+
+
+class FileStatus(NamedTuple):
+    """What tells, without opening it, whether a file or directory is the one that was looked at before, unchanged."""
+
+    inode: int
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int
+    """The last change of the file or of what is known of it, which nobody can set to another time."""
 
 
 class File(Protocol):
@@ -93,6 +102,10 @@ class Filesystem(Protocol):
 
     def scan(self, directory: str) -> list[Entry]:
         """Every name in ``directory``, sorted."""
+        ...
+
+    def status(self, path: str) -> FileStatus:
+        """How a file or directory stands now. Raises `FileNotFoundError`."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -236,7 +249,7 @@ class RealFilesystem:
         """The whole content."""
         file = self.open_read(path)
         try:
-            return file.pread(max(file.size_bytes(), _READ_STEP_BYTES), 0)
+            return file.pread(file.size_bytes(), 0)
         finally:
             file.close()
 
@@ -250,6 +263,11 @@ class RealFilesystem:
                 entries.append(Entry(name.name, status.st_size, status.st_mtime_ns // 1_000_000, is_directory))
         entries.sort()
         return entries
+
+    def status(self, path: str) -> FileStatus:
+        """How a file or directory stands now; of a link, the link."""
+        found = os.lstat(path)
+        return FileStatus(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name."""

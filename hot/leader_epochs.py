@@ -36,14 +36,16 @@ class EpochEnd(NamedTuple):
 class LeaderEpochCache:
     """Epoch entries, ascending in epoch and in start offset."""
 
-    __slots__ = ("_entries", "dirty", "latest_epoch")
+    __slots__ = ("_entries", "begun", "dirty", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
         self.latest_epoch = UNDEFINED_EPOCH
         """The newest epoch, -1 when there is none; an attribute, because every append asks for it."""
         self.dirty = False
-        """Set by every change; cleared by whoever has written the checkpoint."""
+        """Set by every change but `begin`; cleared, as ``begun`` is, by whoever has written the checkpoint."""
+        self.begun = False
+        """The newest epoch was begun and is not in the checkpoint, which it need not be before it has a batch."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.dirty = False
@@ -75,6 +77,23 @@ class LeaderEpochCache:
         self.dirty = True
         return True
 
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, by a leader that may write nothing: an epoch without a batch leaves no trace on the disk.
+
+        The next one to begin at the same offset takes its place in any case.
+        """
+        dirty = self.dirty
+        self.begun |= self.assign(epoch, start_offset)
+        self.dirty = dirty
+
+    def must_store(self, end_offset: int) -> bool:
+        """Whether the checkpoint lacks something that a log ending at ``end_offset`` has."""
+        return self.dirty or (self.begun and self._entries[-1].start_offset < end_offset)
+
+    def stored(self) -> None:
+        """The checkpoint holds what `to_bytes` gave."""
+        self.dirty = self.begun = False
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where ``epoch`` ends: the start of the next larger epoch, or the log end for the current one.
 
@@ -100,6 +119,7 @@ class LeaderEpochCache:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+            self.begun = False
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -120,6 +140,7 @@ class LeaderEpochCache:
         if self._entries:
             self._entries.clear()
             self.latest_epoch = UNDEFINED_EPOCH
+            self.begun = False
             self.dirty = True
 
     def to_bytes(self) -> bytes:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import File, Filesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
+from stratalog.hot.log_summary import LogSummary
 from stratalog.hot.producer_state import ProducerStateManager
-from stratalog.hot.segment import Segment, SegmentCache
+from stratalog.hot.segment import Segment
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["LoadedLog", "OpenRequest", "RecoveryReport"]
@@ -30,6 +32,13 @@ class OpenRequest(NamedTuple):
     log_start_offset: int
     may_have_gaps: bool = False
     """The cleaner was here once, whatever the topic's settings say now."""
+    summary: LogSummary | None = None
+    """What the last orderly stop noted of the log: a hint that is compared with the files."""
+
+    def log_start(self, first_base_offset: int) -> int:
+        """The checkpoint's log start; a log without an archive cannot begin below its first segment."""
+        start = self.log_start_offset
+        return start if self.config.remote_storage_enable else max(start, first_base_offset)
 
 
 @dataclass(slots=True)
@@ -37,7 +46,7 @@ class RecoveryReport:
     """What opening a log found and did; all zero and None after a clean stop."""
 
     segments_checked: int = 0
-    """Segments whose every batch was verified."""
+    """Segments of which batches were verified."""
     truncated_bytes: int = 0
     """Bytes of a torn tail that were cut off the active segment."""
     damaged_offset: int | None = None

@@ -15,10 +15,14 @@ from stratalog.hot.loaded import OpenRequest
 from stratalog.hot.log_append import AppendInfo
 from stratalog.hot.log_compact import LogCompact
 from stratalog.hot.log_read import LocalRead, read_slices
+from stratalog.hot.log_summary import LogSummary
 from stratalog.hot.log_time import ScanOn, max_timestamp_search, timestamp_search
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.recovery import load_log
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment import segment_path
+from stratalog.hot.segment_cache import SegmentCache
+from stratalog.hot.snapshots import SNAPSHOT, stray_snapshots
+from stratalog.hot.summarised import take_summary
 from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -48,18 +52,20 @@ class Log(LogCompact):
         log_start_offset: int = 0,
         cache: SegmentCache | None = None,
         may_have_gaps: bool = False,
+        summary: LogSummary | None = None,
     ) -> Log:
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
         ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
         ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
-        than the recovery point until the first sync cycle. ``may_have_gaps``: the cleaner was here once. Damage ends in quarantine and `recovery`, not in an
-        error. Raises `OSError`.
+        than the recovery point until the first sync cycle. ``may_have_gaps``: the cleaner was here once. ``summary``: what
+        the last orderly stop noted of the log, if anything. Damage ends in quarantine and `recovery`, not in an error.
+        Raises `OSError`.
         """
         cache = SegmentCache() if cache is None else cache
         request = OpenRequest(
             directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
-            may_have_gaps,
+            may_have_gaps, summary,
         )  # fmt: skip
         log = cls(directory, topic_partition, topic_id, config, files, cache, load_log(request))
         log.compacted_before = may_have_gaps
@@ -177,6 +183,27 @@ class Log(LogCompact):
                 self._store_snapshot(self.log_end_offset, self.producer_state.to_bytes())
             self._directory_dirty = True
         return self.begin_sync()
+
+    def summary(self) -> LogSummary | None:
+        """What the next start may go by instead of opening the log; between `begin_close`'s sync and `abandon`.
+
+        None if a start has to look at the directory. Snapshots that serve nothing any more go. Raises `OSError`.
+        """
+        if self.flushed_offset != self.log_end_offset or self.has_unsynced or self._failed is not None:
+            return None
+        bases = [segment.base_offset for segment in self._segments]
+        for offset in stray_snapshots(self._snapshots, bases, self.log_end_offset):
+            self._files.unlink(segment_path(self.directory, offset, SNAPSHOT))
+            self._snapshots.remove(offset)
+        return take_summary(
+            self._files,
+            self.directory,
+            self.topic_id,
+            self._segments,
+            self.leader_epochs,
+            len(self.producer_state.entries),
+            self.log_end_offset,
+        )
 
     def abandon(self) -> None:
         """Let go of every file without writing: the disk failed, or the log is about to be removed."""

@@ -202,5 +202,5 @@ class LogAppend(LogState):
         self.log_end_offset = header.next_offset
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """From now on this replica leads: ``epoch`` begins at the log end. Stored with the next sync cycle."""
-        self.leader_epochs.assign(epoch, self.log_end_offset)
+        """From now on this replica leads: ``epoch`` begins at the log end. Stored when its first batch is synced."""
+        self.leader_epochs.begin(epoch, self.log_end_offset)

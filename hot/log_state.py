@@ -9,7 +9,8 @@ from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.loaded import LoadedLog
 from stratalog.hot.producer_state import ProducerStateManager
-from stratalog.hot.segment import Segment, SegmentCache, SegmentInfo
+from stratalog.hot.segment import Segment, SegmentInfo
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.segments import SegmentList
 from stratalog.hot.sync import Replacement, StoredFile, Syncable, SyncTicket
 from stratalog.wire.errors import ErrorCode, KafkaError

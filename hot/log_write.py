@@ -26,13 +26,9 @@ class LogWrite(LogAppend):
         if self._failed is not None:
             raise self._failed.with_traceback(None)
         if not self._dirty:
-            if self.leader_epochs.dirty:
-                self._store_epochs()
             return
         releases, self._releases = self._releases, []
         try:
-            if self.leader_epochs.dirty:
-                self._store_epochs()
             for segment in self._dirty:
                 self._write_segment(segment)
         except OSError as error:
@@ -79,7 +75,7 @@ class LogWrite(LogAppend):
             self._snapshots.append(offset)
 
     def _store_epochs(self) -> None:
-        """Write the epochs beside their checkpoint; the next sync cycle puts them in its place.
+        """Write the epochs beside their checkpoint; the sync cycle that begins puts them in its place.
 
         Until then recovery derives them from the batches, which are not below the recovery point yet.
         """
@@ -91,7 +87,7 @@ class LogWrite(LogAppend):
         file.truncate(0)
         append_all(file, [self.leader_epochs.to_bytes()])
         self._replacements.append(Replacement(file, temporary, path))
-        self.leader_epochs.dirty = False
+        self.leader_epochs.stored()
         self._directory_dirty = True
 
     # -- rolling ------------------------------------------------------------------------------------------
@@ -115,8 +111,18 @@ class LogWrite(LogAppend):
 
     # -- syncing ------------------------------------------------------------------------------------------
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether a sync cycle would find something to do."""
+        return bool(self._unsynced) or self._directory_dirty or self.leader_epochs.must_store(self.written_offset)
+
     def begin_sync(self) -> SyncTicket | None:
-        """Start a sync cycle of everything written so far; None when all of it is durable already."""
+        """Start a sync cycle of everything written so far; None when all of it is durable already.
+
+        Raises `OSError` if the epochs find no room; then it may be tried again.
+        """
+        if self.leader_epochs.must_store(self.written_offset):
+            self._store_epochs()
         if not self._unsynced and not self._directory_dirty:
             return None
         directories = [self.directory] if self._directory_dirty else []

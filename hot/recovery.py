@@ -3,7 +3,8 @@
 1. Finish what was under way: ``.deleted`` files go, ``.swap`` files of the cleaner take their place.
 2. After a clean stop, trust sizes and indexes; read only the tail behind the active segment's last index entry.
 3. Otherwise verify every batch from the recovery point's segment on, and rebuild indexes, aborted transactions,
-   leader epochs and producer state from them. At the first batch that is not right the log ends:
+   leader epochs and producer state from them. The part of that segment that was synced at the last orderly stop, and
+   is borne out to be the same (`hot.summarised`), is not read again. At the first batch that is not right the log ends:
 
    * a torn tail of the last segment, above the recovery point, is cut off: it was never acknowledged;
    * anything else (a later good batch, a later segment, an offset that had been flushed) is damage: what would
@@ -40,6 +41,7 @@ from stratalog.hot.scan import Damage, scan_checked, scan_headers
 from stratalog.hot.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
+from stratalog.hot.summarised import KnownPart, known_epochs, known_part, load_summarised
 from stratalog.wire.batch import NO_TIMESTAMP
 from stratalog.wire.errors import Corrupt
 
@@ -50,20 +52,9 @@ class _Loading:
     """The log while it is being opened."""
 
     __slots__ = (
-        "base",
-        "changed",
-        "created",
-        "end_offset",
-        "epochs",
-        "files",
-        "quarantine",
-        "report",
-        "request",
-        "segments",
-        "snapshots",
-        "state",
-        "unsynced",
-    )
+        "base", "changed", "created", "end_offset", "epochs", "files", "known", "quarantine", "report", "request",
+        "segments", "snapshots", "state", "unsynced",
+    )  # fmt: skip
 
     def __init__(self, request: OpenRequest) -> None:
         self.request = request
@@ -76,6 +67,8 @@ class _Loading:
         self.epochs = LeaderEpochCache()
         self.state = ProducerStateManager(str(request.topic_partition))
         self.end_offset = 0
+        self.known: KnownPart | None = None
+        """The part of the last segment that did not have to be verified; its indexes on the disk are as they should be."""
         self.unsynced: list[str] = []
         self.created: list[File] = []
         self.changed = False
@@ -84,6 +77,10 @@ class _Loading:
 
 def load_log(request: OpenRequest) -> LoadedLog:
     """Open and recover one log; what has to be synced is in the result. Raises `OSError`."""
+    if request.clean and request.summary is not None:
+        loaded = load_summarised(request, request.summary)
+        if loaded is not None:
+            return loaded
     loading = _Loading(request)
     entries = _scan(loading)
     named = any(entry.name == TRUNCATION for entry in entries)
@@ -128,10 +125,7 @@ def _flushed(loading: _Loading) -> int:
 
 
 def _log_start(loading: _Loading) -> int:
-    """The checkpoint's log start; a log without an archive cannot begin below its first segment."""
-    first = loading.segments[0].base_offset
-    start = loading.request.log_start_offset
-    return start if loading.request.config.remote_storage_enable else max(start, first)
+    return loading.request.log_start(loading.segments[0].base_offset)
 
 
 # -- 1. names --------------------------------------------------------------------------------------------------
@@ -230,23 +224,26 @@ def _recover(loading: _Loading) -> None:
     first = len(segments) - 1
     while first > 0 and segments[first].base_offset > point:
         first -= 1
-    loading.state = _restore(loading, segments[:first], segments[first].base_offset)
-    loading.end_offset = segments[first].base_offset
+    loading.known = known = known_part(loading.request, segments[first])
+    if known is None:
+        loading.state = _restore(loading, segments[:first], segments[first].base_offset)
+        loading.end_offset = segments[first].base_offset
+    else:
+        loading.state, loading.end_offset = known.producers, known.end_offset
     before = loading.epochs.until(loading.end_offset)
     spans = EpochSpans(before[-1].epoch if before else UNDEFINED_EPOCH)
     for number in range(first, len(segments)):
-        damage = _recover_segment(loading, number, spans)
+        damage = _recover_segment(loading, number, spans, known if number == first else None)
         if damage is not None:
-            loading.epochs = spans.history(loading.epochs.entries, loading.end_offset)
-            resume = keep_damaged(
-                loading.quarantine, loading.report, loading.segments, number, damage, loading.end_offset, point
-            )
+            loading.epochs = _history(loading, spans)
+            where = loading.segments, number, damage, loading.end_offset
+            resume = keep_damaged(loading.quarantine, loading.report, *where, point)
             _end_log_at(loading, number, damage.position)
             if resume > loading.end_offset:
                 _resume_above(loading, resume)
             break
     else:
-        loading.epochs = spans.history(loading.epochs.entries, loading.end_offset)
+        loading.epochs = _history(loading, spans)
         if loading.end_offset < point:
             reason = f"the log ends at offset {loading.end_offset}, it had been flushed up to {point}"
             loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
@@ -254,16 +251,29 @@ def _recover(loading: _Loading) -> None:
             _resume_above(loading, point)
 
 
-def _recover_segment(loading: _Loading, number: int, spans: EpochSpans) -> Damage | None:
-    """Verify one segment and rebuild what it implies; the damage that ends it, if any."""
+def _history(loading: _Loading, spans: EpochSpans) -> LeaderEpochCache:
+    """The epochs of the recovered log; they need not be stored again if they are those of the checkpoint."""
+    before = loading.epochs
+    found = spans.history(before.entries, loading.end_offset)
+    found.dirty = before.dirty or found.entries != before.entries
+    return found
+
+
+def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: KnownPart | None) -> Damage | None:
+    """Verify one segment behind its known part and rebuild what it implies; the damage that ends it, if any."""
     segment = loading.segments[number]
     last = number + 1 == len(loading.segments)
     limit = RELATIVE_OFFSET_MAX + segment.base_offset if last else loading.segments[number + 1].base_offset - 1
     indexes = SegmentIndexes.empty(segment.base_offset, loading.request.config.index_interval_bytes)
     aborted = []
     damage = None
-    loading.report.segments_checked += 1
-    for batch in scan_checked(segment.file, 0, segment.size_bytes, segment.base_offset):
+    start, next_offset = 0, segment.base_offset
+    if known is not None:
+        indexes, aborted, start, next_offset = known.indexes, known.aborted, known.position, known.end_offset
+        segment.roll_timestamp_ms = known.roll_timestamp_ms
+    checked = known is None or start < segment.size_bytes or next_offset < loading.request.recovery_point
+    loading.report.segments_checked += checked
+    for batch in scan_checked(segment.file, start, segment.size_bytes, next_offset):
         if isinstance(batch, Damage):
             damage = batch
             break
@@ -331,6 +341,7 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
     del loading.segments[number + 1 :]
     segment = loading.segments[number]
     indexes, aborted = segment.indexes, segment.aborted
+    loading.known = None
     loading.request.cache.drop(segment)  # it may have been opened for reading only
     segment.frozen = False
     segment.file.truncate(position)
@@ -372,8 +383,10 @@ def _restore(loading: _Loading, segments: list[Segment], end_offset: int) -> Pro
 def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
     """Read the epoch checkpoint; derive it from the log if it is missing or damaged."""
     if any(entry.name == LEADER_EPOCHS for entry in entries):
+        path = f"{loading.base}/{LEADER_EPOCHS}"
         try:
-            loading.epochs = LeaderEpochCache.from_bytes(loading.files.read_bytes(f"{loading.base}/{LEADER_EPOCHS}"))
+            known = known_epochs(loading.request)
+            loading.epochs = known or LeaderEpochCache.from_bytes(loading.files.read_bytes(path))
             return
         except Corrupt as error:
             loading.quarantine.move([LEADER_EPOCHS], str(error))
@@ -384,17 +397,19 @@ def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
 
 
 def _settle(loading: _Loading, entries: list[Entry]) -> None:
-    """Write what recovery changed; the epochs are written by the log's first write."""
+    """Write what recovery changed; the epochs are written by the log's first sync cycle."""
     request, files = loading.request, loading.files
     loading.epochs.truncate_from_end(loading.end_offset)
     loading.epochs.truncate_from_start(_log_start(loading))
-    for offset in stray_snapshots(
-        loading.snapshots, [segment.base_offset for segment in loading.segments], loading.end_offset
-    ):
+    bases = [segment.base_offset for segment in loading.segments]
+    for offset in stray_snapshots(loading.snapshots, bases, loading.end_offset):
         files.unlink(segment_path(loading.base, offset, SNAPSHOT))
         loading.snapshots.remove(offset)
-    if loading.report.segments_checked:
-        _store(loading, loading.segments[-1], final=False)
+    active = loading.segments[-1]
+    if loading.known is not None and loading.known.base_offset == active.base_offset:
+        loading.unsynced += [active.path()] * (loading.report.segments_checked > 0)  # its indexes lack what will come
+    elif loading.report.segments_checked:
+        _store(loading, active, final=False)
     identity = topic_id_to_bytes(request.topic_id)
     if not loading.created and not any(
         entry.name == PARTITION_METADATA and entry.size_bytes == len(identity) for entry in entries

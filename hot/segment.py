@@ -6,21 +6,24 @@ A `SegmentCache`, which all logs of a broker share, bounds the files and indexes
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import File, Filesystem, append_all
 from stratalog.hot.index import TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
+from stratalog.hot.log_summary import ActiveSummary
 from stratalog.hot.scan import scan_borders, scan_headers
-from stratalog.hot.segment_indexes import SegmentIndexes
+from stratalog.hot.segment_indexes import SegmentIndexes, TailIndexes
 from stratalog.hot.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CLEANED", "DELETED", "SUFFIXES", "SWAP", "Segment", "SegmentCache", "SegmentInfo", "segment_path"]
+if TYPE_CHECKING:
+    from stratalog.hot.segment_cache import SegmentCache
+
+__all__ = ["CLEANED", "DELETED", "SUFFIXES", "SWAP", "Segment", "SegmentInfo", "segment_path"]
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 DELETED: Final = ".deleted"
@@ -73,6 +76,7 @@ class Segment:
         "pending",
         "roll_timestamp_ms",
         "size_bytes",
+        "stored",
         "written_bytes",
     )
 
@@ -96,6 +100,8 @@ class Segment:
         self._lent: ref[File] | None = None
         self._indexes: SegmentIndexes | None = None
         self._max_timestamp: TimeEntry | None = None
+        self.stored: ActiveSummary | None = None
+        """What an active segment's files hold, if that is known without reading them and nothing has come since."""
         self.known_aborted: list[AbortedTxn] | None = None
         """`aborted`, once somebody has asked for it."""
         self._stored_transactions = 0
@@ -136,18 +142,42 @@ class Segment:
     @property
     def indexes(self) -> SegmentIndexes:
         """Both indexes; loaded, checked and if need be rebuilt on first use. Raises `OSError`."""
-        if self._indexes is None:
-            if self.size_bytes == 0:
-                self._indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
-            else:
-                self._indexes = self._load_indexes()
+        indexes = self._indexes
+        if indexes is None or type(indexes) is TailIndexes:
+            if indexes is None:
+                indexes = self._to_append()
+            if type(indexes) is TailIndexes:
+                indexes = self._join(indexes)
+            self._indexes = indexes
         if self.frozen:
             self._cache.touch(self)
-        return self._indexes
+        return indexes
 
     @indexes.setter
     def indexes(self, indexes: SegmentIndexes) -> None:
         self._indexes = indexes
+        self.stored = None
+
+    def _to_append(self) -> SegmentIndexes:
+        """Indexes to add batches to: the earlier entries stay in the files if what must be known of them is."""
+        stored, self.stored = self.stored, None
+        if self.size_bytes == 0:
+            self._indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
+        elif stored is None:
+            self._indexes = self._load_indexes()
+        else:
+            interval_bytes = self.config.index_interval_bytes
+            self._indexes = TailIndexes(self.base_offset, interval_bytes, stored.indexes, self.size_bytes)
+        return self._indexes
+
+    def _join(self, tail: TailIndexes) -> SegmentIndexes:
+        """All entries, those before the tail from the files or, if they are not what they were, from the log."""
+        try:
+            offset_data = self._files.read_bytes(self.path(".index"))
+            earlier = tail.known_from_bytes(offset_data, self._files.read_bytes(self.path(".timeindex")))
+        except (Corrupt, FileNotFoundError):
+            earlier = self._derive_indexes(tail.begin_position)
+        return tail.joined_to(earlier)
 
     @property
     def has_indexes(self) -> bool:
@@ -210,12 +240,15 @@ class Segment:
 
     def rebuild_indexes(self) -> SegmentIndexes:
         """Derive both indexes from the log and write them out. Raises `OSError`."""
-        indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
-        for position, header in scan_headers(self.file, 0, self.written_bytes, step_bytes=1 << 18):
-            indexes.add_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
-        self._indexes = indexes
+        self._indexes = indexes = self._derive_indexes(self.written_bytes)
         if self.frozen:
             self.store_indexes(final=True)
+        return indexes
+
+    def _derive_indexes(self, end: int) -> SegmentIndexes:
+        indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
+        for position, header in scan_headers(self.file, 0, end, step_bytes=1 << 18):
+            indexes.add_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
         return indexes
 
     def store_indexes(self, *, final: bool) -> list[File]:
@@ -285,7 +318,7 @@ class Segment:
                 return True
         indexes = self._indexes
         if indexes is None:
-            indexes = self.indexes
+            indexes = self._to_append()
         return indexes.wanted_bytes > config.segment_index_bytes
 
     def queue(
@@ -299,7 +332,7 @@ class Segment:
             self.first_append_ms = now_ms
         indexes = self._indexes
         if indexes is None:
-            indexes = self.indexes
+            indexes = self._to_append()
         indexes.add_batch(position, size_bytes, last_offset, max_timestamp_ms)
         self.size_bytes = position + size_bytes
         self.next_offset = last_offset + 1
@@ -333,6 +366,8 @@ class Segment:
         """The largest record timestamp and the last offset of its batch; -1 for an empty segment. Raises `OSError`."""
         if self._indexes is not None:
             return self._indexes.max_timestamp
+        if self.stored is not None:
+            return self.stored.indexes.max_timestamp
         if self._max_timestamp is None:
             self._max_timestamp = self._read_max_timestamp() if self.frozen else self.indexes.max_timestamp
         return self._max_timestamp
@@ -360,48 +395,3 @@ class Segment:
             self.max_timestamp.timestamp_ms,
             active,
         )
-
-
-class SegmentCache:
-    """Bounds the open files of all segments and the loaded indexes of frozen ones: least recently used leave first."""
-
-    __slots__ = ("_held", "_held_bytes", "index_bytes_max", "latest", "open_max")
-
-    def __init__(self, *, index_bytes_max: int = 64 << 20, open_max: int = 512) -> None:
-        self.index_bytes_max = index_bytes_max
-        self.open_max = open_max
-        self._held: OrderedDict[Segment, int] = OrderedDict()
-        self._held_bytes = 0
-        self.latest: Segment | None = None
-        """The one that was used last; an active segment, which counts no bytes, need not say so again."""
-
-    @property
-    def held_count(self) -> int:
-        """How many segments hold a file or indexes now."""
-        return len(self._held)
-
-    def touch(self, segment: Segment) -> None:
-        """``segment`` was just used; others may be released to stay within the bounds."""
-        self.latest = segment
-        held = self._held
-        held_bytes = segment.held_bytes if segment.frozen else 0
-        before = held.get(segment)
-        if before == held_bytes:
-            held.move_to_end(segment)
-            return
-        held[segment] = held_bytes
-        held.move_to_end(segment)
-        self._held_bytes += held_bytes - (before or 0)
-        while len(held) > 1 and (len(held) > self.open_max or self._held_bytes > self.index_bytes_max):
-            oldest, oldest_bytes = held.popitem(last=False)
-            self._held_bytes -= oldest_bytes
-            oldest.lend()
-
-    def drop(self, segment: Segment) -> None:
-        """``segment`` is gone."""
-        if self.latest is segment:
-            self.latest = None
-        held_bytes = self._held.pop(segment, None)
-        if held_bytes is not None:
-            self._held_bytes -= held_bytes
-        segment.release()

@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from stratalog.hot.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
+from stratalog.wire.errors import Corrupt
 
-__all__ = ["SegmentIndexes"]
+__all__ = ["IndexTail", "SegmentIndexes", "TailIndexes"]
 
 _time_entry = partial(tuple.__new__, TimeEntry)
 """A `TimeEntry` from a tuple, at half the cost: batches come with one each as long as time goes on."""
 
 
+class IndexTail(NamedTuple):
+    """What appending to a segment asks of the indexes in its files: how many entries there are, and the last ones."""
+
+    offset_count: int
+    offset_crc: int
+    """CRC-32C of the entries, as the file holds them."""
+    last_position: int
+    """That of the last offset entry, 0 without one."""
+    time_count: int
+    time_crc: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+
+    @property
+    def max_timestamp(self) -> TimeEntry:
+        """The largest timestamp of the batches that the entries cover, and of those behind them."""
+        return TimeEntry(self.max_timestamp_ms, self.max_timestamp_offset)
+
+
 class SegmentIndexes:
     """Both indexes of a segment, and the rule by which they grow."""
 
-    __slots__ = ("_since_entry_bytes", "interval_bytes", "max_timestamp", "offsets", "times", "wanted_bytes")
+    __slots__ = ("interval_bytes", "max_timestamp", "offsets", "since_entry_bytes", "times", "wanted_bytes")
 
     def __init__(self, offsets: OffsetIndex, times: TimeIndex, interval_bytes: int, end_position: int) -> None:
         self.offsets = offsets
         self.times = times
         self.interval_bytes = interval_bytes
         self.max_timestamp = times.last()
-        self._since_entry_bytes = end_position - (offsets.positions[-1] if offsets.positions else 0)
+        self.since_entry_bytes = end_position - (offsets.positions[-1] if offsets.positions else 0)
+        """Bytes since the batch of the last offset entry."""
         self.wanted_bytes = 0
         """What the larger file needs for one more entry; the time index also for the entry that closes it."""
-        self._count_entries()
+        self.count_entries()
 
     @classmethod
     def empty(cls, base_offset: int, interval_bytes: int) -> SegmentIndexes:
@@ -36,19 +60,20 @@ class SegmentIndexes:
         """Note the batch that begins at ``position``."""
         if max_timestamp_ms > self.max_timestamp[0]:
             self.max_timestamp = _time_entry((max_timestamp_ms, last_offset))
-        if self._since_entry_bytes > self.interval_bytes:
+        if self.since_entry_bytes > self.interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.maybe_append(*self.max_timestamp)
-            self._since_entry_bytes = 0
-            self._count_entries()
-        self._since_entry_bytes += size_bytes
+            self.since_entry_bytes = 0
+            self.count_entries()
+        self.since_entry_bytes += size_bytes
 
     def close(self) -> None:
         """The segment is complete: its largest timestamp gets the last time entry."""
         self.times.maybe_append(*self.max_timestamp)
-        self._count_entries()
+        self.count_entries()
 
-    def _count_entries(self) -> None:
+    def count_entries(self) -> None:
+        """Bring ``wanted_bytes`` up to date."""
         offset_bytes = (len(self.offsets.positions) + 1) * OFFSET_ENTRY_BYTES
         time_bytes = (len(self.times.timestamps) + 2) * TIME_ENTRY_BYTES
         self.wanted_bytes = max(time_bytes, offset_bytes)
@@ -57,3 +82,66 @@ class SegmentIndexes:
     def size_bytes(self) -> int:
         """Memory of the columns."""
         return self.offsets.size_bytes + self.times.size_bytes
+
+    def tail(self) -> IndexTail | None:
+        """What `TailIndexes` need of these indexes; None while entries are not stored."""
+        positions = self.offsets.positions
+        if self.offsets.stored_count != len(positions) or self.times.stored_count != len(self.times.timestamps):
+            return None
+        return IndexTail(
+            len(positions),
+            crc32c(self.offsets.to_bytes()),
+            positions[-1] if positions else 0,
+            len(self.times.timestamps),
+            crc32c(self.times.to_bytes()),
+            *self.max_timestamp,
+        )
+
+
+class TailIndexes(SegmentIndexes):
+    """Indexes that batches are added to while the earlier entries stay in the files, until somebody looks something up."""
+
+    __slots__ = ("begin_position", "known")
+
+    def __init__(self, base_offset: int, interval_bytes: int, known: IndexTail, begin_position: int) -> None:
+        """``known`` is what the files hold of the batches before ``begin_position``."""
+        self.known = known
+        self.begin_position = begin_position
+        super().__init__(OffsetIndex(base_offset), TimeIndex(base_offset), interval_bytes, begin_position)
+        self.since_entry_bytes = begin_position - known.last_position
+        self.max_timestamp = known.max_timestamp
+
+    def count_entries(self) -> None:
+        """As there, with those in the files."""
+        known = self.known
+        offset_bytes = (known.offset_count + len(self.offsets.positions) + 1) * OFFSET_ENTRY_BYTES
+        time_bytes = (known.time_count + len(self.times.timestamps) + 2) * TIME_ENTRY_BYTES
+        self.wanted_bytes = max(time_bytes, offset_bytes)
+
+    def known_from_bytes(self, offset_data: bytes, time_data: bytes) -> SegmentIndexes:
+        """The earlier entries, of the files' content. Raises `Corrupt` if the files do not hold them.
+
+        What follows them in a file is void: it will be written again.
+        """
+        known, base_offset = self.known, self.offsets.base_offset
+        offset_part = offset_data[: known.offset_count * OFFSET_ENTRY_BYTES]
+        time_part = time_data[: known.time_count * TIME_ENTRY_BYTES]
+        if crc32c(offset_part) != known.offset_crc or crc32c(time_part) != known.time_crc:
+            raise Corrupt(f"the indexes of segment {base_offset:020d} are not those that were stored; rebuild them")
+        offsets = OffsetIndex.from_bytes(base_offset, offset_part)
+        times = TimeIndex.from_bytes(base_offset, time_part)
+        offsets.stored_count *= len(offset_part) == len(offset_data)
+        times.stored_count *= len(time_part) == len(time_data)
+        return SegmentIndexes(offsets, times, self.interval_bytes, self.begin_position)
+
+    def joined_to(self, earlier: SegmentIndexes) -> SegmentIndexes:
+        """``earlier`` with the batches that were added here; it is changed."""
+        offsets, times = earlier.offsets, earlier.times
+        offsets.relative_offsets += self.offsets.relative_offsets
+        offsets.positions += self.offsets.positions
+        for timestamp_ms, relative_offset in zip(self.times.timestamps, self.times.relative_offsets, strict=True):
+            times.maybe_append(timestamp_ms, offsets.base_offset + relative_offset)
+        earlier.max_timestamp = self.max_timestamp
+        earlier.since_entry_bytes = self.since_entry_bytes
+        earlier.count_entries()
+        return earlier

@@ -8,7 +8,7 @@ something made from a topic may use the topic itself as the key. Sources: Kafka'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
@@ -99,8 +99,7 @@ class PartitionImage:
         """The partition after a change: its epoch rises by one, the leader epoch whenever a leader is named."""
         names_leader = record.leader != NO_LEADER_CHANGE
         recovery = record.leader_recovery_state
-        return replace(
-            self,
+        return PartitionImage(  # one for each partition and start: `replace` would cost more than all the rest
             replicas=_or_same(record.replicas, self.replicas),
             in_sync_replicas=_or_same(record.isr, self.in_sync_replicas),
             leader=record.leader if names_leader else self.leader,

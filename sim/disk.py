@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sim.process import Process
 from sim.remains import Change, Mood, apply, loose_files, put_back, torn
-from stratalog.hot.filesystem import Buffer, Entry, RealFile, RealFilesystem
+from stratalog.hot.filesystem import Buffer, Entry, FileStatus, RealFile, RealFilesystem
 
 __all__ = ["Disk", "SimFile", "SimFilesystem"]
 
@@ -24,9 +24,11 @@ __all__ = ["Disk", "SimFile", "SimFilesystem"]
 class Inode:
     """A file or directory. ``entries`` and ``durable`` are a directory's names; the rest is a file's."""
 
-    __slots__ = ("changes", "content", "durable", "entries", "failed", "modified_ms", "size_bytes")
+    __slots__ = ("changes", "content", "durable", "entries", "failed", "modified_ms", "number", "size_bytes")
 
-    def __init__(self, *, directory: bool, modified_ms: int = 0) -> None:
+    def __init__(self, *, directory: bool, modified_ms: int = 0, number: int = 0) -> None:
+        self.number = number
+        """Kept across power cuts; 0 for every directory."""
         self.entries: dict[str, Inode] | None = {} if directory else None
         self.durable: dict[str, Inode] = {}
         self.content = bytearray()
@@ -81,6 +83,7 @@ class Disk:
         self.loose = ""
         """A directory of files that are written by their paths and never synced: the chunk cache."""
         self._top = Inode(directory=True)
+        self._files_made = 0
         self._renamings: list[_Renaming] = []
 
     def change(self, process: Process) -> None:
@@ -94,6 +97,11 @@ class Disk:
                 process.check()
 
     # -- names -----------------------------------------------------------------------------------------------------
+
+    def new_file(self) -> Inode:
+        """An inode for an empty file, with a number that none has had."""
+        self._files_made += 1
+        return Inode(directory=False, modified_ms=self.now_ms(), number=self._files_made)
 
     def find(self, path: str) -> Inode | None:
         """What has this name now, if anything."""
@@ -186,7 +194,7 @@ class Disk:
                 found.durable[name] = self._rebuilt(entry, names, f"{path}/{name}", mood)
             found.entries = dict(found.durable)
             return found
-        file = Inode(directory=False, modified_ms=inode.modified_ms)
+        file = Inode(directory=False, modified_ms=inode.modified_ms, number=inode.number)
         file.content = self._survived(inode, mood)
         file.size_bytes = len(file.content)
         Path(path).write_bytes(file.content)
@@ -288,7 +296,7 @@ class SimFilesystem(RealFilesystem):
             parent, name = disk.place(path)
             if disk.free_bytes is not None and disk.free_bytes <= 0:
                 raise OSError(errno.ENOSPC, "no space left on device", path)
-            inode = Inode(directory=False, modified_ms=disk.now_ms())
+            inode = disk.new_file()
             disk.rename(None, (parent, name, inode))
         return SimFile(
             os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644), path, inode, disk, self._process
@@ -310,6 +318,14 @@ class SimFilesystem(RealFilesystem):
         return sorted(
             Entry(name, one.size_bytes, one.modified_ms, one.entries is not None) for name, one in found.entries.items()
         )
+
+    def status(self, path: str) -> FileStatus:
+        """As the shadow has it: times are virtual, and a directory's tell nothing."""
+        found = self._disk.find(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        modified_ns = found.modified_ms * 1_000_000
+        return FileStatus(found.number, found.size_bytes, modified_ns, modified_ns)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name."""

@@ -42,7 +42,7 @@ class Owner:
         self.sync_on_ack = sync_on_ack
         self.queued_bytes = 100
         self.heard = []
-        self.write_error = self.sync_error = self.discard_error = None
+        self.write_error = self.begin_error = self.sync_error = self.discard_error = None
         self.dirty = False
 
     # as a log
@@ -53,6 +53,8 @@ class Owner:
         self.heard.append("write")
 
     def begin_sync(self):
+        if self.begin_error is not None:
+            raise self.begin_error
         dirty, self.dirty = self.dirty, False
         return self if dirty else None
 
@@ -322,7 +324,7 @@ async def test_a_partition_deleted_during_its_sync_harms_nobody(bench):
 
 async def test_a_sync_that_finds_no_descriptor_is_taken_up_again(bench, monkeypatch):
     """Nothing is lost and nothing acknowledged meanwhile, and the directory stays in service."""
-    monkeypatch.setattr(directory_writer, "_DESCRIPTOR_WAIT_SECONDS", 0)
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
     owner = bench.owner()
     owner.sync_error = OSError(errno.EMFILE, "too many open files")
     bench.writer.enqueue(owner)
@@ -345,4 +347,49 @@ async def test_a_name_that_is_missing_under_a_living_log_is_a_failure(bench):
     bench.writer.enqueue(owner)
     await bench.turn()
     await bench.threads.run()
+    assert len(bench.failures) == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+async def test_a_sync_that_cannot_begin_for_want_of_room_is_tried_again(bench, monkeypatch, number):
+    """The records are written; what has to be written beside them waits, and so do their acknowledgements."""
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
+    owner, other = bench.owner(), bench.owner()
+    owner.begin_error = OSError(number, "no room")
+    bench.writer.enqueue(owner)
+    bench.writer.enqueue(other)
+    await bench.turn()
+    await bench.threads.run()
+    assert (owner.heard, other.heard[-1]) == (["write", "written"], "flushed")
+    assert bench.writer.postponed
+    owner.begin_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written", "flushed"]
+    assert not bench.writer.postponed
+    assert bench.failures == []
+
+
+async def test_a_sync_that_was_postponed_is_forgotten_with_its_partition(bench, monkeypatch):
+    """Nobody waits for it any more."""
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
+    owner = bench.owner()
+    owner.begin_error = OSError(errno.ENOSPC, "no room")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    bench.writer.remove(owner)
+    assert not bench.writer.postponed
+    owner.begin_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written"]
+
+
+async def test_a_sync_that_cannot_begin_for_another_reason_is_the_end(bench):
+    """Of the directory, as any failed write."""
+    owner = bench.owner()
+    owner.begin_error = OSError(errno.EIO, "gone")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    assert owner.heard[-1] == "failed"
     assert len(bench.failures) == 1

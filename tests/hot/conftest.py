@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,10 @@ from stratalog.hot.cleaner_plan import Section, cleanable_section
 from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.log_summary import LogSummary
+from stratalog.hot.producer_state import AppendOrigin
+from stratalog.hot.segment import Segment
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.batch import BatchHeader, Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
 
@@ -58,6 +62,39 @@ class LogBench:
                 self.append(log, 2)
             log.roll()
 
+    def write_mixed(self, log: Log, count: int, *, epoch: int = 1, seed: int = 0) -> None:
+        """Batches of plain records, of a producer, of transactions that are committed and aborted."""
+        dice = random.Random(seed)
+        state = log.producer_state.entries.get(7)
+        sequence = 0 if state is None else state.last_sequence + 1
+        is_open = state is not None and state.transaction_first_offset >= 0
+        for _ in range(count):
+            kind = dice.random()
+            if kind < 0.5:
+                self.append(log, dice.randrange(1, 4), epoch=epoch)
+            elif kind < 0.8 or not is_open:
+                options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+                self.append(log, 2, epoch=epoch, **options)
+                sequence, is_open = sequence + 2, True
+            else:
+                marker = self.marker(commit=dice.random() < 0.3)
+                origin = AppendOrigin.COORDINATOR
+                log.append_as_leader(marker, leader_epoch=epoch, now_ms=self.now_ms, origin=origin)
+                is_open = False
+            self.now_ms += dice.randrange(-2, 9)
+        log.write_queued()
+
+    @staticmethod
+    def stop(log: Log) -> LogSummary | None:
+        """Close a log in order; what is noted of it."""
+        ticket = log.begin_close()
+        if ticket is not None:
+            ticket.run()
+            log.finish_sync(ticket)
+        summary = log.summary()
+        log.abandon()
+        return summary
+
     @staticmethod
     def content(found) -> bytes:
         return b"".join(part.file.pread(part.length, part.position) for part in found.parts)
@@ -87,6 +124,28 @@ def make_batch() -> Callable[..., bytearray]:
         return build_batch([Record(base + i, timestamp_ms + i, b"k", b"value") for i in range(count)], **options)
 
     return make
+
+
+@pytest.fixture
+def make_segment(files, tmp_path):
+    """Makes segments of batches, written and stored."""
+
+    def build(base, batches, *, config=None, cache=None):
+        segment = Segment(
+            files,
+            str(tmp_path),
+            base,
+            config or LogConfig(index_interval_bytes=100),
+            SegmentCache() if cache is None else cache,
+        )
+        for offset, batch in batches:
+            segment.queue(batch, offset, 1000 + offset, 5)
+        if batches:
+            segment.write_pending()
+        segment.store_indexes(final=True)
+        return segment
+
+    return build
 
 
 @pytest.fixture

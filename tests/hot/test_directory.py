@@ -10,7 +10,7 @@ from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory, directory_name, parse_directory_name
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition
@@ -208,6 +208,7 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
     assert cache.held_count == 0
     cache.open_max = 10
     assert {log.segments()[-1].max_timestamp_ms for log in opened.values()} == {1}
+    assert {log.read(2, max_bytes=1, max_offset=3).next_offset for log in opened.values()} == {3}
     assert 0 < len(open_files(root)) <= 10
 
 
@@ -268,3 +269,84 @@ def test_a_parent_that_may_not_be_opened_is_left_alone(root, files, monkeypatch)
 
     monkeypatch.setattr(type(files), "sync_directory", refuse)
     assert LogDirectory.load(f"{root}/new", files).partitions == {}
+
+
+@pytest.fixture
+def stopped(root, files):
+    """A directory of three partitions that was closed in order; their log ends are 0, 1 and 2."""
+    directory = LogDirectory.load(root, files)
+    logs = {}
+    for number in range(3):
+        partition = TopicPartition("wide", number)
+        logs[partition] = log = directory.open_log(partition, bytes([number] * 16), LogConfig(), now_ms=1)
+        for _ in range(number):
+            log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
+    directory.close(logs, broker_epoch=1)
+    return root
+
+
+def ends(root, files) -> list[int]:
+    """The log ends of all partitions, as a start finds them."""
+    directory = LogDirectory.load(root, files)
+    opened = directory.open_all(lambda _: LogConfig(), now_ms=1, cache=SegmentCache())
+    assert [one.topic_id for one in directory.partitions.values()] == [bytes([number] * 16) for number in range(3)]
+    return [log.log_end_offset for log in opened.values()]
+
+
+def test_a_start_after_an_orderly_stop_opens_no_file_of_a_partition(stopped, files, monkeypatch):
+    """Not even to learn whose it is."""
+    opened = []
+    real = type(files).open_read
+    monkeypatch.setattr(type(files), "open_read", lambda self, path: opened.append(path) or real(self, path))
+    assert ends(stopped, files) == [0, 1, 2]
+    assert [path for path in opened if "wide" in path] == []
+
+
+@pytest.mark.parametrize("harm", ["none", "garbage", "cut"])
+def test_damaged_summaries_cost_nothing_but_time(stopped, files, harm):
+    """They are told of, and the logs are read."""
+    path = Path(stopped) / "log-summaries"
+    if harm == "none":
+        path.unlink()
+    else:
+        path.write_bytes(b"garbage" if harm == "garbage" else path.read_bytes()[:-1])
+    directory = LogDirectory.load(stopped, files)
+    assert (directory.summaries, directory.clean) == ({}, True)
+    assert directory.damaged_checkpoints == ([] if harm == "none" else ["log-summaries"])
+    checkpoint.write_clean_shutdown(files, stopped, 1)
+    assert ends(stopped, files) == [0, 1, 2]
+
+
+def test_after_a_failed_sync_no_summary_is_believed(stopped, files):
+    """What is cached may not be what is on the disk: everything is verified."""
+    LogDirectory.load(stopped, files).mark_offline("a test")
+    checkpoint.write_clean_shutdown(files, stopped, 1)
+    directory = LogDirectory.load(stopped, files)
+    assert directory.summaries == {}
+    log = directory.open_log(TopicPartition("wide", 2), bytes([2] * 16), LogConfig(), now_ms=1)
+    assert log.recovery.segments_checked == 1
+
+
+def test_a_summary_is_used_once_in_a_run(stopped, files):
+    """What is opened a second time has changed in between."""
+    directory = LogDirectory.load(stopped, files)
+    directory.open_log(TopicPartition("wide", 1), bytes([1] * 16), LogConfig(), now_ms=1)
+    assert set(directory.summaries) == {TopicPartition("wide", 0), TopicPartition("wide", 2)}
+
+
+def test_the_summaries_of_an_earlier_stop_serve_a_start_after_a_kill(stopped, files):
+    """They stay where they are; only what came since the stop is verified."""
+    for _ in range(2):
+        directory = LogDirectory.load(stopped, files)
+        log = directory.open_log(TopicPartition("wide", 2), bytes([2] * 16), LogConfig(), now_ms=1)
+        assert log.recovery.indexes_rebuilt == []
+        log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
+        log.write_queued()
+    assert log.log_end_offset == 4
+
+
+def test_a_damaged_identity_is_read_again(stopped, files):
+    """The summary names the topic only while the partition's own file is what it was."""
+    (Path(stopped) / "wide-1" / "partition.metadata").write_text("garbage")
+    directory = LogDirectory.load(stopped, files)
+    assert directory.partitions[TopicPartition("wide", 1)].topic_id is None

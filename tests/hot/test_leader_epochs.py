@@ -103,3 +103,31 @@ def test_a_damaged_checkpoint_is_refused(data):
     """Nothing is guessed from it."""
     with pytest.raises(Corrupt):
         LeaderEpochCache.from_bytes(data)
+
+
+def test_an_epoch_that_was_begun_is_stored_with_its_first_batch():
+    """A start that writes nothing leaves nothing to be stored; any other change does."""
+    epochs = LeaderEpochCache([EpochEntry(1, 0)])
+    epochs.begin(2, 10)
+    assert (epochs.latest_epoch, epochs.must_store(10), epochs.must_store(11)) == (2, False, True)
+    epochs.begin(3, 10)
+    assert (epochs.entries, epochs.must_store(10)) == ((EpochEntry(1, 0), EpochEntry(3, 10)), False)
+    epochs.stored()
+    assert not epochs.must_store(11)
+    epochs.begin(4, 20)
+    epochs.truncate_from_end(20)
+    assert (epochs.latest_epoch, epochs.must_store(20)) == (3, True)
+    epochs.stored()
+    epochs.begin(3, 20)
+    assert not epochs.must_store(21)
+
+
+def test_what_was_to_be_stored_before_an_epoch_began_still_is():
+    """Beginning an epoch hides no other change."""
+    epochs = LeaderEpochCache()
+    epochs.assign(1, 0)
+    epochs.begin(2, 5)
+    assert epochs.must_store(5)
+    epochs.clear()
+    epochs.stored()
+    assert not epochs.must_store(5)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.batch import Record, build_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
 

@@ -350,3 +350,20 @@ def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench):
     assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0).duplicate
     assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=2).duplicate
     assert not bench.append(log, 2, producer_id=8, producer_epoch=0, base_sequence=7).duplicate
+
+
+def test_an_epoch_is_durable_before_anything_counts_as_flushed_in_it(bench):
+    """From the recovery point on batches tell the epochs, below it the checkpoint has to."""
+    log = bench.open()
+    bench.append(log, epoch=1)
+    log.sync()
+    log.assign_leader_epoch(2)
+    assert log.begin_sync() is None  # nothing was written in it
+    bench.append(log, epoch=2)
+    log.write_queued()
+    ticket = log.begin_sync()
+    ticket.run()
+    log.finish_sync(ticket)
+    checkpoint = Path(f"{bench.directory}/leader-epoch-checkpoint")
+    assert (log.flushed_offset, checkpoint.read_text()) == (2, "0\n2\n1 0\n2 1\n")
+    assert not log.has_unsynced

@@ -4,31 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.hot.config import LogConfig
-from stratalog.hot.segment import Segment, SegmentCache
+from stratalog.hot.log_summary import ActiveSummary
+from stratalog.hot.segment import Segment
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.transaction_index import AbortedTxn
 
 
 @pytest.fixture
-def make(files, tmp_path):
-    """Makes segments of batches, written and stored."""
-
-    def build(base, batches, *, config=None, cache=None):
-        segment = Segment(
-            files,
-            str(tmp_path),
-            base,
-            config or LogConfig(index_interval_bytes=100),
-            SegmentCache() if cache is None else cache,
-        )
-        for offset, batch in batches:
-            segment.queue(batch, offset, 1000 + offset, 5)
-        if batches:
-            segment.write_pending()
-        segment.store_indexes(final=True)
-        return segment
-
-    return build
+def make(make_segment):
+    return make_segment
 
 
 @pytest.fixture
@@ -75,28 +59,6 @@ def test_index_files_that_point_beyond_their_log_are_rebuilt(make, batches, tmp_
     assert path.read_bytes() == expected
 
 
-def test_the_cache_bounds_files_and_indexes(make, make_batch):
-    """The least recently used segment leaves first."""
-    cache = SegmentCache(open_max=2)
-    segments = []
-    for base in (0, 10, 20):
-        segment = make(base, [(base + n, make_batch(base + n)) for n in range(5)], cache=cache)
-        segment.freeze()
-        segments.append(segment)
-    assert cache.held_count == 2
-    assert [segment.has_indexes for segment in segments] == [False, True, True]
-    segments[1].locate(12)
-    segments[0].locate(2)
-    assert [segment.has_indexes for segment in segments] == [True, True, False]
-    small = SegmentCache(index_bytes_max=1)
-    for base in (30, 40):
-        segment = make(base, [(base + n, make_batch(base + n)) for n in range(5)], cache=small)
-        segment.freeze()
-    assert small.held_count == 1
-    small.drop(segment)
-    assert small.held_count == 0
-
-
 def test_a_file_that_somebody_keeps_open_is_not_opened_twice(make, batches):
     """What the cache lets go of is taken back from whoever has it; what is released for good is not."""
     cache = SegmentCache(open_max=1)
@@ -112,19 +74,6 @@ def test_a_file_that_somebody_keeps_open_is_not_opened_twice(make, batches):
     number = file.fileno()
     del file
     assert segment.file.fileno() == number  # nobody had it: it was closed
-
-
-def test_an_active_segment_counts_as_used_again_after_others_and_after_it_was_dropped(make):
-    """However often its file was asked for before, in between nothing has to be said."""
-    cache = SegmentCache(open_max=1)
-    first, second = make(0, [], cache=cache), make(10, [], cache=cache)
-    files = [one.file for one in (first, first, second, first)]
-    assert files[0] is files[1] is files[3]  # this test has kept it open
-    assert (cache.latest, cache.held_count) == (first, 1)
-    cache.drop(first)
-    assert (cache.latest, cache.held_count) == (None, 0)
-    assert first.file is first.file
-    assert (cache.latest, cache.held_count) == (first, 1)
 
 
 def test_an_active_segment_that_is_released_keeps_what_is_not_stored(make, batches):
@@ -161,3 +110,54 @@ def test_what_a_segment_tells_of_itself(make, batches, tmp_path):
     info = make(40, batches).info(active=False)
     assert (info.base_offset, info.end_offset, info.first_append_ms, info.max_timestamp_ms) == (40, 60, 5, 1059)
     assert info.size_bytes == Path(info.path).stat().st_size
+
+
+def reopened(make, files, batches, *, stop: int) -> Segment:
+    """An active segment whose first ``stop`` batches were stored and are known by their summary alone."""
+    first = make(40, batches[:stop])
+    known = ActiveSummary(40, 1, 0, "", first.indexes.tail(), 0, 0)
+    size_bytes = first.size_bytes
+    first.release()
+    segment = Segment(
+        files, str(Path(first.path()).parent), 40, first.config, SegmentCache(), size_bytes=size_bytes,
+        next_offset=40 + stop,
+    )  # fmt: skip
+    segment.stored = known
+    return segment
+
+
+@pytest.mark.parametrize("harm", [None, "missing", "cut", "zero"])
+@pytest.mark.parametrize("stop", [1, 3, 9])
+def test_batches_are_added_without_reading_the_indexes_that_are_there(make, files, batches, stop, harm):
+    """A look-up reads them, or derives them where they are not what they were, also before the batches are written."""
+    segment = reopened(make, files, batches, stop=stop)
+    assert segment.max_timestamp == (1039 + stop, 39 + stop)
+    for offset, batch in batches[stop:]:
+        assert not segment.must_roll(len(batch), offset, 1000 + offset, 5)
+        segment.queue(batch, offset, 1000 + offset, 5)
+    for suffix in (".index", ".timeindex"):
+        path = Path(segment.path(suffix))
+        if harm == "missing":
+            path.unlink()
+        elif harm is not None:
+            path.write_bytes(path.read_bytes()[:-1] if harm == "cut" else bytes(path.stat().st_size))
+    assert segment.max_timestamp == (1059, 59)
+    assert segment.locate(40)[1].base_offset == 40
+    segment.write_pending()
+    assert [segment.locate(offset)[1].base_offset for offset, _ in batches] == [offset for offset, _ in batches]
+    segment.store_indexes(final=True)
+    stored = [Path(segment.path(suffix)).read_bytes() for suffix in (".index", ".timeindex")]
+    whole = segment.rebuild_indexes()
+    whole.close()
+    assert stored[0] == whole.offsets.to_bytes()
+    assert stored[1][-12:] == whole.times.to_bytes()[-12:]
+
+
+def test_an_index_that_is_looked_into_is_known_no_longer(make, files, batches):
+    """What was noted of it holds only as long as nothing was added."""
+    segment = reopened(make, files, batches, stop=5)
+    assert segment.stored is not None
+    assert not segment.has_indexes
+    segment.locate(41)
+    assert segment.stored is None
+    assert segment.has_indexes

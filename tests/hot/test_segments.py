@@ -3,7 +3,8 @@
 import pytest
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.segment import Segment, SegmentCache
+from stratalog.hot.segment import Segment
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.segments import SegmentList
 
 

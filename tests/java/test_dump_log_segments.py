@@ -17,7 +17,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
 from stratalog.hot.producer_state import AppendOrigin
-from stratalog.hot.segment import SegmentCache
+from stratalog.hot.segment_cache import SegmentCache
 from stratalog.tier.footer import Footer, read_footer
 from stratalog.wire.batch import Record, build_batch, build_control_batch
 from stratalog.wire.topic import TopicPartition
