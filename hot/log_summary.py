@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -86,7 +86,7 @@ def _partition(name: str) -> TopicPartition:
     return TopicPartition(parts[0], int(parts[1]))
 
 
-def _summary(row: list[list[int]]) -> LogSummary:
+def _summary(row: list[Any]) -> LogSummary:
     topic_id, end_offset, producer_count, directory, files, epochs, active = row
     return LogSummary(
         uuid_parse(topic_id),
@@ -99,7 +99,7 @@ def _summary(row: list[list[int]]) -> LogSummary:
     )
 
 
-def _active(row: list[int]) -> ActiveSummary:
+def _active(row: list[Any]) -> ActiveSummary:
     base_offset, roll_timestamp_ms, position, header, indexes, aborted_count, aborted_crc = row
     tail = IndexTail._make(indexes)
     return ActiveSummary(base_offset, roll_timestamp_ms, position, header, tail, aborted_count, aborted_crc)
