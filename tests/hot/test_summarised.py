@@ -376,9 +376,12 @@ def test_a_log_that_was_cut_below_the_known_part_is_verified_as_a_whole(bench, a
 
 
 def test_the_recovery_point_must_reach_the_known_part(bench, stopped):
-    """A checkpoint that was lost says that nothing is known to be durable."""
-    log = bench.open(CONFIG, clean=False, summary=stopped, recovery_point=0)
-    assert log.recovery.segments_checked == len(log._segments)
+    """A checkpoint that was lost says that nothing is known to be durable, an older one that not all of it is."""
+    for point in (0, stopped.active.base_offset, stopped.end_offset - 1):
+        log = bench.open(CONFIG, clean=False, summary=stopped, recovery_point=point)
+        assert log.recovery.segments_checked == (1 if point else len(log._segments))
+        assert stopped.active.base_offset in log.recovery.indexes_rebuilt
+        killed(bench, log)
 
 
 def test_lost_flushed_offsets_behind_the_known_part_are_not_given_again(bench, stopped):
