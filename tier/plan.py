@@ -288,9 +288,13 @@ class ArchivePlan:
         return [SendCommit(tuple(refs))]
 
     def _read_back_if_due(self, now_ms: int) -> list[Action]:
-        """Rule 4: whatever is still local and committed is read back before it may be evicted."""
+        """Rule 4. It waits for the next range, within bounds: one look at the manifest serves several."""
         start = max(self.verified_end, self._local_start)
         if self.remote_end <= start or not self._read_back.may_start(now_ms):
+            return []
+        unverified = sum(planned.state is RangeState.COMMITTED for planned in self._archived)
+        coming = self._commit.busy or any(planned.state is RangeState.COPYING for planned in self._ranges)
+        if coming and 0 < unverified < self._settings.uploads_max:
             return []
         self._read_back.start()
         return [SendReadBack(start, self.remote_end)]

@@ -291,7 +291,7 @@ class S3Store:
                 **storage_class,
                 **conditions,
             )
-            if isinstance(body, SourceReader) and body.crc32c != crc32c:
+            if isinstance(body, SourceReader) and body.crc32c not in {None, crc32c}:
                 reason = f"the files changed while they were sent: CRC-32C {body.crc32c:08x}, it was {crc32c:08x}"
                 raise ChecksumMismatch(operation, key, self.url, reason)
         check_encrypted(operation, key, self.url, self.settings, answer)

@@ -94,10 +94,17 @@ def _measure_run(payload: bytes, at: int) -> tuple[int, int]:
     size_bytes = prefix_bytes + (length >> 1)
     count = min(_RUN_MAX, (len(payload) - at) // size_bytes)
     for position in range(at, at + prefix_bytes):
-        lengths = payload[position : at + count * size_bytes : size_bytes]
-        count = len(lengths) - len(lengths.lstrip(lengths[:1]))
+        count = _equal_at_front(payload[position : at + count * size_bytes : size_bytes])
     deltas = payload[at + prefix_bytes + 1 : at + count * size_bytes : size_bytes]
-    return len(deltas) - len(deltas.lstrip(_NOT_NEGATIVE)), size_bytes
+    if deltas.translate(None, _NOT_NEGATIVE):
+        count -= len(deltas.lstrip(_NOT_NEGATIVE))
+    return count, size_bytes
+
+
+def _equal_at_front(values: bytes) -> int:
+    """How many are like the first; that all are is what is asked first, because it is quickly told and often so."""
+    first = values[:1]
+    return len(values) if values == first * len(values) else len(values) - len(values.lstrip(first))
 
 
 def _long_varint(payload: bytes, at: int, first: int) -> tuple[int, int]:

@@ -23,7 +23,8 @@ PIECE_BYTES: Final = 256 << 10
 class SourceReader:
     """Buffers and file ranges, one after the other, with the CRC-32C of what was read.
 
-    ``crc32c`` begins again when the reader is sent back to the start, as a retry does. Use it in a ``with`` block: it
+    ``crc32c`` begins again when the reader is sent back to the start, as a retry does. It is None if there are no files
+    among the pieces: what lies in memory does not change between a check and its being sent. Use it in a ``with`` block: it
     holds a file open. Raises `OSError` for a file that cannot be read, `Corrupt` for one shorter than its range.
     """
 
@@ -34,7 +35,8 @@ class SourceReader:
         self._position = 0
         self._buffer = memoryview(bytearray(PIECE_BYTES))
         self._file: tuple[str, int] | None = None
-        self.crc32c = 0
+        self._first_crc32c = 0 if any(isinstance(one, FileRange) for one in self._pieces) else None
+        self.crc32c = self._first_crc32c
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +58,7 @@ class SourceReader:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: len(self)}[whence]
         self._position = min(max(0, base + offset), len(self))
         if not self._position:
-            self.crc32c = 0
+            self.crc32c = self._first_crc32c
         return self._position
 
     def read(self, size: int = -1) -> memoryview | bytes:
@@ -80,7 +82,8 @@ class SourceReader:
         else:
             begin = len(piece) - self._ends[index] + self._position
             data = piece[begin : begin + count]
-        self.crc32c = crc32c(data, self.crc32c)
+        if self.crc32c is not None:
+            self.crc32c = crc32c(data, self.crc32c)
         self._position += len(data)
         return data
 

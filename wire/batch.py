@@ -61,6 +61,8 @@ _DELETE_HORIZON: Final = 0x40
 _OFFSET: Final = Struct(">q")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
+_CODECS: Final = tuple(Codec)
+"""By their number: the enumeration itself takes four times as long to look one up."""
 _MIN_RECORD_BYTES: Final = 7
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 
@@ -119,10 +121,10 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         """Raises `Corrupt` for a codec nobody defined."""
-        try:
-            return Codec(self.attributes & _CODEC_MASK)
-        except ValueError as error:
-            raise Corrupt(f"the batch at offset {self.base_offset} names an unknown codec: {error}") from error
+        number = self.attributes & _CODEC_MASK
+        if number >= len(_CODECS):
+            raise Corrupt(f"the batch at offset {self.base_offset} names an unknown codec: {number}")
+        return _CODECS[number]
 
     @property
     def is_log_append_time(self) -> bool:

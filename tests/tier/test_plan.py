@@ -114,6 +114,18 @@ def test_one_commit_takes_all_consecutive_uploads():
     assert driver.feed(CommitDone(200)) == [SendCommit((RangeRef(200, 300, 3),)), SendReadBack(0, 200)]
 
 
+def test_a_read_back_waits_for_the_next_range_but_not_for_many():
+    """While one is uploaded or committed, a single one is not read back yet; two are not kept waiting."""
+    driver = Driver()
+    driver.held(*range(0, 1000, 100))
+    uploads = [UploadDone(RangeRef(base, base + 100, base // 100 + 1)) for base in (0, 100, 200)]
+    assert SendCommit((RangeRef(0, 100, 1),)) in driver.feed(*uploads[:1])
+    driver.feed(*uploads[1:2])
+    assert driver.feed(CommitDone(100)) == [SendCommit((RangeRef(100, 200, 2),))]
+    driver.feed(*uploads[2:])
+    assert SendReadBack(0, 200) in driver.feed(CommitDone(200))
+
+
 def test_eviction_follows_the_read_back_only():
     """A commit alone evicts nothing; the read-back allows exactly what it verified (rule 4)."""
     driver = Driver()

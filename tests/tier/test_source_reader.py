@@ -58,6 +58,13 @@ def test_the_crc_is_that_of_a_whole_pass(file_path):
         assert whole == b"head" + bytes(range(10, 110)) + b"tail"
 
 
+def test_memory_is_not_counted_again():
+    """Buffers alone have no CRC of their own here."""
+    with SourceReader([b"head", b"tail"]) as reader:
+        assert reader.read() == b"headtail"
+        assert reader.crc32c is None
+
+
 def test_more_may_come_than_was_asked_for(file_path):
     """A client that asks for little at a time is not slowed down by that."""
     with SourceReader([FileRange(file_path, 0, 200)]) as reader:
