@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
@@ -31,6 +31,9 @@ INLINE_BYTES_MAX = 4 << 20
 
 _SHORTAGE_TOLD_SECONDS = 30.0
 _SHORTAGE_WAIT_SECONDS = 0.1
+_TOGETHER = 256
+"""Logs in a cycle above which a thread takes several at once: what each costs besides its sync is then half."""
+_A_THREAD_AT_ONCE = 16
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
@@ -194,6 +197,18 @@ class DirectoryWriter:
             if not self._syncing:
                 self._begin_cycle()
 
+    def sync_together(self, owner: LogOwner) -> None:
+        """As `sync`, beside others that will come soon: the cycle begins with so many, or with `begin_together`."""
+        if self.offline is None:
+            self._dirty[owner] = None
+            if len(self._dirty) >= _TOGETHER:
+                self.begin_together()
+
+    def begin_together(self) -> None:
+        """No more will come: bring to disk what waits for others."""
+        if self._dirty and not self._syncing:
+            self._begin_cycle()
+
     def _begin_cycle(self) -> None:
         dirty, self._dirty = self._dirty, {}
         tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
@@ -202,11 +217,15 @@ class DirectoryWriter:
         self.sync_cycles += 1
         self._syncing = len(tickets)
         kernel_sync = self._kernel_sync
+        rest = []
         for owner, ticket in tickets:
             if kernel_sync is not None and (file := ticket.only_file) is not None:
                 kernel_sync.add(file.fileno(), (owner, ticket))
             else:
-                self._sync_threads.submit(self._run_sync, owner, ticket)
+                rest.append((owner, ticket))
+        step = 1 if len(rest) < _TOGETHER else _A_THREAD_AT_ONCE
+        for first in range(0, len(rest), step):
+            self._sync_threads.submit(self._run_syncs, rest[first : first + step])
         self._submit_to_kernel()
 
     def _begin_sync(self, owner: LogOwner) -> SyncTicket | None:
@@ -249,16 +268,20 @@ class DirectoryWriter:
             except Exception:  # a mistake in one owner may not keep the others waiting for ever
                 log.exception("a partition did not take the end of its sync")
 
+    def _run_syncs(self, tickets: Sequence[tuple[LogOwner, SyncTicket]]) -> None:
+        """In a thread: nothing of the logs is touched here but their descriptors."""
+        outcomes = [(owner, ticket, _outcome(ticket)) for owner, ticket in tickets]
+        self._loop.call_soon_threadsafe(self._all_synced, outcomes)
+
+    def _all_synced(self, outcomes: Sequence[tuple[LogOwner, SyncTicket, OSError | None]]) -> None:
+        for owner, ticket, error in outcomes:
+            try:
+                self._synced(owner, ticket, error)
+            except Exception:  # a mistake in one owner may not keep the others waiting for ever
+                log.exception("a partition did not take the end of its sync")
+
     def _run_sync(self, owner: LogOwner, ticket: SyncTicket) -> None:
-        """In a thread: nothing of the log is touched here but its descriptors."""
-        error: OSError | None = None
-        try:
-            ticket.run()
-        except OSError as failure:
-            error = failure
-        except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
-            error = OSError(f"a sync failed: {failure!r}")
-        self._loop.call_soon_threadsafe(self._synced, owner, ticket, error)
+        self._run_syncs([(owner, ticket)])
 
     def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:
         let_go = owner not in self._owners
@@ -315,3 +338,14 @@ class DirectoryWriter:
         self._on_failed(self, error)
         for owner in list(self._owners):
             owner.on_storage_failed(error)
+
+
+def _outcome(ticket: SyncTicket) -> OSError | None:
+    """Run a ticket; what went wrong."""
+    try:
+        ticket.run()
+    except OSError as failure:
+        return failure
+    except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
+        return OSError(f"a sync failed: {failure!r}")
+    return None

@@ -87,6 +87,8 @@ class LedPartitions:
     def started(self) -> None:
         """What the last run left has been opened: partitions without files are new from now on."""
         self._started = True
+        for directory in self._services.directories.online:
+            directory.writer.begin_together()
         self._recovery.tell()
 
     def settings(self, image: ClusterImage, topic: str) -> LogConfig:
@@ -178,8 +180,9 @@ class LedPartitions:
         self._recovery.add(log_)
         unified.partition.watchers.add(partial(services.purgatory.check, unified))
         self.table.add(unified)
-        if log_.has_unsynced:
-            directory.writer.sync(unified.partition)  # beside the others, in threads; the first append waits for it
+        if log_.has_unsynced:  # it is synced beside the others, in threads; the first append waits for it
+            sync = directory.writer.sync if self._started else directory.writer.sync_together
+            sync(unified.partition)
         services.on_led(unified, led)
 
     def _partition(self, log_: Log, directory: Directory, state: PartitionImage) -> Partition:

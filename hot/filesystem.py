@@ -100,8 +100,8 @@ class Filesystem(Protocol):
         """The whole content. Raises `FileNotFoundError`."""
         ...
 
-    def scan(self, directory: str) -> list[Entry]:
-        """Every name in ``directory``, sorted."""
+    def scan(self, directory: str, *, sized: tuple[str, ...] = ("",)) -> list[Entry]:
+        """Every name in ``directory``, sorted; with sizes and times, or zeros for them, if it ends in one of ``sized``."""
         ...
 
     def status(self, path: str) -> FileStatus:
@@ -253,14 +253,17 @@ class RealFilesystem:
         finally:
             file.close()
 
-    def scan(self, directory: str) -> list[Entry]:
-        """Every name in ``directory``, sorted."""
+    def scan(self, directory: str, *, sized: tuple[str, ...] = ("",)) -> list[Entry]:
+        """Every name in ``directory``, sorted; what does not end in one of ``sized`` is not asked for its size."""
         with os.scandir(directory) as names:
             entries = []
             for name in names:
-                status = name.stat(follow_symlinks=False)
                 is_directory = name.is_dir(follow_symlinks=False)
-                entries.append(Entry(name.name, status.st_size, status.st_mtime_ns // 1_000_000, is_directory))
+                size_bytes = modified_ms = 0
+                if name.name.endswith(sized):
+                    status = name.stat(follow_symlinks=False)
+                    size_bytes, modified_ms = status.st_size, status.st_mtime_ns // 1_000_000
+                entries.append(Entry(name.name, size_bytes, modified_ms, is_directory))
         entries.sort()
         return entries
 

@@ -36,16 +36,15 @@ class EpochEnd(NamedTuple):
 class LeaderEpochCache:
     """Epoch entries, ascending in epoch and in start offset."""
 
-    __slots__ = ("_entries", "begun", "dirty", "latest_epoch")
+    __slots__ = ("_entries", "_unstored_from", "dirty", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
         self.latest_epoch = UNDEFINED_EPOCH
         """The newest epoch, -1 when there is none; an attribute, because every append asks for it."""
         self.dirty = False
-        """Set by every change but `begin`; cleared, as ``begun`` is, by whoever has written the checkpoint."""
-        self.begun = False
-        """The newest epoch was begun and is not in the checkpoint, which it need not be before it has a batch."""
+        """Set by every change but `begin`; `stored` clears it."""
+        self._unstored_from: int | None = None
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.dirty = False
@@ -83,16 +82,22 @@ class LeaderEpochCache:
         The next one to begin at the same offset takes its place in any case.
         """
         dirty = self.dirty
-        self.begun |= self.assign(epoch, start_offset)
+        if self.assign(epoch, start_offset):
+            self.note_unstored(start_offset)
         self.dirty = dirty
 
-    def must_store(self, end_offset: int) -> bool:
-        """Whether the checkpoint lacks something that a log ending at ``end_offset`` has."""
-        return self.dirty or (self.begun and self._entries[-1].start_offset < end_offset)
+    def note_unstored(self, offset: int) -> None:
+        """The checkpoint lacks epochs from ``offset`` on, and nothing else."""
+        self._unstored_from = offset if self._unstored_from is None else min(self._unstored_from, offset)
+
+    def must_store(self, offset: int) -> bool:
+        """Whether the checkpoint lacks something about batches below ``offset``, or contradicts what is known."""
+        return self.dirty or (self._unstored_from is not None and self._unstored_from < offset)
 
     def stored(self) -> None:
         """The checkpoint holds what `to_bytes` gave."""
-        self.dirty = self.begun = False
+        self.dirty = False
+        self._unstored_from = None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where ``epoch`` ends: the start of the next larger epoch, or the log end for the current one.
@@ -119,7 +124,6 @@ class LeaderEpochCache:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
-            self.begun = False
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -140,7 +144,6 @@ class LeaderEpochCache:
         if self._entries:
             self._entries.clear()
             self.latest_epoch = UNDEFINED_EPOCH
-            self.begun = False
             self.dirty = True
 
     def to_bytes(self) -> bytes:

@@ -175,6 +175,8 @@ class Log(LogCompact):
         So a directory can sync its logs side by side. Raises `OSError`.
         """
         self.write_queued()
+        if self.leader_epochs.must_store(self.log_end_offset):
+            self._store_epochs()
         active = self._segments.active
         if active.has_indexes or self.log_end_offset not in self._snapshots:
             for file in active.store_indexes(final=True):

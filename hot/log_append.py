@@ -202,5 +202,5 @@ class LogAppend(LogState):
         self.log_end_offset = header.next_offset
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """From now on this replica leads: ``epoch`` begins at the log end. Stored when its first batch is synced."""
+        """From now on this replica leads: ``epoch`` begins at the log end. Stored with a roll or the stop after its first batch."""
         self.leader_epochs.begin(epoch, self.log_end_offset)

@@ -77,7 +77,7 @@ class LogWrite(LogAppend):
     def _store_epochs(self) -> None:
         """Write the epochs beside their checkpoint; the sync cycle that begins puts them in its place.
 
-        Until then recovery derives them from the batches, which are not below the recovery point yet.
+        Until then recovery derives them from the batches of the active segment.
         """
         path = f"{self.directory}/{LEADER_EPOCHS}"
         # A cycle under way may still hold the name before, also one of a deleted topic of the same name.
@@ -114,14 +114,23 @@ class LogWrite(LogAppend):
     @property
     def has_unsynced(self) -> bool:
         """Whether a sync cycle would find something to do."""
-        return bool(self._unsynced) or self._directory_dirty or self.leader_epochs.must_store(self.written_offset)
+        return bool(self._unsynced) or self._directory_dirty or self._epochs_due
+
+    @property
+    def _epochs_due(self) -> bool:
+        """Whether the checkpoint has to be stored with the next cycle.
+
+        What it lacks of the active segment recovery derives from the batches, wherever the recovery point is: it begins at
+        the segment's base, or where the last orderly stop left the log, which had stored them.
+        """
+        return self.leader_epochs.must_store(self._segments.active.base_offset)
 
     def begin_sync(self) -> SyncTicket | None:
         """Start a sync cycle of everything written so far; None when all of it is durable already.
 
         Raises `OSError` if the epochs find no room; then it may be tried again.
         """
-        if self.leader_epochs.must_store(self.written_offset):
+        if self._epochs_due:
             self._store_epochs()
         if not self._unsynced and not self._directory_dirty:
             return None
@@ -154,6 +163,8 @@ class LogWrite(LogAppend):
     def sync(self) -> None:
         """A whole cycle on this thread. Raises `OSError`."""
         self.write_queued()
+        if self.leader_epochs.must_store(self.written_offset):
+            self._store_epochs()
         ticket = self.begin_sync()
         if ticket is not None:
             try:

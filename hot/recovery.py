@@ -133,7 +133,8 @@ def _log_start(loading: _Loading) -> int:
 
 def _scan(loading: _Loading) -> list[Entry]:
     try:
-        return [entry for entry in loading.files.scan(loading.base) if not entry.is_directory]
+        found = loading.files.scan(loading.base, sized=(SUFFIXES[0], PARTITION_METADATA))
+        return [entry for entry in found if not entry.is_directory]
     except FileNotFoundError:
         loading.files.make_directory(loading.base)
         return []
@@ -252,10 +253,13 @@ def _recover(loading: _Loading) -> None:
 
 
 def _history(loading: _Loading, spans: EpochSpans) -> LeaderEpochCache:
-    """The epochs of the recovered log; they need not be stored again if they are those of the checkpoint."""
+    """The epochs of the recovered log; the checkpoint may stay, as long as it does no more than lack the last ones."""
     before = loading.epochs
     found = spans.history(before.entries, loading.end_offset)
-    found.dirty = before.dirty or found.entries != before.entries
+    new = found.entries[len(before.entries) :]
+    found.dirty = before.dirty or found.entries[: len(before.entries)] != before.entries
+    if new:
+        found.note_unstored(new[0].start_offset)
     return found
 
 

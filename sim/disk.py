@@ -310,8 +310,8 @@ class SimFilesystem(RealFilesystem):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return SimFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path, inode, self._disk, self._process)
 
-    def scan(self, directory: str) -> list[Entry]:
-        """Every name, sorted; times are virtual."""
+    def scan(self, directory: str, *, sized: tuple[str, ...] = ("",)) -> list[Entry]:  # noqa: ARG002 - the port's
+        """Every name, sorted; times are virtual, and all sizes are told."""
         found = self._disk.find(directory)
         if found is None or found.entries is None:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)

@@ -117,7 +117,7 @@ class JournaledFilesystem:
         file = self.open_read(path)
         return file.pread(file.size_bytes(), 0)
 
-    def scan(self, directory: str) -> list[Entry]:
+    def scan(self, directory: str, *, sized: tuple[str, ...] = ("",)) -> list[Entry]:
         if directory not in self.directories:
             raise FileNotFoundError(directory)
         found = [

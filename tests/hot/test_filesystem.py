@@ -153,3 +153,28 @@ def test_what_cannot_be_opened_goes_all_the_same(files, tmp_path):
     assert target.stat().st_size == 3 << 20
     with pytest.raises(OSError, match=r"directory|permitted"):
         files.unlink_gradually(str(tmp_path))
+
+
+def test_only_the_sizes_that_are_wanted_are_asked_for(files, tmp_path):
+    """A listing of thousands of directories is mostly sizes."""
+    for name in ("a.log", "b.index"):
+        (tmp_path / name).write_bytes(b"1234")
+    (tmp_path / "c").mkdir()
+    every, some = files.scan(str(tmp_path)), files.scan(str(tmp_path), sized=(".log",))
+    assert [(entry.name, entry.is_directory) for entry in every] == [("a.log", False), ("b.index", False), ("c", True)]
+    assert [entry[:3] for entry in some] == [every[0][:3], ("b.index", 0, 0), ("c", 0, 0)]
+    assert [entry.is_directory for entry in some] == [False, False, True]
+    assert every[1].size_bytes == 4
+
+
+def test_the_status_tells_a_file_from_what_it_was(files, tmp_path):
+    """A change of content, another file, other times: each shows."""
+    path = tmp_path / "x"
+    path.write_bytes(b"1")
+    before = files.status(str(path))
+    assert files.status(str(path)) == before
+    assert before.size_bytes == 1
+    os.utime(path, ns=(before.modified_ns, before.modified_ns))
+    assert files.status(str(path)).changed_ns > before.changed_ns
+    with pytest.raises(FileNotFoundError):
+        files.status(f"{tmp_path}/y")

@@ -352,18 +352,23 @@ def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench):
     assert not bench.append(log, 2, producer_id=8, producer_epoch=0, base_sequence=7).duplicate
 
 
-def test_an_epoch_is_durable_before_anything_counts_as_flushed_in_it(bench):
-    """From the recovery point on batches tell the epochs, below it the checkpoint has to."""
+def test_an_epoch_is_durable_before_anything_counts_as_flushed_behind_its_segment(bench):
+    """In the active segment recovery finds it in the batches, wherever the recovery point is; below it the file tells."""
+    checkpoint = Path(f"{bench.directory}/leader-epoch-checkpoint")
     log = bench.open()
-    bench.append(log, epoch=1)
-    log.sync()
     log.assign_leader_epoch(2)
-    assert log.begin_sync() is None  # nothing was written in it
+    log.sync()
+    assert not checkpoint.exists()  # nothing was written in it
     bench.append(log, epoch=2)
     log.write_queued()
     ticket = log.begin_sync()
     ticket.run()
     log.finish_sync(ticket)
-    checkpoint = Path(f"{bench.directory}/leader-epoch-checkpoint")
-    assert (log.flushed_offset, checkpoint.read_text()) == (2, "0\n2\n1 0\n2 1\n")
-    assert not log.has_unsynced
+    assert (log.flushed_offset, log.has_unsynced, checkpoint.exists()) == (1, False, False)
+    log._begin_segment(1)
+    bench.append(log, epoch=2)
+    log.write_queued()
+    ticket = log.begin_sync()
+    ticket.run()
+    log.finish_sync(ticket)
+    assert (log.flushed_offset, checkpoint.read_text()) == (2, "0\n1\n2 0\n")
