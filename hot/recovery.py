@@ -414,9 +414,7 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
         loading.unsynced += [active.path()] * (loading.report.segments_checked > 0)  # its indexes lack what will come
     elif loading.report.segments_checked:
         _store(loading, active, final=False)
-    identity = topic_id_to_bytes(request.topic_id)
-    if not loading.created and not any(
-        entry.name == PARTITION_METADATA and entry.size_bytes == len(identity) for entry in entries
-    ):
+    identity = PARTITION_METADATA, len(topic_id_to_bytes(request.topic_id))
+    if not loading.created and not any(entry[:2] == identity for entry in entries):
         write_topic_id(files, loading.base, request.topic_id)
     loading.report.quarantine = loading.quarantine.directory
