@@ -53,6 +53,11 @@ _REQUESTS_LARGE = Line(
 def fill(broker: BrokerServer, topic: str, size_bytes: int, *, partitions: int = 1, **configs: str) -> int:
     """Make a topic and produce batches of 16 KiB to each partition until it holds at least so much; records of all."""
     broker.create_topic(topic, partitions, **configs)
+    _produce(broker, topic, size_bytes, partitions)
+    return broker.record_count(topic, partitions)
+
+
+def _produce(broker: BrokerServer, topic: str, size_bytes: int, partitions: int = 1) -> None:
     wanted = size_bytes * partitions // BATCH_BYTES
     load = Load(
         "produce",
@@ -66,7 +71,6 @@ def fill(broker: BrokerServer, topic: str, size_bytes: int, *, partitions: int =
         requests_max=wanted,
     )
     load.run(broker, topic)
-    return broker.record_count(topic, partitions)
 
 
 @dataclass
@@ -186,11 +190,13 @@ def _first_byte(stage: _Stage) -> None:
 
 
 def _large(stage: _Stage) -> None:
-    """One object of a GiB, written in parts."""
+    """Two objects of a GiB, written in parts; requests are those of the second, without trying the store and the claim."""
     with stage.broker() as broker:
         size_bytes = LARGE_SEGMENT_BYTES + LARGE_SEGMENT_BYTES // 16
-        before = stage.server.counts()
         fill(broker, "large", size_bytes, segment_bytes=str(LARGE_SEGMENT_BYTES), **TIERED)
+        wait_archived(broker, "large", 1)
+        before = stage.server.counts()
+        _produce(broker, "large", size_bytes)
         end = wait_archived(broker, "large", 1)[0]
         requests = stage.server.counts()
         gets = broker.metric("stratalog_tier_gets_total")
