@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from stratalog.tier.entry import entry_from_fields
-from stratalog.tier.keys import HistoryKey, SegmentKey, parse_key
+from stratalog.tier.keys import HistoryKey, PageKey, SegmentKey, parse_key
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_pages import decompressed
 from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND
@@ -24,6 +24,10 @@ class ProtectedKeys(NamedTuple):
     uuids: frozenset[Uuid]
     copies_up_to: str = ""
     """All history copies up to this key."""
+    pages: bool = False
+    """All pages and copies: a cut or a job may need them (see `tier.garbage`)."""
+    objects: bool = False
+    """All objects: a job does not say which it needs."""
 
     def covers(self, key: str) -> bool:
         """Whether the object under ``key`` is spoken for."""
@@ -34,19 +38,27 @@ class ProtectedKeys(NamedTuple):
         except Invalid:
             return False
         if isinstance(parsed, HistoryKey):
-            return key <= self.copies_up_to
-        return isinstance(parsed, SegmentKey) and parsed.uuid in self.uuids
+            return self.pages or key <= self.copies_up_to
+        if isinstance(parsed, SegmentKey):
+            return self.objects or parsed.uuid in self.uuids
+        return self.pages and isinstance(parsed, PageKey)
 
 
 def protected_keys(store: ObjectStore, manifest: Manifest) -> ProtectedKeys:
-    """What trash and jobs of the manifest speak for. Raises what the store raises but `NotFound`."""
+    """What trash, pins and jobs of the manifest speak for. Raises what the store raises but `NotFound`."""
     keys = {item.key for item in manifest.trash}
     for item in manifest.trash:
         if item.kind == PAGE_KIND:
             keys.update(_keys_of_page(store, manifest, item.key))
     uuids = {job.uuid for job in manifest.jobs} | {uuid for job in manifest.jobs for uuid in job.inputs}
     copies_up_to = max((item.key for item in manifest.trash if item.kind == HISTORY_KIND), default="")
-    return ProtectedKeys(frozenset(keys), frozenset(uuids), copies_up_to)
+    return ProtectedKeys(
+        frozenset(keys),
+        frozenset(uuids),
+        copies_up_to,
+        pages=bool(manifest.pins or manifest.jobs),
+        objects=any(not job.inputs for job in manifest.jobs),
+    )
 
 
 def _keys_of_page(store: ObjectStore, manifest: Manifest, key: str) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from stratalog.tier.anomaly import AnomalyKind
 from stratalog.tier.manifest_jobs import end_job, list_job
-from stratalog.tier.manifest_parts import Job, TrashEntry
+from stratalog.tier.manifest_parts import Job, Pin, TrashEntry
 
 
 def test_trash_and_jobs_speak_for_their_objects(archive):
@@ -21,3 +21,21 @@ def test_trash_and_jobs_speak_for_their_objects(archive):
     assert archive.anomalies() == []
     archive.put(end_job(listed, bytes(15) + b"j", now_ms=4))
     assert [(one.kind, one.key) for one in archive.anomalies()] == [(AnomalyKind.ORPHAN_OBJECT, written)]
+
+
+def test_pages_that_a_cut_or_a_job_may_need_are_no_orphans(archive):
+    """Garbage collection holds them back, so nothing is wrong with them; nor with objects of a job that names no inputs."""
+    manifest = archive.manifest
+    replaced = archive.partition.page_key(0, 5, 1)
+    unnamed = archive.partition.segment_key(0, 5, 1, bytes(15) + b"u")
+    archive.store.put(replaced, b"a page")
+    assert [one.key for one in archive.anomalies()] == [replaced]
+    archive.put(replace(manifest, pins=(Pin("cut", 1, manifest.remote_end, 0),)))
+    assert archive.anomalies() == []
+    job = Job(bytes(15) + b"j", "merge", 1, 2, (bytes(15) + b"i",))
+    archive.put(replace(manifest, jobs=(job,)))
+    assert archive.anomalies() == []
+    archive.store.put(unnamed, archive.raw_entry(0))
+    assert [one.key for one in archive.anomalies()] == [unnamed]
+    archive.put(replace(manifest, jobs=(replace(job, inputs=()),)))
+    assert archive.anomalies() == []
