@@ -43,8 +43,9 @@ from stratalog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["Story", "run_points"]
+__all__ = ["NEVER_PASSED", "Story", "run_points"]
 
+NEVER_PASSED: Final = "never passed"
 _TOPIC: Final = 2
 _HOUR_MS: Final = 3_600_000
 _CACHE_BYTES: Final = 30_000
@@ -340,14 +341,12 @@ def run_points(
 
 
 def _problem(world: PowerWorld, names: Sequence[str]) -> str | None:
-    missed = [f"{name} ({POINTS[name].what})" for name in names if name not in world.reached]
-    if missed:
-        return f"never passed: {', '.join(missed)}"
     try:
         world.check_bucket()
     except Violation as error:
         return f"Violation: {error}"
-    return None
+    missed = [f"{name} ({POINTS[name].what})" for name in names if name not in world.reached]
+    return f"{NEVER_PASSED}: {', '.join(missed)}" if missed else None
 
 
 @contextmanager

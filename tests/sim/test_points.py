@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sim.points import POINTS, find
-from sim.power import run_points
+from sim.power import NEVER_PASSED, run_points
 from sim.remains import Mood
-from sim.world import Outcome
 from stratalog.broker import archive, archive_removal, deleted_archives, remote_reader
 from stratalog.tier import work
 
 SAFETY = Path(__file__).parents[2] / "docs" / "safety.md"
+SEEDS_MAX = 8
 STORIES = 14
 """Every point is passed by all of them; the power goes at each in one."""
 CHANGE_NOTHING = {
@@ -31,17 +31,23 @@ TOLD = {"_fenced", "_warn", "_failed", "_fill_failed", "_remember", "note_trash"
 """Methods that are handed a report by the one that received it."""
 
 
-def check(outcome: Outcome, names: list[str]) -> None:
-    """The story came to its end."""
+def check(names: list[str], seed: int, mood: Mood | None = Mood.DROP) -> None:
+    """The story came to its end; points that it did not come by are tried with other times for everything."""
+    for each in range(seed, seed + SEEDS_MAX):
+        outcome = run_points(names, mood=mood, seed=each)
+        problem = outcome.problem or ""
+        if not problem.startswith(NEVER_PASSED):
+            break
+        names = [name for name in names if f"{name} (" in problem]
     words = ", ".join(f"{name} ({POINTS[name].what})" for name in names)
-    assert outcome.problem is None, "\n".join([*outcome.lines, *outcome.errors, words, outcome.problem])
+    assert not problem, "\n".join([*outcome.lines, *outcome.errors, words, problem])
 
 
 @pytest.mark.parametrize("number", range(STORIES))
 def test_what_was_not_synced_is_gone(number):
     """At several points of one story, one after the other; afterwards everything is as it was acknowledged."""
     names = list(POINTS)[number::STORIES]
-    check(run_points(names), names)
+    check(names, 1)
 
 
 @pytest.mark.slow
@@ -49,7 +55,7 @@ def test_what_was_not_synced_is_gone(number):
 @pytest.mark.parametrize("name", POINTS)
 def test_each_point_by_itself(name, mood):
     """All that was not synced is lost, or any part of it is torn; or the processes alone die."""
-    check(run_points([name], mood=mood, seed=2), [name])
+    check([name], 2, mood)
 
 
 @pytest.mark.slow
@@ -58,7 +64,7 @@ def test_each_point_by_itself(name, mood):
 def test_many_stories(number, seed):
     """Other times for everything, other remains on the disk."""
     names = list(POINTS)[number::STORIES]
-    check(run_points(names, mood=Mood.MIXED, seed=seed), names)
+    check(names, seed, Mood.MIXED)
 
 
 def test_every_point_is_a_place_in_the_code():
