@@ -24,11 +24,14 @@ def clean(broker, topic: str) -> tuple[int, int]:
     log = broker.partition(topic).log
     broker.run(log.roll)
     before = log.size_bytes
-    cleanings = broker.node.compaction.cleanings
+    compaction = broker.node.compaction
+    cleanings = compaction.cleanings
 
     def cleaned() -> bool:
-        broker.run(broker.node.compaction.look)
-        return broker.node.compaction.cleanings > cleanings and broker.node.compaction.idle
+        done = compaction.cleanings > cleanings and compaction.idle
+        if not done:
+            compaction.look()
+        return bool(done)
 
     broker.wait_until(cleaned)
     return before, log.size_bytes
