@@ -14,7 +14,7 @@ from stratalog.tier.s3_encryption import check_encrypted
 from stratalog.tier.s3_errors import s3_errors
 from stratalog.tier.source import crc32c_of, source_length, source_parts
 from stratalog.tier.storage_class import split_storage_class
-from stratalog.tier.store import ChecksumMismatch, ConfirmedVersion, Source, StoreError, Version
+from stratalog.tier.store import ChecksumMismatch, Source, StoreError, Version
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -129,7 +129,7 @@ class MultipartUpload:
         if crc is not None and stored is not None and stored != crc:
             reason = f"the store computed CRC-32C {stored:08x} over the parts, we {crc:08x}"
             raise ChecksumMismatch("put_large", self.key, self.url, reason)
-        return ConfirmedVersion(answer["ETag"]) if crc is not None and stored == crc else answer["ETag"]
+        return answer["ETag"]
 
     def _abort(self, upload_id: str, cause: BaseException) -> None:
         """Abort; a failure of that is noted on the error that led here, and left to the sweep of old uploads."""

@@ -41,18 +41,18 @@ def put_segment(
     single_put_bytes_max: int = SINGLE_PUT_BYTES_MAX,
     storage_class: str = "",
 ) -> Entry:
-    """Upload; returns the entry to commit. Unless the store's answer confirms the CRC-32C, a HEAD has to.
+    """Upload; returns the entry to commit. Unless the store's answer confirms the CRC-32C of the only PUT, a HEAD has to.
 
     An object that exists under our own key is an earlier attempt whose reply was lost: the HEAD decides. Raises
     `ObjectDiffers`, and what the store raises.
     """
     entry = built.entry
     metadata = class_metadata(store, storage_class)
-    if entry.data_bytes <= single_put_bytes_max:
-        version = put_once(store, entry, built.source, metadata)
-    else:
-        version = store.put_large(entry.key, built.source, part_bytes=part_bytes, metadata=metadata)
-    if not isinstance(version, ConfirmedVersion):
+    if entry.data_bytes > single_put_bytes_max:
+        # Its CRC is counted again while it is sent, and that one is what the store confirms: the HEAD compares ours.
+        store.put_large(entry.key, built.source, part_bytes=part_bytes, metadata=metadata)
+        verify_object(store, entry)
+    elif not isinstance(put_once(store, entry, built.source, metadata), ConfirmedVersion):
         verify_object(store, entry)
     return entry
 

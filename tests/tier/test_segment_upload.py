@@ -68,28 +68,39 @@ class Confirming:
         self._store.put_if_absent(*args, **options)
         return self._version
 
+    def put_large(self, *args, **options):
+        """As the store's, with another version."""
+        self._store.put_large(*args, **options)
+        return self._version
+
     def head(self, key):
         """As the store's, counted."""
         self.heads += 1
         return self._store.head(key)
 
 
-@pytest.mark.parametrize(("version", "heads"), [(ConfirmedVersion("v"), 0), ("v", 1)])
-def test_a_head_follows_unless_the_answer_was_clear(memory_store, built, version, heads):
-    """A request less where the store has said what it holds."""
+@pytest.mark.parametrize(
+    ("version", "single_put_bytes_max", "heads"),
+    [(ConfirmedVersion("v"), 1 << 26, 0), ("v", 1 << 26, 1), (ConfirmedVersion("v"), 0, 1)],
+)
+def test_a_head_follows_unless_the_answer_was_clear(memory_store, built, version, single_put_bytes_max, heads):
+    """A request less where the store has said what it holds of what we checked; parts are counted anew."""
     store = Confirming(memory_store, version)
-    put_segment(store, built())
+    put_segment(store, built(), single_put_bytes_max=single_put_bytes_max)
     assert store.heads == heads
 
 
-def test_files_that_change_between_check_and_upload_are_not_stored(memory_store, built):
-    """What is sent is compared with what was checked."""
+@pytest.mark.parametrize(("single_put_bytes_max", "error"), [(1 << 26, ChecksumMismatch), (0, ObjectDiffers)])
+def test_files_that_change_between_check_and_upload_are_never_committed(
+    memory_store, built, single_put_bytes_max, error
+):
+    """What is sent is compared with what was checked, in one PUT and in parts, however sure the store is of it."""
     segment = built()
     with Path(segment.source[0].path).open("r+b") as file:
         file.seek(100)
         file.write(b"!")
-    with pytest.raises(ChecksumMismatch):
-        put_segment(memory_store, segment)
+    with pytest.raises(error):
+        put_segment(Confirming(memory_store, ConfirmedVersion("v")), segment, single_put_bytes_max=single_put_bytes_max)
 
 
 class WithoutChecksums:
