@@ -80,15 +80,26 @@ class LazyGroup(ExampleGroup):
         path = self.lazy.get(cmd_name)
         if path is None:
             return None
-        found = getattr(import_module(path.module), path.attribute)
+        module = import_module(path.module)
+        found = getattr(module, path.attribute)
         assert isinstance(found, click.Command)
-        return found
+        return found if isinstance(found, _Examples) else _dressed(cmd_name, found, getattr(module, "EXAMPLES", ""))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, path.short_help) for name, path in self.lazy.items()])
+
+
+def _dressed(name: str, plain: click.Command, examples: str) -> ExampleCommand:
+    """A command of a room that may not import this one: shown with its module's ``EXAMPLES``, with our exit codes."""
+    from stratalog.broker.cli_output import reports_errors  # noqa: PLC0415 - the list of commands does without it
+
+    assert plain.callback is not None, f"the command {name} does nothing"
+    return ExampleCommand(
+        name, params=plain.params, help=plain.help, callback=reports_errors(plain.callback), examples=examples
+    )
 
 
 def command(name: str, examples: str, **options: Any) -> Callable[[Callable[..., Any]], ExampleCommand]:

@@ -6,33 +6,25 @@ The driver's Python workers run `StratalogSource` and `StratalogReader.partition
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from typing import Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
-from stratalog.spark.options import OffsetBound, ReadOptions, parse_options
-from stratalog.spark.planner import DataLoss, limits_of, resolve_range
+from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.spark.read_plan import plan
 from stratalog.spark.schema import check_columns, spark_ddl
-from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
-from stratalog.tier.store import ObjectStore
+from stratalog.tier.slices import SegmentSlice
 from stratalog.wire.errors import Invalid
 
-__all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource", "plan"]
+__all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
 
 FORMAT: Final = "stratalog"
-_THREADS: Final = 16
-
-_logger = logging.getLogger("stratalog.spark")
 
 
 class StratalogSource(DataSource):
@@ -111,48 +103,3 @@ class StratalogReader(DataSourceReader):
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         return read_slices(store, partition.value, request)
-
-
-def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[tuple[SegmentSlice, ...]]:
-    """The tasks of one query over what ``store`` holds now.
-
-    Raises `DataLoss` for offsets that were asked for and are gone, unless ``failOnDataLoss`` is false, and `Invalid`
-    for topics, partitions and offsets that do not fit the archive.
-    """
-    archives = load_partitions(store, options.subscription)
-    _check_named(options.starting, "startingOffsets", archives, options)
-    _check_named(options.ending, "endingOffsets", archives, options)
-    resolve = partial(resolve_range, options=options, find_timestamp=partial(find_timestamp, store))
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-plan") as pool:
-        ranges: list[OffsetRange] = list(pool.map(resolve, archives))
-    slices: list[SegmentSlice] = []
-    losses: list[str] = []
-    for archive, offsets in zip(archives, ranges, strict=True):
-        found, holes = cut_slices(archive, offsets)
-        slices += found
-        losses += [*offsets.losses, *holes]
-    _tell(losses, fail=options.fail_on_data_loss)
-    return group_tasks(slices, limits_of(slices, options, core_count))
-
-
-def _check_named(bound: OffsetBound, name: str, archives: Sequence[PartitionArchive], options: ReadOptions) -> None:
-    """Offsets must be for partitions that are read; with ``strictOffsets`` all of those must have one."""
-    read = {archive.partition for archive in archives}
-    named = bound.named()
-    foreign = sorted(named - read)
-    if foreign:
-        raise Invalid(
-            f"option '{name}' names {foreign[0]}, which is not among the partitions that are read: "
-            f"{', '.join(map(str, sorted(read))) or 'none'}"
-        )
-    missing = sorted(read - named)
-    if options.strict_offsets and named and missing:
-        raise Invalid(f"option '{name}' names no offset for {missing[0]}, and 'strictOffsets' is true")
-
-
-def _tell(losses: Sequence[str], *, fail: bool) -> None:
-    if losses and fail:
-        more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        raise DataLoss(f"{losses[0]}{more}. To read what there is, set option 'failOnDataLoss' to 'false'")
-    for loss in losses:
-        _logger.warning("%s; skipped, because failOnDataLoss is false", loss)

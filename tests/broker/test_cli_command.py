@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 import click
 from click.testing import CliRunner
 
 from stratalog.broker.cli_command import LazyGroup, LazyPath, broker_options, command
+from stratalog.wire.errors import Invalid
 
 
 @command("probe", "probe one\n  probe two  ", help="Does nothing.")
@@ -52,3 +54,28 @@ def test_a_module_is_imported_when_its_command_is_used() -> None:
 def test_a_name_that_is_not_there_is_a_usage_error() -> None:
     """As click has it."""
     assert CliRunner().invoke(LazyGroup("top", lazy={}), ["nope"]).exit_code == 2
+
+
+def test_a_command_of_another_room_is_dressed_like_ours(monkeypatch) -> None:
+    """Examples of its module first, its words and options, and what it raises becomes our exit code."""
+
+    @click.command("far")
+    @click.option("--fail", is_flag=True)
+    def far(*, fail: bool) -> None:
+        """Far away."""
+        if fail:
+            raise Invalid("a wrong setting")
+        click.echo("reached")
+
+    module = ModuleType("stratalog_far")
+    module.far = far
+    module.EXAMPLES = "\nstratalog far\n"
+    monkeypatch.setitem(sys.modules, "stratalog_far", module)
+    group = LazyGroup("top", lazy={"far": LazyPath("stratalog_far", "far", "Far.")})
+    text = CliRunner().invoke(group, ["far", "--help"]).output
+    assert text.startswith("Examples:\n  stratalog far\n")
+    assert "Far away." in text
+    assert "--fail" in text
+    assert CliRunner().invoke(group, ["far"]).output == "reached\n"
+    failed = CliRunner().invoke(group, ["far", "--fail"])
+    assert (failed.exit_code, failed.stderr) == (2, "Error: a wrong setting\n")

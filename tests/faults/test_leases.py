@@ -5,7 +5,7 @@ import pytest
 from stratalog.spark.fetch import ReadRequest, read_slices
 from stratalog.spark.options import parse_options
 from stratalog.spark.read_lease import take_lease
-from stratalog.spark.source import plan
+from stratalog.spark.read_plan import plan
 from stratalog.tier.leases import end_lease
 from stratalog.wire.errors import StratalogError
 
