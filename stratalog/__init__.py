@@ -4,4 +4,27 @@ The rooms are ``wire`` (bytes and values), ``hot`` (the local log), ``tier`` (th
 ``metadata`` (pure decisions), ``broker`` (the edge) and ``spark`` (reading the archive without a broker).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stratalog.spark.opened import OpenedArchive
+
 __version__ = "0.1.0"
+
+
+def open(url: str, **options: str | int | bool) -> OpenedArchive:  # noqa: A001 - read as ``stratalog.open``
+    """The archive at ``url`` for a Python program, without Spark and without a broker; see ``docs/python.md``.
+
+    ``options`` are those of the Spark source that say how to reach the bucket: ``s3_endpoint``, ``s3_region`` and so on.
+    Raises `ModuleNotFoundError` where pyarrow or numpy is missing, and what `OpenedArchive` raises.
+    """
+    try:
+        from stratalog.spark.opened import OpenedArchive  # noqa: PLC0415 - pyarrow, for those who read
+    except ModuleNotFoundError as error:
+        if error.name not in {"pyarrow", "numpy"}:
+            raise
+        message = f"stratalog.open needs {error.name}: pip install 'stratalog[arrow]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
+    return OpenedArchive(url, options)

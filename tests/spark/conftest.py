@@ -42,12 +42,13 @@ class ArchiveBuilder:
         topic_id: bytes = b"t" * 16,
         aborted: Sequence[AbortedTransaction] = (),
         claimed_ms: int = 1,
+        compacted: bool = False,
     ) -> list[Entry]:
-        """Append one object per element of ``segments`` (whole batches each) and commit them."""
+        """Append one object per element of ``segments`` (whole batches each) and commit them; compacted ones have holes."""
         identity = PartitionId(topic, topic_id, partition)
         manifest = self.manifests.get((topic, partition)) or Manifest(identity)
         manifest = claim(manifest, CLAIMANT, now_ms=claimed_ms)
-        entries = [self._upload(identity, data, aborted) for data in segments]
+        entries = [self._upload(identity, data, aborted, compacted=compacted) for data in segments]
         manifest = commit(manifest, CLAIMANT, [Uploaded(entry, CLAIMANT) for entry in entries], now_ms=2)
         return self.write(topic, partition, manifest, entries)
 
@@ -56,7 +57,9 @@ class ArchiveBuilder:
         self.store.put(manifest.partition.manifest_key, to_bytes(manifest))
         return entries
 
-    def _upload(self, identity: PartitionId, data: bytes, aborted: Sequence[AbortedTransaction]) -> Entry:
+    def _upload(
+        self, identity: PartitionId, data: bytes, aborted: Sequence[AbortedTransaction], *, compacted: bool
+    ) -> Entry:
         self._serial += 1
         headers = [header for _, header in iter_headers(data)]
         built = build_segment(
@@ -68,6 +71,7 @@ class ArchiveBuilder:
                 epoch=CLAIMANT.leader_epoch,
                 source=[data],
                 aborted=tuple(aborted),
+                compacted=compacted,
                 chunk_bytes=self.chunk_bytes,
             )
         )

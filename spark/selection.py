@@ -1,0 +1,88 @@
+"""Which rows of a topic a Python program asks for, in Python's words, as the options of a read. Pure."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, TypeAlias
+
+from stratalog.spark.options import EARLIEST, LATEST, OffsetBound, ReadOptions, parse_options
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Bound", "Place", "select"]
+
+Place: TypeAlias = int | datetime
+"""An offset, or a time with its zone."""
+Bound: TypeAlias = Place | Mapping[int, Place] | None
+"""One place for all partitions, one for each of those named, or the end of the archive on that side."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def select(
+    topic: str,
+    options: Mapping[str, str],
+    *,
+    columns: Iterable[str] | None = None,
+    start: Bound = None,
+    end: Bound = None,
+    partitions: Iterable[int] | None = None,
+    isolation: str = "read_committed",
+) -> ReadOptions:
+    """The read of ``topic`` from ``start`` to before ``end``; ``options`` are those of the Spark source.
+
+    A time stands for the first record that is not older. Raises `Invalid` for what makes no sense.
+    """
+    given = {**options, "kafka.isolation.level": isolation}
+    if partitions is None:
+        given["subscribe"] = topic
+    else:
+        given["assign"] = json.dumps({topic: [_offset("partitions", each) for each in partitions]})
+    if columns is not None:
+        given["columns"] = ",".join([columns] if isinstance(columns, str) else columns)
+    parsed = parse_options(given)
+    return replace(
+        parsed,
+        starting=parsed.starting if start is None else _bound("start", topic, start, EARLIEST),
+        ending=parsed.ending if end is None else _bound("end", topic, end, LATEST),
+        # A partition that ended before a time has no rows after it, which is an answer and no mistake.
+        start_beyond_last_is_latest=True,
+    )
+
+
+def _bound(name: str, topic: str, bound: Place | Mapping[int, Place], edge: int) -> OffsetBound:
+    if isinstance(bound, datetime):
+        return OffsetBound(edge, {}, {}, _milliseconds(name, bound))
+    if not isinstance(bound, Mapping):
+        return OffsetBound(_offset(name, bound), {}, {}, None)
+    offsets, timestamps = {}, {}
+    for partition, place in bound.items():
+        whose = TopicPartition(topic, _offset(f"partitions of {name}", partition))
+        if isinstance(place, datetime):
+            timestamps[whose] = _milliseconds(name, place)
+        else:
+            offsets[whose] = _offset(name, place)
+    return OffsetBound(edge, offsets, timestamps, None)
+
+
+def _offset(name: str, value: object) -> int:
+    if isinstance(value, date):
+        raise Invalid(f"{name}: {value} has no time of day; give a datetime with its time zone")
+    try:
+        offset = operator.index(value)  # type: ignore[arg-type] - what is no number is told below
+    except TypeError as error:
+        raise Invalid(f"{name}: {value!r} is neither an offset nor a datetime") from error
+    if offset < 0 or isinstance(value, bool):
+        raise Invalid(f"{name}: {value!r} is no offset; leave it out for the end of the archive on that side")
+    return offset
+
+
+def _milliseconds(name: str, moment: datetime) -> int:
+    """The first whole millisecond since 1970 that is not before ``moment``."""
+    if moment.utcoffset() is None:
+        raise Invalid(f"{name}: {moment.isoformat()} has no time zone; say datetime(…, tzinfo=UTC)")
+    return max(0, -((_EPOCH - moment) // timedelta(milliseconds=1)))
