@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, SupportsIndex, TypeAlias, cast
 
 from stratalog.spark.options import EARLIEST, LATEST, OffsetBound, ReadOptions, parse_options
 from stratalog.wire.errors import Invalid
@@ -73,7 +73,7 @@ def _offset(name: str, value: object) -> int:
     if isinstance(value, date):
         raise Invalid(f"{name}: {value} has no time of day; give a datetime with its time zone")
     try:
-        offset = operator.index(value)  # type: ignore[arg-type] - what is no number is told below
+        offset = operator.index(cast("SupportsIndex", value))
     except TypeError as error:
         raise Invalid(f"{name}: {value!r} is neither an offset nor a datetime") from error
     if offset < 0 or isinstance(value, bool):
