@@ -47,6 +47,9 @@ class LogWrite(LogAppend):
             self._directory_dirty = True  # the file may be new
         file = segment.file
         if segment.pending:
+            if segment.written_bytes == 0:
+                # Kafka takes its absence for damage as soon as a recovery point lies in the segment, full or not.
+                self._files.open_append(segment.path(".index")).close()
             segment.write_pending()
             self._unsynced[file] = None
         snapshot = self._seals.get(segment)

@@ -65,6 +65,17 @@ def test_a_segment_rolls_by_a_full_index(bench):
     assert bases(log) == [0, 11]
 
 
+def test_a_segment_has_an_offset_index_from_its_first_bytes_on(bench):
+    """Kafka, started on the directory after a kill, misses it where a recovery point lies in the active segment."""
+    log = bench.open(LogConfig(segment_bytes=2 * len(bench.batch())))
+    for _ in range(3):
+        bench.append(log)
+    log.write_queued()
+    sizes = {path.name: path.stat().st_size for path in Path(log.directory).glob("*.index")}
+    assert sizes.keys() == {f"{0:020d}.index", f"{2:020d}.index"}
+    assert sizes[f"{2:020d}.index"] == 0
+
+
 def test_index_entries_follow_kafkas_rule(bench):
     """An entry when more than the interval lies before the batch; it names that batch's last offset and position."""
     size = len(bench.batch(2))
