@@ -141,10 +141,12 @@ def _at_cut(
     """The topics of a cut in the place of those that there are now, and where each partition goes back to."""
     from stratalog.tier.catalogue import ArchivedTopic  # noqa: PLC0415 - the command line starts without the tier
     from stratalog.tier.cut_commands import read_cut  # noqa: PLC0415
+    from stratalog.tier.cut_groups import read_cut_groups  # noqa: PLC0415
     from stratalog.tier.manifest import Manifest  # noqa: PLC0415
     from stratalog.tier.restore_plan import PartitionState  # noqa: PLC0415
     from stratalog.tier.rewind import read_cut_target  # noqa: PLC0415
-    from stratalog.wire.errors import Invalid  # noqa: PLC0415
+    from stratalog.tier.store import NotFound  # noqa: PLC0415
+    from stratalog.wire.errors import Corrupt, Invalid  # noqa: PLC0415
 
     if not takeover:
         raise Invalid(f"going back to a cut changes the bucket: add --takeover, or read it as TOPIC@{name}")
@@ -160,10 +162,14 @@ def _at_cut(
         for one in targets.values()
         if one.end != one.cut_end
     ]
+    try:
+        groups = read_cut_groups(store, cut)
+    except (Corrupt, NotFound) as error:
+        groups = state.groups
+        problems.append(f"what groups had committed when the cut was made is lost, later offsets are taken: {error}")
     live = {one.partition: one for one in state.partitions}
     partitions = tuple(live.get(one, PartitionState(one, Manifest(one))) for one in targets)
-    changed = replace(state, topics=topics, partitions=partitions, problems=tuple(problems))
-    return changed, targets
+    return replace(state, topics=topics, partitions=partitions, groups=groups, problems=tuple(problems)), targets
 
 
 def _take_over(

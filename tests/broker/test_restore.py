@@ -20,9 +20,11 @@ from stratalog.broker.config import Flags, load_config
 from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
 from stratalog.broker.restore import check_target
+from stratalog.tier.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.projection import write_projection
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition as Partition
 
@@ -243,8 +245,12 @@ def test_without_takeover_nothing_is_written_to_the_bucket(brokers, tmp_path, lo
     assert {info.key: store.get(info.key)[0] for info in store.list("")} == before
 
 
-def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost):
-    """What retention took since is there again, what was written since is not; the cluster goes on from the cut."""
+@pytest.mark.parametrize("kept", [True, False])
+def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost, kept):
+    """What retention took since is there again, what was written since is not; the cluster goes on from the cut.
+
+    Groups go on where they were; where the cut's document of them is gone, where they came later, and that is said.
+    """
     store = lost["store"]
     partition = PartitionId("orders", lost["topic_id"], 0)
     assert CliRunner().invoke(cli, ["cut", "create", "monday", "--bucket", lost["bucket"]]).exit_code == 0
@@ -262,8 +268,16 @@ def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost):
         cli, ["restore", "--bucket", lost["bucket"], "--data", str(tmp_path / "x"), "--cut", "monday"]
     )
     assert refused.exit_code == 2
-    restore("--bucket", lost["bucket"], "--data", tmp_path / "again", "--takeover", "--cut", "monday")
+    later_offset = OffsetCopy("orders", lost["topic_id"], 0, 90)
+    write_projection(store, group_copy_projection(lost["cluster_id"], "billing", [later_offset]))
+    if not kept:
+        store.delete_many([info.key for info in store.list("") if info.key.endswith("/groups.json")])
+    told = restore("--bucket", lost["bucket"], "--data", tmp_path / "again", "--takeover", "--cut", "monday")
+    assert ("is lost" in told) is not kept
     broker = brokers(tmp_path / "again", lost["bucket"])
+    with Client(broker.address) as client:
+        offsets = {one.partition: found.offset for one, found in committed_offsets(client, "billing").items()}
+    assert offsets == ({0: 50, 1: lost["ends"][1]} if kept else {0: 90})
     for number in (0, 1):
         assert broker.read("orders", number) == lost["records"][number]
     broker.produce("orders", 0, [b"again-%d" % at for at in range(200)])
