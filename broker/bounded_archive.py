@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,8 @@ class BoundedArchive:
         if isinstance(command, commands.ReadManifest):
             self._worker(self._command, lambda report: answered(self._reread(report)))
         elif isinstance(command, commands.ReadFooter) and tail is not None and command.key == tail.key:
-            self._worker(command, lambda report: answered(_without_tail(report, tail)))
+            whole = replace(command, path=None)  # the chunk might be one that the view does not hold whole
+            self._worker(whole, lambda report: answered(_without_tail(report, tail)))
         else:
             self._worker(command, answered)
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from stratalog.tier.remote_log import ChunkId
 from stratalog.wire.topic import Uuid
 
-__all__ = ["FoundChunk", "chunk_name", "known_files"]
+__all__ = ["FoundChunk", "chunk_name", "known_files", "name_around"]
 
 _NAME: Final = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{32})\.(\d{1,9})\.chunk\.[0-9a-z-]+")
 _OURS: Final = re.compile(r"(?:[0-9a-f]{32}\.){1,2}\d+\.chunk(?:\..*)?")
@@ -30,7 +30,12 @@ class FoundChunk(NamedTuple):
 
 def chunk_name(topic_id: Uuid, chunk_id: ChunkId, unique: str) -> str:
     """The name of a new file; ``unique`` is of digits, lower-case letters and dashes, and never used before."""
-    return f"{topic_id.hex()}.{chunk_id.uuid.hex()}.{chunk_id.number}.chunk.{unique}"
+    return str(chunk_id.number).join(name_around(topic_id, chunk_id.uuid, unique))
+
+
+def name_around(topic_id: Uuid, uuid: Uuid, unique: str) -> tuple[str, str]:
+    """What of the name stands before the chunk's number, and what behind it."""
+    return f"{topic_id.hex()}.{uuid.hex()}.", f".chunk.{unique}"
 
 
 def known_files(files: Iterable[tuple[str, int]], room_bytes: int) -> tuple[list[FoundChunk], list[str]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
-from stratalog.broker.cache_names import chunk_name, known_files
+from stratalog.broker.cache_names import chunk_name, known_files, name_around
 from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.fill_gate import FillGate
 from stratalog.broker.io_worker import Submit
@@ -27,6 +27,7 @@ from stratalog.tier.chunk_pins import Reader
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.readahead import ReadAhead
 from stratalog.tier.remote_log import ChunkId, ChunkRef, group_neighbours
+from stratalog.wire.topic import Uuid
 
 __all__ = ["ChunkFiles", "FillFailed"]
 
@@ -205,6 +206,37 @@ class ChunkFiles:
 
         command = commands.FillChunks(partition, group[0].key, fills)
         self._gate.fill(command, answered, [ref.id for ref in group], ahead=ahead)
+
+    # -- a chunk that comes with the table of its object --------------------------------------------------------------
+
+    def begin_first(self, partition: PartitionId, uuid: Uuid, number: int, reader: Reader) -> tuple[str, str] | None:
+        """A path, around the number that the chunk will turn out to have: about ``number``. Then `end_first` must follow.
+
+        None if it is here already, or if the reader has to wait for its turn. Raises `OSError`.
+        """
+        near = [ChunkId(uuid, number + step) for step in (-1, 0, 1)]
+        if not self._scanned or not all(map(self.books.lacks, near)):
+            return None
+        self._files.make_directory(self.directory)
+        if self.admission.wait_ms(reader, partition.topic_id) or not self._gate.pass_by():
+            return None
+        before, behind = name_around(partition.topic_id, uuid, next(self._names))
+        return f"{self.directory}/{before}", behind
+
+    def end_first(
+        self, partition: PartitionId, chunk_id: ChunkId, filled: reports.FilledChunk | None, reader: Reader
+    ) -> None:
+        """What `begin_first` began is over; ``filled`` is what came of it, if anything."""
+        if filled is not None:
+            topic, now_ms = partition.topic_id, self._now_ms()
+            self.admission.take(reader, topic, filled.length)
+            if self.books.ask(chunk_id, filled.length, reader, now_ms, topic) is Admission.FILL:
+                for waited in self.books.filled(chunk_id, filled, now_ms):
+                    self.admission.wake(waited)
+            elif not filled.shared:
+                self._remove([filled.path])
+            self._remove_evicted()
+        self._gate.passed()
 
     def _new_path(self, topic_id: Hashable, chunk_id: ChunkId) -> str:
         assert isinstance(topic_id, bytes)

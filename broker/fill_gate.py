@@ -50,6 +50,21 @@ class FillGate:
             self._demanded[first] = command, answered, chunk_ids
         self._start()
 
+    def pass_by(self) -> bool:
+        """Count a fetch that is part of another command; False if as many as may be are under way, or somebody waits.
+
+        `passed` ends it.
+        """
+        if self._running >= FILLS_MAX or len(self):
+            return False
+        self._running += 1
+        return True
+
+    def passed(self) -> None:
+        """What was counted by `pass_by` has ended."""
+        self._running -= 1
+        self._start()
+
     def hurry(self, chunk_id: ChunkId) -> None:
         """A reader waits for the chunk: if it was only to be fetched ahead, it is not any more."""
         first = self._first_of.get(chunk_id)

@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.chunk_slices import ChunkSlices
@@ -22,15 +22,18 @@ from stratalog.broker.remote_views import RemoteViews
 from stratalog.tier import commands
 from stratalog.tier.chunk_pins import Reader
 from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.even_table import even_table
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView, RemoteSegment
-from stratalog.tier.remote_log import ChunkRef, RemoteLog
+from stratalog.tier.remote_log import ChunkId, ChunkRef, RemoteLog
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.parts import FileSlice
 from stratalog.wire.topic import Uuid
 
 __all__ = ["RemotePartition", "RemoteSlices"]
+
+T = TypeVar("T")
 
 _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
@@ -220,7 +223,7 @@ class RemotePartition:
         if not plan.chunks:
             if plan.missing_table is not None:
                 self._errors.raise_for(plan.missing_table.uuid)
-                self._read_table(plan.missing_table)
+                self._read_table(plan.missing_table, offset, reader)
             return None
         out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
         stream.held = []
@@ -289,8 +292,12 @@ class RemotePartition:
             stream.asked(plan, wanted)
 
     def _want(self, refs: Sequence[ChunkRef], reader: Reader, *, ahead: bool = False) -> bool:
+        want = self._chunks.want
+        return self._of_cache(lambda: want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead))
+
+    def _of_cache(self, ask: Callable[[], T]) -> T:
         try:
-            return self._chunks.want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead)
+            return ask()
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -312,20 +319,32 @@ class RemotePartition:
             self._missing.discard(what)
         self._remember(what, report)
 
-    def _read_table(self, segment: RemoteSegment) -> None:
+    def _read_table(self, segment: RemoteSegment, offset: int = -1, reader: Reader | None = None) -> None:
+        """Read an object's chunk table; with it, if there is a ``reader`` at ``offset``, the chunk that it begins with."""
         if segment.uuid in self._asked_tables:
             return
+        path = None if reader is None else self._path_of_first(segment, offset, reader)
         self._asked_tables.add(segment.uuid)
 
         def answered(report: commands.Report) -> None:
             self._asked_tables.discard(segment.uuid)
-            if isinstance(report, commands.FooterRead):
-                self._remote.add_table(segment.uuid, report.chunks)
+            read = report if isinstance(report, commands.FooterRead) else None
+            if read is not None:
+                self._remote.add_table(segment.uuid, read.chunks)
+            if path is not None:
+                number, filled = (-1, None) if read is None else (read.number, read.filled)
+                self._chunks.end_first(self._partition, ChunkId(segment.uuid, number), filled, reader)
+            if read is not None:
                 self._wake()
             else:
                 self._failed(segment.uuid, report)
 
-        self._submit(commands.ReadFooter(self._partition, segment.key), answered)
+        self._submit(commands.ReadFooter(self._partition, segment.key, offset, path), answered)
+
+    def _path_of_first(self, segment: RemoteSegment, offset: int, reader: Reader) -> tuple[str, str] | None:
+        table = even_table(segment.base, segment.end, segment.data_bytes, segment.chunks_bytes)
+        number = table.find_offset(offset)
+        return self._of_cache(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
 
     def _aborted_in(self, start: int, end: int) -> list[tuple[int, int]] | None:
         """(producer id, first offset) of aborted transactions in the range; None while they are being read."""

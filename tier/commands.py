@@ -300,10 +300,16 @@ class FindTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class ReadFooter:
-    """Read footer and chunk table; answered by `FooterRead`."""
+    """Read footer and chunk table; answered by `FooterRead`.
+
+    With ``path``, the chunk that holds ``offset`` as well, as `FillChunks` would: its file's path is what stands there
+    with the chunk's number in between.
+    """
 
     partition: PartitionId
     key: str
+    offset: int = -1
+    path: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

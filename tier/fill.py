@@ -12,7 +12,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from stratalog.tier.cache_files import free_bytes_beside, is_disk_full, write_chunk_file
-from stratalog.tier.chunk_table import Chunk
+from stratalog.tier.chunk_table import Chunk, ChunkTable
 from stratalog.tier.commands import (
     AbortedRead,
     ChunkFill,
@@ -38,7 +38,7 @@ from stratalog.wire.batch import (
     iter_records,
     read_header,
 )
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, StratalogError
 
 __all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state", "sparse_index"]
 
@@ -186,11 +186,26 @@ def _find_in_chunk(command: FindTimestamp, chunk: Chunk, data: memoryview) -> Ti
 
 
 def read_footer_of(store: ObjectStore, command: ReadFooter) -> FooterRead:
-    """The chunk table and where the other parts are."""
+    """The chunk table and where the other parts are; the chunk that the reader begins with, if its path is given."""
     footer = read_object_footer(store, command.key)
     assert footer.chunks is not None, "read_object_footer always reads the chunk table"
     blobs = {name: (blob.position, blob.length, blob.crc32c) for name, blob in footer.blobs.items()}
-    return FooterRead(command.key, footer.chunks.to_bytes(), blobs)
+    number, filled = _first_chunk(store, command, footer.chunks)
+    return FooterRead(command.key, footer.chunks.to_bytes(), blobs, number, filled)
+
+
+def _first_chunk(store: ObjectStore, command: ReadFooter, chunks: ChunkTable) -> tuple[int, FilledChunk | None]:
+    """Its number, and the chunk. None where that fails: whoever asks for it by itself is told why."""
+    if command.path is None or not len(chunks):
+        return -1, None
+    number = chunks.find_offset(command.offset)
+    fill = ChunkFill(chunks[number], str(number).join(command.path))
+    try:
+        filled = fill_chunks(store, FillChunks(command.partition, command.key, (fill,)))
+    except (StratalogError, OSError) as error:
+        log.info("%s: chunk %d of %s is asked for again: %s", command.partition, number, command.key, error)
+        return number, None
+    return number, filled.chunks[0] if filled.chunks else None
 
 
 def read_aborted(store: ObjectStore, command: ReadAborted) -> AbortedRead:

@@ -132,11 +132,16 @@ class TimestampFound:
 
 @dataclass(frozen=True, slots=True)
 class FooterRead:
-    """``chunks`` are the rows of the chunk table, as `ChunkTable.from_bytes` takes them."""
+    """``chunks`` are the rows of the chunk table, as `ChunkTable.from_bytes` takes them.
+
+    ``filled`` is the ``number``-th of them, if it was asked for and could be had.
+    """
 
     key: str
     chunks: bytes
     blobs: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    number: int = -1
+    filled: FilledChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)

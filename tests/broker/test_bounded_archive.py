@@ -158,3 +158,15 @@ def test_a_view_that_is_read_again_ends_where_it_ended(rig):
     rig.refuse = commands.ReadFooter
     with pytest.raises(KafkaError):
         read(rig.open(20), 12)
+
+
+def test_a_chunk_that_a_view_may_not_hold_whole_does_not_come_with_its_table(rig):
+    """Of the object in which the view ends."""
+    archive = rig.open(20)
+    read(archive, 0)
+    sent = []
+    rig.submit, submit = lambda command, answered: (sent.append(command), submit(command, answered)), rig.submit
+    archive._worker = rig.submit
+    assert offsets(read(archive, 12))[0] == 12
+    tables = [command for command in sent if isinstance(command, commands.ReadFooter)]
+    assert [command.path for command in tables] == [None]

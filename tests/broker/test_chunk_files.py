@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.fill_gate import FILLS_MAX
 from stratalog.hot.filesystem import RealFilesystem
 from stratalog.tier import commands
 from stratalog.tier.fetch_budgets import FetchRates
@@ -359,3 +360,58 @@ def test_who_finds_no_room_is_woken_when_there_is_some(cache):
     assert cache.woken == ["a", "b"]
     assert cache.admission.throttle_ms("a") == 0
     assert cache.admission.throttle_ms("c") == 1000
+
+
+def come(cache, first, reader, number=5):
+    """The chunk that came with its table, under the number it turned out to have."""
+    path = str(number).join(first)
+    Path(path).write_bytes(b"c" * 10)
+    filled = commands.FilledChunk(path, 10, *RIG.INDEX, 60)
+    cache.files.end_first(PARTITION, ref(number).id, filled, reader)
+    return path
+
+
+def test_a_chunk_that_came_with_its_table_is_one_like_any_other(cache):
+    """Served, counted, found again by its name after a restart; who reads near it gets no second one."""
+    first = cache.files.begin_first(PARTITION, bytes(16), 4, "a")
+    path = come(cache, first, "a")
+    assert cache.woken == ["a"]
+    assert Path(path).name.startswith(f"{TOPIC}.{OBJECT}.5.chunk.")
+    chunk, file = cache.files.get(ref(5).id, "b")
+    assert file.pread(chunk.length, 0) == b"c" * 10
+    assert not cache.submitted
+    assert [cache.files.begin_first(PARTITION, bytes(16), near, "b") for near in (4, 5, 6)] == [None] * 3
+    assert cache.files.begin_first(PARTITION, bytes(16), 7, "b") is not None
+
+
+def test_a_chunk_that_was_fetched_meanwhile_is_not_kept_twice(cache):
+    """The manifest's guess of its number was wrong, or another reader was faster: its file goes."""
+    first = cache.files.begin_first(PARTITION, bytes(16), 1, "a")
+    cache.want(ref(5), reader="b")
+    cache.answer()
+    path = come(cache, first, "a")
+    assert not Path(path).exists()
+    assert cache.files.get(ref(5).id, "a") is not None
+
+
+def test_no_chunk_comes_with_a_table_out_of_turn(cache):
+    """Not before the directory was looked through, not over budget, not while all fetches are under way."""
+    cache.rates = FetchRates(broker=1)
+    cache.files.admission.take("a", bytes(16), 1000)
+    assert cache.files.begin_first(PARTITION, bytes(16), 1, "a") is None
+    cache.rates = FetchRates()
+    begun = 0
+    while cache.files.begin_first(PARTITION, bytes(16), 10 * begun, "a") is not None:
+        begun += 1
+    assert begun == FILLS_MAX
+    cache.want(ref(90), reader="b")
+    assert not cache.submitted
+    cache.files.end_first(PARTITION, ref(1).id, None, "a")
+    assert len(cache.submitted) == 1
+    assert cache.files.get(ref(1).id, "a") is None
+
+
+def test_before_the_directory_was_looked_through_no_chunk_comes_with_a_table(tmp_path):
+    """It may lie there."""
+    cache = Cache(tmp_path / "cache", scanned=False)
+    assert cache.files.begin_first(PARTITION, bytes(16), 1, "a") is None

@@ -99,3 +99,17 @@ def test_an_answer_that_asks_for_more_waits_like_the_others(worker):
     worker.finish()
     assert len(asked) == 1
     assert sorted(worker.running()) == [7, 8]
+
+
+def test_what_passes_by_takes_a_place_and_nobodys_turn(worker):
+    """While all places are taken, or somebody waits, it may not; what waits begins when it has ended."""
+    assert not worker.gate.pass_by()
+    worker.fill(1)
+    worker.finish()
+    worker.finish()
+    assert worker.gate.pass_by()
+    worker.fill(2)
+    assert worker.running()[-1] == 1
+    assert not worker.gate.pass_by()
+    worker.gate.passed()
+    assert worker.running()[-1] == 2

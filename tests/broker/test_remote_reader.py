@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.chunk_files import ChunkFiles
 from stratalog.broker.cold_admission import ColdAdmission
+from stratalog.broker.fill_gate import FILLS_MAX
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.tier import commands
 from stratalog.tier.archive_commands import read_view
@@ -126,6 +127,37 @@ def test_what_is_missing_is_asked_for_once(rig):
     assert rig.remote.read("a", 3, 1000) is not None
 
 
+def test_the_first_chunk_comes_with_its_table(rig):
+    """One command where a reader begins in an object that nobody has read, and one answer for all who waited."""
+    rig.read(3)
+    rig.sent.clear()
+    assert rig.remote.read("a", 23, 1000) is None
+    assert rig.remote.read("b", 33, 1000) is None
+    rig.run()
+    assert rig.sent == ["ReadFooter"]
+    assert rig.woken_readers[-1] == "a"
+    assert offsets(rig.remote.read("a", 23, 1)) == [20]
+    assert offsets(rig.remote.read("b", 33, 1)) == [30]
+    assert rig.sent == ["ReadFooter"]
+
+
+def test_a_table_that_cannot_be_read_leaves_no_place_taken(rig):
+    """Readers are told, and the next chunk is fetched as ever."""
+    rig.read(3)
+    gone = rig.manifest.entries[1].key
+    data, _ = rig.store.get(gone)
+    rig.store.delete_many([gone])
+    for _ in range(2 * FILLS_MAX):
+        with pytest.raises(KafkaError):
+            rig.read(22)
+        rig.now_ms += 10_000
+    rig.store.put(gone, data)
+    rig.now_ms += 10_000
+    rig.sent.clear()
+    assert offsets(rig.read(22, 1)) == [20]
+    assert "FillChunks" not in rig.sent
+
+
 def test_one_answer_crosses_objects(rig):
     """Once they are cached."""
     rig.read(5)
@@ -202,10 +234,10 @@ def test_who_waits_is_woken_and_nobody_else(rig):
     rig.woken_readers.clear()
     assert rig.remote.read("a", 23, 1) is None
     rig.run()
-    assert rig.remote.read("a", 23, 1) is None
+    assert rig.woken_readers == ["a"]
     assert rig.remote.read("b", 43, 1) is None
     rig.run()
-    assert rig.woken_readers == ["a"]
+    assert rig.woken_readers == ["a", "b"]
 
 
 def test_a_reader_over_its_budget_is_told_for_how_long(rig):

@@ -188,3 +188,26 @@ def test_footers_aborted_lists_and_restart_states_are_read(memory_store, log_byt
     assert read_aborted(memory_store, ReadAborted(log_bytes.partition, key)).aborted == tuple(aborted)
     state = read_restart_state(memory_store, ReadRestartState(log_bytes.partition, key))
     assert (state.leader_epochs, state.producer_snapshot) == (((1, 0),), b"")
+
+
+@pytest.mark.parametrize("damage", ["nothing", "the chunk", "the disk"])
+def test_the_chunk_that_a_reader_begins_with_comes_with_the_table(archived, log_bytes, tmp_path, damage):
+    """Under the number that the table gives it; where it cannot be had there is the table, as always."""
+    store, key, chunks, data = archived
+    chunk = chunks[3]
+    if damage == "the chunk":
+        whole, _ = store.get(key)
+        store.delete_many([key])
+        store.put(key, whole[: chunk.position + 70] + b"\0\0" + whole[chunk.position + 72 :])
+    path = (f"{tmp_path}/{'none/' if damage == 'the disk' else ''}chunk-", ".x")
+    offset = chunk.first_offset + 1
+    report = read_footer_of(store, ReadFooter(log_bytes.partition, key, offset, path))
+    assert ChunkTable.from_bytes(report.chunks) == chunks
+    assert report.number == 3
+    if damage != "nothing":
+        assert report.filled is None
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert report.filled.path == f"{tmp_path}/chunk-3.x"
+    assert Path(report.filled.path).read_bytes() == data[chunk.position : chunk.position + chunk.length]
+    assert report.filled.next_offset == chunks[4].first_offset
