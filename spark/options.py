@@ -7,12 +7,12 @@ marked so below. Option names are case-insensitive. Everything refused is an `In
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from stratalog.spark.option_values import choice, flag, integer, is_int, json_object, positive, size
 from stratalog.spark.schema import COLUMNS, HEADERS
 from stratalog.tier.leases import LEASE_MS_MAX
 from stratalog.wire.errors import Invalid
@@ -62,9 +62,7 @@ _REFUSED: Final = {
     "kafka.enable.auto.commit": "this source commits no offsets",
     "kafka.interceptor.classes": "rows reach Spark as they were written",
 }
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _LEASE_SECONDS: Final = 6 * 3600
-_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +148,14 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         subscription=subscription,
         starting=starting,
         ending=ending,
-        start_beyond_last_is_latest=_choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+        start_beyond_last_is_latest=choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
         == "latest",
-        partitions_min=_positive(given, "minPartitions"),
-        partition_records_max=_positive(given, "maxRecordsPerPartition"),
-        partition_bytes_max=_size(given, "maxPartitionBytes", 256 << 20),
-        batch_bytes=_size(given, "batchBytes", 2 << 20, highest=256 << 20),
-        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
-        strict_offsets=_flag(given, "strictOffsets", default=False),
+        partitions_min=positive(given, "minPartitions"),
+        partition_records_max=positive(given, "maxRecordsPerPartition"),
+        partition_bytes_max=size(given, "maxPartitionBytes", 256 << 20),
+        batch_bytes=size(given, "batchBytes", 2 << 20, highest=256 << 20),
+        fail_on_data_loss=flag(given, "failOnDataLoss", default=True),
+        strict_offsets=flag(given, "strictOffsets", default=False),
         read_committed=_isolation(isolation),
         lease_ms=_lease_ms(given),
         columns=_columns(given),
@@ -200,10 +198,10 @@ def _subscription(given: Mapping[str, str]) -> Subscription:
 
 
 def _assignment(value: str) -> dict[str, tuple[int, ...]]:
-    parsed = _json_object("assign", value)
+    parsed = json_object("assign", value)
     assignment = {}
     for topic, partitions in parsed.items():
-        if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions) or not partitions:
+        if not isinstance(partitions, list) or not all(is_int(p) and p >= 0 for p in partitions) or not partitions:
             raise Invalid(f"option 'assign' must be like {{\"topic\": [0, 1]}}, got '{value}'")
         assignment[topic] = tuple(sorted(set(partitions)))
     if not assignment:
@@ -214,7 +212,7 @@ def _assignment(value: str) -> dict[str, tuple[int, ...]]:
 def _bound(given: Mapping[str, str], side: str, edge: int) -> OffsetBound:
     """``side`` is 'starting' or 'ending'. A timestamp option beats a by-timestamp option beats an offsets option."""
     if (value := given.get(f"{side}timestamp")) is not None:
-        return OffsetBound(edge, {}, {}, _integer(f"{side}Timestamp", value, lowest=0))
+        return OffsetBound(edge, {}, {}, integer(f"{side}Timestamp", value, lowest=0))
     if (value := given.get(f"{side}offsetsbytimestamp")) is not None:
         name = f"{side}OffsetsByTimestamp"
         return OffsetBound(edge, {}, _per_partition(name, value, lowest=0), None)
@@ -246,57 +244,14 @@ def _check_bounds(starting: OffsetBound, ending: OffsetBound) -> None:
 
 def _per_partition(name: str, value: str, lowest: int) -> dict[TopicPartition, int]:
     result = {}
-    for topic, partitions in _json_object(name, value).items():
+    for topic, partitions in json_object(name, value).items():
         if not isinstance(partitions, dict):
             raise Invalid(f"option '{name}' must be like {{\"topic\": {{\"0\": 23}}}}, got '{value}'")
         for partition, number in partitions.items():
-            if not partition.isdecimal() or not _is_int(number) or number < lowest:
+            if not partition.isdecimal() or not is_int(number) or number < lowest:
                 raise Invalid(f"option '{name}': '{partition}': {number!r} of topic '{topic}' is not valid")
             result[TopicPartition(topic, int(partition))] = number
     return result
-
-
-def _json_object(name: str, value: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"option '{name}' is not JSON: '{value}': {error}") from error
-    if not isinstance(parsed, dict):
-        raise Invalid(f"option '{name}' must be a JSON object, got '{value}'")
-    return parsed
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _integer(name: str, value: str, lowest: int) -> int:
-    try:
-        number = int(value.strip())
-    except ValueError as error:
-        raise Invalid(f"option '{name}' must be a whole number, got '{value}'") from error
-    if number < lowest:
-        raise Invalid(f"option '{name}' must be at least {lowest}, got {number}")
-    return number
-
-
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    value = given.get(name.lower())
-    return None if value is None else _integer(name, value, lowest=1)
-
-
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = given.get(name.lower(), str(default)).strip().lower()
-    if value not in {"true", "false"}:
-        raise Invalid(f"option '{name}' must be true or false, got '{value}'")
-    return value == "true"
-
-
-def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    value = given.get(name.lower(), choices[0]).strip().lower()
-    if value not in choices:
-        raise Invalid(f"option '{name}' must be one of {', '.join(choices)}, got '{value}'")
-    return value
 
 
 def _isolation(value: str) -> bool:
@@ -306,25 +261,14 @@ def _isolation(value: str) -> bool:
 
 
 def _lease_ms(given: Mapping[str, str]) -> int:
-    seconds = _positive(given, "leaseSeconds") or _LEASE_SECONDS
+    seconds = positive(given, "leaseSeconds") or _LEASE_SECONDS
     if seconds * 1000 > LEASE_MS_MAX:
         raise Invalid(f"option 'leaseSeconds' must be at most {LEASE_MS_MAX // 1000}, got {seconds}; tasks renew it")
-    return seconds * 1000 if _flag(given, "lease", default=True) else 0
-
-
-def _size(given: Mapping[str, str], name: str, default: int, highest: int = 1 << 50) -> int:
-    value = given.get(name.lower())
-    if value is None:
-        return default
-    match = _SIZE.fullmatch(value.strip())
-    size_bytes = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
-    if not 0 < size_bytes <= highest:
-        raise Invalid(f"option '{name}' must be a size like 64m, 1g or bytes, at most {highest} bytes, got '{value}'")
-    return size_bytes
+    return seconds * 1000 if flag(given, "lease", default=True) else 0
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    with_headers = _flag(given, "includeHeaders", default=False)
+    with_headers = flag(given, "includeHeaders", default=False)
     value = given.get("columns")
     if value is None:
         return COLUMNS if with_headers else tuple(name for name in COLUMNS if name != HEADERS)
