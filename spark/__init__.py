@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read", "register", "session"]
+__all__ = ["bad_records", "read", "register", "session"]
 
 
 def read(
@@ -38,6 +38,17 @@ def read(
     if columns:
         reader = reader.option("columns", ",".join(columns))
     return reader.options(**options).load(archive)
+
+
+def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:
+    """What reads with ``badRecords=quarantine`` and ``badRecordsPath=path`` have left out, a row a damaged range.
+
+    ``options`` are those named ``s3.…`` of the source.
+    """
+    from stratalog.spark.fetch import open_quarantine  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.quarantine import BAD_RECORDS_DDL  # noqa: PLC0415
+
+    return spark.createDataFrame([tuple(each) for each in open_quarantine(path, options).ranges()], BAD_RECORDS_DDL)
 
 
 def register(spark: SparkSession) -> None:

@@ -13,15 +13,17 @@ from typing import Final
 
 from stratalog.spark.fetch import chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
+from stratalog.spark.planner import DataLoss
+from stratalog.spark.salvage import DamagedPart
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
-from stratalog.tier.slices import OffsetRange, PartitionArchive, slice_entry
+from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, slice_entry
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.batch import iter_headers, iter_records
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, uuid_text
 
 __all__ = ["find_timestamp", "load_partitions"]
@@ -119,25 +121,51 @@ def _check_found(store: ObjectStore, subscription: Subscription, manifests: list
                 raise Invalid(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
 
 
-def find_timestamp(store: ObjectStore, archive: PartitionArchive, timestamp_ms: int) -> int | None:
+def find_timestamp(
+    store: ObjectStore,
+    archive: PartitionArchive,
+    timestamp_ms: int,
+    *,
+    skip_damage: bool = False,
+    skip_loss: bool = False,
+) -> int | None:
     """The first offset of ``archive`` whose record is not older than ``timestamp_ms``; None if there is none.
 
     As Kafka's ListOffsets does, it looks at every record, committed or not. Costs a tail and one or two chunks.
+    Damaged records are no records with ``skip_damage``; without it they raise `Corrupt`. An object that is not there
+    raises `DataLoss`, unless ``skip_loss`` is set.
     """
     everything = OffsetRange(archive.log_start_offset, archive.end_offset)
     for entry in archive.entries:
         if entry.max_timestamp_ms < timestamp_ms or entry.end <= archive.log_start_offset:
             continue
-        piece = slice_entry(archive.partition, entry, everything)
-        opened = open_segment(store, piece)
-        index = opened.chunks.find_timestamp(timestamp_ms, opened.chunks.find_offset(piece.start_offset))
-        while index is not None:
-            data = chunk_bytes(store, opened, [opened.chunks[index]])
-            offset = _first_not_older(data, timestamp_ms, piece.start_offset)
-            if offset is not None:
-                return offset
-            index = opened.chunks.find_timestamp(timestamp_ms, index + 1)
+        try:
+            offset = _find_in(store, slice_entry(archive.partition, entry, everything), timestamp_ms, skip_damage)
+        except (Corrupt, DataLoss) as error:
+            if not (skip_damage if isinstance(error, Corrupt) else skip_loss):
+                raise
+            _logger.warning("no time is looked for in this object: %s", error)
+            continue
+        if offset is not None:
+            return offset
     return None
+
+
+def _find_in(store: ObjectStore, piece: SegmentSlice, timestamp_ms: int, skip_damage: bool) -> int | None:
+    opened = open_segment(store, piece)
+    index = opened.chunks.find_timestamp(timestamp_ms, opened.chunks.find_offset(piece.start_offset))
+    while index is not None:
+        data = chunk_bytes(store, opened, [opened.chunks[index]], _forget if skip_damage else None)
+        offset = _first_not_older(data, timestamp_ms, piece.start_offset)
+        if offset is not None:
+            return offset
+        index = opened.chunks.find_timestamp(timestamp_ms, index + 1)
+    return None
+
+
+def _forget(part: DamagedPart, position: int) -> None:
+    """Whoever reads the damaged records tells of them; where a time begins only depends on those that can be read."""
+    del part, position
 
 
 def _first_not_older(data: bytes, timestamp_ms: int, start_offset: int) -> int | None:

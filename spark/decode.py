@@ -8,10 +8,10 @@ offset, timestamp, headers) its bytes are neither decompressed nor looked at.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +34,13 @@ from stratalog.wire.compression import Codec, decompress
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["AbortedTransactions", "Window", "decode_batches"]
+__all__ = ["AbortedTransactions", "OnDamage", "Window", "decode_batches"]
 
 AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
 """Producer id -> its aborted transactions as (first offset, last offset), both inclusive, ascending and disjoint."""
+
+OnDamage: TypeAlias = Callable[[int, int, str], None]
+"""Told of the offsets ``[start, end)`` that are left out, and why."""
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _GROUP_BATCHES_MAX: Final = 4096
@@ -88,6 +91,14 @@ class _Group:
         self.bounds.append((start, end))
         self.size_bytes += end - start
 
+    def alone(self, index: int) -> _Group:
+        """A group of only one of its batches."""
+        start, end = self.bounds[index]
+        if not self.pieces:
+            return _Group([], [self.headers[index]], [(start, end)], end - start, self.trimmed)
+        piece = self.pieces[index]
+        return _Group([piece], [self.headers[index]], [(0, len(piece))], len(piece), self.trimmed)
+
 
 def decode_batches(
     data: bytes,
@@ -97,30 +108,60 @@ def decode_batches(
     *,
     batch_bytes: int = 2 << 20,
     required: Collection[str] = (),
+    on_damage: OnDamage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``data``, whole record batches of ``partition``, as Arrow batches of exactly ``columns``.
 
     ``batch_bytes`` is the size of the record bytes behind one Arrow batch; a larger record batch stands alone.
-    Raises `Corrupt`, naming the partition and the offset, for bytes that are not record batches.
+    Raises `Corrupt`, naming the partition and the offset, for bytes that are not record batches; a batch whose bounds
+    can be told is left out instead where ``on_damage`` is given, which is told of it.
     """
     schema = arrow_schema(columns, required)
-    shared = pa.py_buffer(data)
-    for group in _groups(data, partition, columns, window, batch_bytes):
+
+    def decoded(group: _Group) -> pa.RecordBatch | None:
         joined = b"".join(group.pieces) if group.pieces else data
-        buffer = pa.py_buffer(joined) if group.pieces else shared
         try:
-            arrays, count = _Rows(group, joined, buffer, window).columns(partition, columns)
+            arrays, count = _Rows(group, joined, pa.py_buffer(joined), window).columns(partition, columns)
         except (Corrupt, IndexError, OverflowError) as error:
             raise Corrupt(
                 f"{partition}: a record in the batches from offset {group.headers[0].base_offset} up to "
                 f"{group.headers[-1].last_offset} is damaged: {error}"
             ) from error
-        if count:
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema) if count else None
+
+    for group in _groups(data, partition, columns, window, batch_bytes, on_damage):
+        try:
+            batch = decoded(group)
+        except Corrupt:
+            if on_damage is None:
+                raise
+            yield from _sound_batches(group, decoded, on_damage)
+        else:
+            if batch is not None:
+                yield batch
+
+
+def _sound_batches(
+    group: _Group, decoded: Callable[[_Group], pa.RecordBatch | None], on_damage: OnDamage
+) -> Iterator[pa.RecordBatch]:
+    """A group with a damaged batch, one batch at a time."""
+    for index, header in enumerate(group.headers):
+        try:
+            batch = decoded(group.alone(index))
+        except Corrupt as error:
+            on_damage(header.base_offset, header.next_offset, str(error))
+            continue
+        if batch is not None:
+            yield batch
 
 
 def _groups(
-    data: bytes, partition: TopicPartition, columns: Sequence[str], window: Window, batch_bytes: int
+    data: bytes,
+    partition: TopicPartition,
+    columns: Sequence[str],
+    window: Window,
+    batch_bytes: int,
+    on_damage: OnDamage | None,
 ) -> Iterator[_Group]:
     needs_records = not _RECORD_COLUMNS.isdisjoint(columns)
     group = _Group()
@@ -129,22 +170,28 @@ def _groups(
             break
         if window.skips(header):
             continue
-        _check(data, position, header, partition)
+        try:
+            piece = _verified(
+                data, position, header, partition, decompressed=needs_records or not window.contains(header)
+            )
+        except Corrupt as error:
+            if on_damage is None:
+                raise
+            on_damage(header.base_offset, header.next_offset, str(error))
+            continue
         if not header.record_count:  # the cleaner keeps an emptied batch for its producer's sequence number
             continue
         inside = window.contains(header)
         start, end = position + HEADER_BYTES, position + header.size_bytes
-        compressed = header.codec is not Codec.NONE and (needs_records or not inside)
         if group.headers and (
             group.size_bytes >= batch_bytes
             or len(group.headers) >= _GROUP_BATCHES_MAX
-            or compressed is not bool(group.pieces)
+            or (piece is not None) is not bool(group.pieces)
             or (group.trimmed is inside and not needs_records)  # in a cut batch's group all records are looked at
         ):
             yield group
             group = _Group()
-        if compressed:
-            piece = _decompress(data, start, end, header, partition)
+        if piece is not None:
             group.pieces.append(piece)
             start, end = group.size_bytes, group.size_bytes + len(piece)
         group.add(header, start, end)
@@ -163,6 +210,16 @@ def _whole_batches(data: bytes, partition: TopicPartition) -> Iterator[tuple[int
         raise Corrupt(f"{partition}: {error}") from error
     if after != len(data):
         raise Corrupt(f"{partition}: {len(data) - after} bytes behind the last whole batch are no record batch")
+
+
+def _verified(
+    data: bytes, position: int, header: BatchHeader, partition: TopicPartition, *, decompressed: bool
+) -> bytes | None:
+    """Check the batch; the records of one that is compressed, if they are asked for. Raises `Corrupt`."""
+    _check(data, position, header, partition)
+    if header.codec is Codec.NONE or not decompressed or not header.record_count:
+        return None
+    return _decompress(data, position + HEADER_BYTES, position + header.size_bytes, header, partition)
 
 
 def _check(data: bytes, position: int, header: BatchHeader, partition: TopicPartition) -> None:

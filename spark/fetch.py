@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from crc32c import crc32c
 
 from stratalog.spark.decode import AbortedTransactions, Window, decode_batches
 from stratalog.spark.planner import DataLoss
+from stratalog.spark.quarantine import BadRange, Quarantine
+from stratalog.spark.salvage import DamagedPart, salvage
 from stratalog.tier import open_store
 from stratalog.tier.chunk_table import Chunk, ChunkTable
 from stratalog.tier.footer import Footer, read_footer
@@ -30,7 +32,18 @@ from stratalog.tier.slices import RANGE_BYTES, WHOLE_BYTES_MAX, SegmentSlice, ch
 from stratalog.tier.store import InvalidRange, NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
 
-__all__ = ["OpenedSegment", "ReadRequest", "chunk_bytes", "open_archive", "open_segment", "read_slices"]
+__all__ = [
+    "OpenedSegment",
+    "ReadRequest",
+    "chunk_bytes",
+    "open_archive",
+    "open_quarantine",
+    "open_segment",
+    "read_slices",
+]
+
+_T = TypeVar("_T")
+OnDamagedPart: TypeAlias = Callable[[DamagedPart, int], None]
 
 _IN_FLIGHT: Final = 3
 _OPENED_AHEAD: Final = 2
@@ -74,6 +87,8 @@ class _Range(NamedTuple):
 
     piece: SegmentSlice
     window: Window
+    start_offset: int
+    end_offset: int
     data: Future[bytes]
 
 
@@ -82,8 +97,13 @@ def open_archive(url: str, options: Mapping[str, str]) -> ObjectStore:
     return _open(url, tuple(sorted(options.items())))
 
 
+def open_quarantine(url: str, options: Mapping[str, str]) -> Quarantine:
+    """The quarantine at ``url``, a directory that is made or a bucket; ``options`` count only for a bucket of S3."""
+    return Quarantine(_open(url, tuple(sorted(options.items())) if url.startswith("s3") else (), create=True))
+
+
 @lru_cache(maxsize=8)
-def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
+def _open(url: str, options: tuple[tuple[str, str], ...], *, create: bool = False) -> ObjectStore:
     if url.startswith(("s3://", "s3a://")):
         settings = {_S3_SETTINGS[name]: value for name, value in options}
         return open_store("s3://" + url.partition("://")[2], **settings)
@@ -91,34 +111,81 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
         raise Invalid(f"option '{options[0][0]}' has no meaning for the archive {url}")
     if url.startswith("/"):
         url = "file://" + quote(url)
-    return open_store(url, create=False) if url.startswith("file:") else open_store(url)
+    return open_store(url, create=create) if url.startswith("file:") else open_store(url)
 
 
-def read_slices(store: ObjectStore, slices: Sequence[SegmentSlice], request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def read_slices(
+    store: ObjectStore,
+    slices: Sequence[SegmentSlice],
+    request: ReadRequest,
+    quarantine: Quarantine | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The rows of ``slices``, in their order.
 
     Raises `DataLoss` for an object that is not there (a warning instead, if the request says so) and `Corrupt` for
-    one that is not what was uploaded; both name partition, offsets and key.
+    one that is not what was uploaded; both name partition, offsets and key. With a ``quarantine`` that is told what is
+    damaged, and the rest is read.
     """
     pool = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="stratalog-fetch")
     try:
-        for piece, window, data in _ranges(pool, store, slices, request):
-            content = data.result()
-            with _told(piece):
+        for each in _ranges(pool, store, slices, request, quarantine):
+            aside = _Aside(quarantine, store.url, each.piece) if quarantine else None
+            data = _content(each, request, aside)
+            if data is None:
+                continue
+            with _told(each.piece):
                 yield from decode_batches(
-                    content,
-                    piece.topic_partition,
+                    data,
+                    each.piece.topic_partition,
                     request.columns,
-                    window,
+                    each.window,
                     batch_bytes=request.batch_bytes,
                     required=request.required,
+                    on_damage=aside.records if aside else None,
                 )
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+class _Aside:
+    """Tells the quarantine of what is damaged in one slice, as far as rows of the slice are lost."""
+
+    def __init__(self, quarantine: Quarantine, archive: str, piece: SegmentSlice) -> None:
+        self._quarantine = quarantine
+        self._archive = archive
+        self._piece = piece
+
+    def part(self, part: DamagedPart, position: int | None = None) -> None:
+        """Damaged bytes, ``position`` where those that were looked at begin; None if it is not known which they are."""
+        piece = self._piece
+        if part.end_offset <= piece.start_offset or part.start_offset >= piece.end_offset:
+            return
+        known = position is not None
+        self._quarantine.add(
+            BadRange(
+                topic=piece.topic,
+                partition=piece.partition,
+                start_offset=part.start_offset,
+                end_offset=part.end_offset,
+                archive=self._archive,
+                key=piece.key,
+                position=(position or 0) + part.position if known else None,
+                length=part.length if known else None,
+                reason=part.reason,
+            )
+        )
+
+    def records(self, start_offset: int, end_offset: int, reason: str) -> None:
+        """Records that cannot be decoded, or cannot be had."""
+        self.part(DamagedPart(start_offset, end_offset, 0, 0, reason))
+
+
 def _ranges(
-    pool: ThreadPoolExecutor, store: ObjectStore, slices: Sequence[SegmentSlice], request: ReadRequest
+    pool: ThreadPoolExecutor,
+    store: ObjectStore,
+    slices: Sequence[SegmentSlice],
+    request: ReadRequest,
+    quarantine: Quarantine | None,
 ) -> Iterator[_Range]:
     """The ranges to decode, with up to `_IN_FLIGHT` of them and the tails of the next objects on their way."""
     waiting: deque[_Range] = deque()
@@ -132,7 +199,8 @@ def _ranges(
         if not opening:
             break
         piece, future = opening.popleft()
-        opened = _opened(future, request)
+        aside = _Aside(quarantine, store.url, piece) if quarantine else None
+        opened = _had(future, request, aside, piece.start_offset, piece.end_offset)
         if opened is None:
             continue
         window = Window(
@@ -141,21 +209,34 @@ def _ranges(
             aborted=opened.aborted if request.read_committed else None,
         )
         for chunks in chunk_runs(opened.chunks, piece, RANGE_BYTES):
-            waiting.append(_Range(piece, window, pool.submit(chunk_bytes, store, opened, chunks)))
+            data = pool.submit(chunk_bytes, store, opened, chunks, aside.part if aside else None)
+            end_offset = _chunk_end(opened, chunks[-1])
+            waiting.append(_Range(piece, window, chunks[0].first_offset, end_offset, data))
             if len(waiting) > _IN_FLIGHT:
                 yield waiting.popleft()
     yield from waiting
 
 
-def _opened(future: Future[OpenedSegment], request: ReadRequest) -> OpenedSegment | None:
-    """The tail, or None for a missing object whose loss is accepted."""
+def _content(each: _Range, request: ReadRequest, aside: _Aside | None) -> bytes | None:
+    start, end = max(each.start_offset, each.piece.start_offset), min(each.end_offset, each.piece.end_offset)
+    return _had(each.data, request, aside, start, end)
+
+
+def _had(
+    future: Future[_T], request: ReadRequest, aside: _Aside | None, start_offset: int, end_offset: int
+) -> _T | None:
+    """What was fetched; None for a loss that is accepted, and for damage that is left out."""
     try:
         return future.result()
     except DataLoss as loss:
         if request.fail_on_data_loss:
             raise
         _logger.warning("skipped, because failOnDataLoss is false: %s", loss)
-        return None
+    except Corrupt as error:
+        if aside is None:
+            raise
+        aside.records(start_offset, end_offset, str(error))
+    return None
 
 
 @contextmanager
@@ -220,10 +301,13 @@ def _aborted(table: bytes) -> AbortedTransactions:
     return transactions
 
 
-def chunk_bytes(store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chunk]) -> bytes:
+def chunk_bytes(
+    store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chunk], on_damage: OnDamagedPart | None = None
+) -> bytes:
     """The bytes of neighbouring ``chunks``. Raises `DataLoss`, and `Corrupt` unless each has its CRC-32C.
 
-    That covers base offsets too, which a batch's own CRC does not.
+    That covers base offsets too, which a batch's own CRC does not. With ``on_damage``, which is told the parts and the
+    position of their chunk, the damaged batches are left out instead.
     """
     start = chunks[0].position
     end = chunks[-1].position + chunks[-1].length
@@ -233,12 +317,34 @@ def chunk_bytes(store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chun
         else:
             data = store.get_range(opened.piece.key, start, end - start)
         view = memoryview(data)
-        for chunk in chunks:
-            at = chunk.position - start
-            crc = crc32c(view[at : at + chunk.length])
-            if crc != chunk.crc32c:
-                raise Corrupt(
-                    f"the chunk at position {chunk.position} has CRC {crc:#010x}, its table says "
-                    f"{chunk.crc32c:#010x}: restore the object from a copy"
-                )
-    return data
+        spans = [(chunk.position - start, chunk.position - start + chunk.length) for chunk in chunks]
+        sound = [crc32c(view[at:to]) == chunk.crc32c for chunk, (at, to) in zip(chunks, spans, strict=True)]
+        if all(sound):
+            return data
+        pieces: list[bytes] = []
+        for chunk, (at, to), is_sound in zip(chunks, spans, sound, strict=True):
+            pieces += [data[at:to]] if is_sound else _salvaged(opened, chunk, data[at:to], on_damage)
+    return b"".join(pieces)
+
+
+def _salvaged(opened: OpenedSegment, chunk: Chunk, data: bytes, on_damage: OnDamagedPart | None) -> list[bytes]:
+    """The intact batches of a damaged chunk, whose damage is told. Raises `Corrupt` if there is nobody to tell."""
+    found = salvage(data, chunk.first_offset, _chunk_end(opened, chunk))
+    if on_damage is None:
+        what = "no batch is damaged, but what precedes its CRC"
+        if found.damaged:
+            worst = found.damaged[0]
+            what = f"offsets {worst.start_offset} to {worst.end_offset - 1} are damaged ({worst.reason})"
+        raise Corrupt(
+            f"the chunk at position {chunk.position} has another CRC than {chunk.crc32c:#010x}, as its table says: {what}. "
+            f"Restore the object from a copy, or set option 'badRecords' to 'quarantine' to read the rest"
+        )
+    for part in found.damaged:
+        on_damage(part, chunk.position)
+    return [data[start:end] for start, end in found.intact]
+
+
+def _chunk_end(opened: OpenedSegment, chunk: Chunk) -> int:
+    """The first offset behind ``chunk``."""
+    index = opened.chunks.find_offset(chunk.first_offset) + 1
+    return opened.chunks.first_offset(index) if index < len(opened.chunks) else opened.piece.end

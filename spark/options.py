@@ -34,6 +34,8 @@ _OWN: Final = (
     "strictOffsets",
     "lease",
     "leaseSeconds",
+    "badRecords",
+    "badRecordsPath",
 )
 _STORE: Final = (
     "s3.endpoint",
@@ -125,6 +127,8 @@ class ReadOptions:
     read_committed: bool
     lease_ms: int
     """How long what was planned must stay in the bucket after the last renewal; 0 writes no lease."""
+    bad_records_url: str | None
+    """Where damage is told of and left out; None to fail on damage."""
     columns: tuple[str, ...]
     store_options: Mapping[str, str] = field(repr=False)
 
@@ -158,6 +162,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         strict_offsets=flag(given, "strictOffsets", default=False),
         read_committed=_isolation(isolation),
         lease_ms=_lease_ms(given),
+        bad_records_url=_bad_records_url(given),
         columns=_columns(given),
         store_options={name: given[name] for name in _STORE if name in given},
     )
@@ -265,6 +270,19 @@ def _lease_ms(given: Mapping[str, str]) -> int:
     if seconds * 1000 > LEASE_MS_MAX:
         raise Invalid(f"option 'leaseSeconds' must be at most {LEASE_MS_MAX // 1000}, got {seconds}; tasks renew it")
     return seconds * 1000 if flag(given, "lease", default=True) else 0
+
+
+def _bad_records_url(given: Mapping[str, str]) -> str | None:
+    url = given.get("badrecordspath", "").strip()
+    quarantined = choice(given, "badRecords", ("fail", "quarantine")) == "quarantine"
+    if quarantined and not url:
+        raise Invalid(
+            "option 'badRecords' is quarantine: option 'badRecordsPath' must say where what is left out is told of, a "
+            "directory that all executors share (file:///mnt/bad) or s3://bucket/prefix"
+        )
+    if url and not quarantined:
+        raise Invalid("option 'badRecordsPath' is given, but 'badRecords' is not quarantine: damage ends the query")
+    return url or None
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:

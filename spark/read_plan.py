@@ -18,7 +18,7 @@ from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, c
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 
-__all__ = ["plan", "plan_slices"]
+__all__ = ["plan", "plan_ranges", "plan_slices"]
 
 _THREADS: Final = 16
 
@@ -37,20 +37,32 @@ def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[tupl
 
 def plan_slices(store: ObjectStore, options: ReadOptions) -> list[SegmentSlice]:
     """The parts of objects that a query reads, by topic, partition and offset; raises what `plan` raises."""
+    slices: list[SegmentSlice] = []
+    losses: list[str] = []
+    for archive, offsets in plan_ranges(store, options):
+        found, holes = cut_slices(archive, offsets)
+        slices += found
+        losses += holes
+    _tell(losses, fail=options.fail_on_data_loss)
+    return slices
+
+
+def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[tuple[PartitionArchive, OffsetRange]]:
+    """What is archived of each partition that a query reads, and which offsets of it; raises what `plan` raises."""
     archives = load_partitions(store, options.subscription)
     _check_named(options.starting, "startingOffsets", archives, options)
     _check_named(options.ending, "endingOffsets", archives, options)
-    resolve = partial(resolve_range, options=options, find_timestamp=partial(find_timestamp, store))
+    find = partial(
+        find_timestamp,
+        store,
+        skip_damage=options.bad_records_url is not None,
+        skip_loss=not options.fail_on_data_loss,
+    )
+    resolve = partial(resolve_range, options=options, find_timestamp=find)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-plan") as pool:
         ranges: list[OffsetRange] = list(pool.map(resolve, archives))
-    slices: list[SegmentSlice] = []
-    losses: list[str] = []
-    for archive, offsets in zip(archives, ranges, strict=True):
-        found, holes = cut_slices(archive, offsets)
-        slices += found
-        losses += [*offsets.losses, *holes]
-    _tell(losses, fail=options.fail_on_data_loss)
-    return slices
+    _tell([loss for each in ranges for loss in each.losses], fail=options.fail_on_data_loss)
+    return list(zip(archives, ranges, strict=True))
 
 
 def _check_named(bound: OffsetBound, name: str, archives: Sequence[PartitionArchive], options: ReadOptions) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
+from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
 from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.read_plan import plan
@@ -102,4 +102,6 @@ class StratalogReader(DataSourceReader):
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        return read_slices(store, partition.value, request)
+        url = self._options.bad_records_url
+        quarantine = open_quarantine(url, self._options.store_options) if url else None
+        return read_slices(store, partition.value, request, quarantine)

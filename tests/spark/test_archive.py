@@ -10,6 +10,7 @@ import pytest
 
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.options import Subscription, parse_options
+from stratalog.spark.planner import DataLoss
 from stratalog.tier.slices import PartitionArchive
 from stratalog.tier.trash import trash_archive
 from stratalog.wire.batch import Record, build_batch
@@ -178,3 +179,22 @@ def test_a_time_is_found_when_the_only_match_of_an_object_was_deleted(timed: Any
     """The search goes on in the next object."""
     timed.set_log_start("orders", 0, 5)
     assert find_timestamp(timed.store, loaded(timed), 450) == 11
+
+
+def test_a_time_is_looked_for_around_damage(timed: Any) -> None:
+    """Where damaged records are left out, the first readable one counts; else damage is an error, as is a lost object."""
+    entry = timed.manifests["orders", 0].entries[0]
+    expected = find_timestamp(timed.store, loaded(timed), 0)
+    data = bytearray(timed.store.get(entry.key)[0])
+    data[70] ^= 1
+    timed.store.put(entry.key, bytes(data))
+    with pytest.raises(Corrupt, match=entry.key):
+        find_timestamp(timed.store, loaded(timed), 0)
+    found = find_timestamp(timed.store, loaded(timed), 0, skip_damage=True)
+    assert found is not None
+    assert expected is not None
+    assert found > expected
+    timed.store.delete_many([entry.key])
+    with pytest.raises(DataLoss, match=entry.key):
+        find_timestamp(timed.store, loaded(timed), 0)
+    assert find_timestamp(timed.store, loaded(timed), 0, skip_loss=True) is not None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -294,3 +295,24 @@ def test_what_the_cleaner_has_left_is_decoded(codec: Codec) -> None:
     assert rows == expected_rows(cleaned, EVERYTHING)
     assert [row["offset"] for row in rows] == [1, 3, 6, 8]
     assert [row["timestamp"] for row in rows] == [time_of(NOON_MS + delta) for delta in (1, 3, 1, 3)]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("damage", ["records", "bytes"])
+def test_damaged_batches_are_left_out_where_somebody_is_told(codec: Codec, damage: str) -> None:
+    """Whether the CRC fails or the records do not fit; without anybody to tell they are an error."""
+    made = [build_batch(records(3 * i, 3), codec=codec, leader_epoch=0) for i in range(5)]
+    if damage == "bytes":
+        made[2][-1] ^= 1
+    else:
+        last = Record(8, NOON_MS, b"k", b"v")
+        made[2] = build_batch([*records(6, 2), last], codec=codec, leader_epoch=0)
+        made[2][60] = 9  # the number of records
+        made[2][17:21] = crc32c(bytes(made[2][21:])).to_bytes(4, "big")
+    data = b"".join(map(bytes, made))
+    told: list[tuple[int, int, str]] = []
+    batches = decode_batches(data, ORDERS, ("offset",), EVERYTHING, on_damage=lambda *what: told.append(what))
+    assert [o for batch in batches for o in batch.column(0).to_pylist()] == [*range(6), *range(9, 15)]
+    assert [what[:2] for what in told] == [(6, 9)]
+    with pytest.raises(Corrupt, match="orders-3"):
+        decoded_rows(data)

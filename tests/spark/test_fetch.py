@@ -13,11 +13,13 @@ import pytest
 
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.planner import DataLoss
+from stratalog.spark.quarantine import Quarantine
 from stratalog.tier.entry import Entry
+from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices
 from stratalog.tier.store import NotFound
-from stratalog.wire.batch import Record, build_batch, build_control_batch
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -167,6 +169,82 @@ def test_a_flipped_byte_is_reported_with_its_key(memory_archive: Any, batches: B
     memory_archive.store.put(entry.key, bytes(data))
     with pytest.raises(Corrupt, match=rf"orders-0, offsets 0 to 49, object {entry.key}.*CRC"):
         read_offsets(memory_archive.store, slices_of([entry]))
+
+
+@pytest.fixture
+def quarantine() -> Quarantine:
+    return Quarantine(MemoryStore("memory:bad"))
+
+
+def spoil(archive: Any, entry: Entry, *positions: int) -> None:
+    """Change single bytes of an object."""
+    data = bytearray(archive.store.get(entry.key)[0])
+    for position in positions:
+        data[position] ^= 0x55
+    archive.store.put(entry.key, bytes(data))
+
+
+def test_a_damaged_batch_is_named(memory_archive: Any, batches: Batches) -> None:
+    """With its offsets, its object and what can be done."""
+    (entry,) = memory_archive.add("orders", 0, batches(0, 50))
+    spoil(memory_archive, entry, entry.data_bytes // 2)
+    with pytest.raises(Corrupt, match=rf"orders-0.*object {entry.key}.*offsets 20 to 29 are damaged.*'badRecords'"):
+        read_offsets(memory_archive.store, slices_of([entry]))
+
+
+def test_exactly_the_damaged_batch_is_left_out(large: tuple[Any, list[Entry]], quarantine: Quarantine) -> None:
+    """Of a large object too, whose chunks come in several ranges; what was left out is told once, however often read."""
+    archive, entries = large
+    data = archive.store.get(entries[0].key)[0]
+    position, header = next(each for each in iter_headers(data) if each[1].base_offset == 500)
+    spoil(archive, entries[0], position + 100)
+    for _ in range(2):
+        rows = read_slices(archive.store, slices_of(entries), OFFSETS, quarantine)
+        assert [o for batch in rows for o in batch.column(0).to_pylist()] == [*range(500), *range(510, 1000)]
+    (found,) = quarantine.ranges()
+    assert found[:6] == ("orders", 0, 500, 510, archive.store.url, entries[0].key)
+    assert (found.position, found.length) == (position, header.size_bytes)
+    assert "CRC" in found.reason
+
+
+def test_damage_outside_the_rows_asked_for_is_not_told(large: tuple[Any, list[Entry]], quarantine: Quarantine) -> None:
+    """The chunk is read for its neighbours."""
+    archive, entries = large
+    data = archive.store.get(entries[0].key)[0]
+    spoil(archive, entries[0], next(p for p, h in iter_headers(data) if h.base_offset == 500) + 100)
+    rows = read_slices(archive.store, slices_of(entries, 510, 530), OFFSETS, quarantine)
+    assert [o for batch in rows for o in batch.column(0).to_pylist()] == list(range(510, 530))
+    assert list(quarantine.ranges()) == []
+
+
+@pytest.mark.parametrize("damage", ["footer", "shorter"])
+def test_an_object_that_cannot_be_opened_is_left_out_whole(
+    memory_archive: Any, batches: Batches, quarantine: Quarantine, damage: str
+) -> None:
+    """The offsets that were to be read from it are told; its neighbours are read."""
+    entries = memory_archive.add("orders", 0, *(batches(i * 20, 20) for i in range(3)))
+    if damage == "footer":
+        spoil(memory_archive, entries[1], entries[1].size_bytes - 9)
+    else:
+        memory_archive.store.put(entries[1].key, memory_archive.store.get(entries[1].key)[0][:-50])
+    rows = read_slices(memory_archive.store, slices_of(entries, 5, 50), OFFSETS, quarantine)
+    assert [o for batch in rows for o in batch.column(0).to_pylist()] == [*range(5, 20), *range(40, 50)]
+    assert [(each.start_offset, each.end_offset, each.position) for each in quarantine.ranges()] == [(20, 40, None)]
+
+
+def test_an_object_that_goes_while_it_is_read(large: tuple[Any, list[Entry]]) -> None:
+    """After its tail and before its chunks: told, or skipped where loss is accepted."""
+    archive, entries = large
+
+    class Going(CountingStore):
+        def get_range(self, key: str, position: int, length: int) -> bytes:
+            raise NotFound("get_range", key, archive.store.url, "there is no such object")
+
+    with pytest.raises(DataLoss, match=rf"orders-0, offsets 0 to 999, object {entries[0].key}.*failOnDataLoss"):
+        read_offsets(Going(archive.store), slices_of(entries))
+    assert (
+        read_offsets(Going(archive.store), slices_of(entries), ReadRequest(("offset",), fail_on_data_loss=False)) == []
+    )
 
 
 def test_an_object_of_other_offsets_is_refused(memory_archive: Any, batches: Batches) -> None:

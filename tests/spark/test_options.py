@@ -90,6 +90,16 @@ def test_a_lease_is_written_unless_it_is_switched_off() -> None:
     assert parse(lease="false", leaseSeconds="90").lease_ms == 0
 
 
+def test_damage_is_quarantined_only_with_a_place_to_tell_of_it() -> None:
+    """Else it ends the query."""
+    assert parse().bad_records_url is None
+    assert parse(badRecords="quarantine", badRecordsPath="/mnt/bad").bad_records_url == "/mnt/bad"
+    with pytest.raises(Invalid, match="'badRecordsPath' must say where"):
+        parse(badRecords="quarantine")
+    with pytest.raises(Invalid, match="'badRecords' is not quarantine"):
+        parse(badRecordsPath="/mnt/bad")
+
+
 def test_columns_and_headers() -> None:
     """includeHeaders adds a column; the option columns names exactly those wanted."""
     assert parse(includeHeaders="true").columns == COLUMNS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from stratalog import spark as stratalog_spark
 from stratalog.spark.schema import COLUMNS, spark_ddl
-from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.batch import check_batch, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt
 
 pytestmark = pytest.mark.spark
 
@@ -26,19 +28,29 @@ def read(spark: SparkSession, archive: Any, **options: str) -> DataFrame:
     return spark.read.format("stratalog").options(**chosen).load(archive.store.url)
 
 
-def expected_rows(archive: Any) -> list[tuple[Any, ...]]:
-    """Every row, by a loop over single records of the objects."""
+def expected_rows(archive: Any, *, damaged: bool = False) -> list[tuple[Any, ...]]:
+    """Every row, by a loop over single records of the objects; without those of ``damaged`` batches."""
     rows: list[tuple[Any, ...]] = []
     for (topic, partition), manifest in sorted(archive.manifests.items()):
         for entry in manifest.entries:
             data = archive.store.get(entry.key)[0][: entry.data_bytes]
             for position, header in iter_headers(data):
+                if damaged and not is_sound(data, position):
+                    continue
                 for record in iter_records(data, position):
                     time = EPOCH + timedelta(milliseconds=record.timestamp_ms)
                     headers = [(each.key, each.value) for each in record.headers] or None
                     kind = int(header.is_log_append_time)
                     rows.append((record.key, record.value, topic, partition, record.offset, time, kind, headers))
     return rows
+
+
+def is_sound(data: bytes, position: int) -> bool:
+    try:
+        check_batch(data, position)
+    except Corrupt:
+        return False
+    return True
 
 
 def fingerprint(rows: DataFrame) -> tuple[Any, ...]:
@@ -125,6 +137,33 @@ def test_missing_data_is_an_error_or_skipped(spark: SparkSession, broken_archive
     with pytest.raises(Exception, match=r"orders-1: the ending offset 401 is beyond offset 400.*failOnDataLoss"):
         read(spark, broken_archive, **beyond).count()
     assert read(spark, broken_archive, failOnDataLoss="false", **beyond).count() == 1100
+
+
+@pytest.fixture
+def damaged_archive(file_archive: Any) -> Iterator[Any]:
+    """The archive with one byte changed in the batch of offsets 150 to 159 of partition 0."""
+    entry = file_archive.manifests["orders", 0].entries[1]
+    data, _ = file_archive.store.get(entry.key)
+    position = next(at for at, header in iter_headers(data[: entry.data_bytes]) if header.base_offset == 150)
+    changed = bytearray(data)
+    changed[position + 65] ^= 1
+    file_archive.store.put(entry.key, bytes(changed))
+    yield file_archive
+    file_archive.store.put(entry.key, data)
+
+
+def test_damage_is_an_error_or_set_aside(spark: SparkSession, damaged_archive: Any, tmp_path: Path) -> None:
+    """badRecords decides; what is set aside is exactly one batch, told once as a table, the rest is as it was."""
+    key = damaged_archive.manifests["orders", 0].entries[1].key
+    with pytest.raises(Exception, match=rf"orders-0.*{key}.*offsets 150 to 159 are damaged"):
+        read(spark, damaged_archive).agg({"value": "max"}).collect()
+    place = str(tmp_path / "bad")
+    rows = read(spark, damaged_archive, badRecords="quarantine", badRecordsPath=place, includeHeaders="true")
+    sound = expected_rows(damaged_archive, damaged=True)
+    assert fingerprint(rows) == fingerprint(spark.createDataFrame(sound, spark_ddl(COLUMNS)))
+    assert len(sound) == 1190
+    told = stratalog_spark.bad_records(spark, place).select("topic", "partition", "startOffset", "endOffset", "object")
+    assert [tuple(row) for row in told.collect()] == [("orders", 0, 150, 160, key)]
 
 
 @pytest.mark.parametrize(
