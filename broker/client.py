@@ -263,7 +263,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 
 def _refusal(name: str, error_code: int) -> KafkaError:
     """Why a topic cannot be told; of a view the broker knows more than a code can say."""
-    from stratalog.broker.view_names import parse_view_name  # noqa: PLC0415 - only for this message
+    from stratalog.tier.view_names import parse_view_name  # noqa: PLC0415 - only for this message
 
     more = "" if parse_view_name(name) is None else ". The log of the broker says why it cannot be shown"
     return KafkaError(ErrorCode(error_code), f"topic {name}: {code_words(error_code)}{more}")

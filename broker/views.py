@@ -20,10 +20,10 @@ from stratalog.broker.bounded_archive import BoundedArchive
 from stratalog.broker.io_worker import ask
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.unified_log import UnifiedLog
-from stratalog.broker.view_names import ViewName, base_topic, parse_view_name
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.view_names import ViewName, base_topic, parse_view_name
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.topic import TopicPartition, Uuid
 

@@ -7,14 +7,16 @@ are jumped over. Every manifest is read once, many at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from stratalog.spark.fetch import chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.salvage import DamagedPart
+from stratalog.spark.views import archives_at_cut
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
@@ -22,6 +24,7 @@ from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, slice_entry
 from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.view_names import ViewName, parse_view_name
 from stratalog.wire.batch import iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, uuid_text
@@ -36,17 +39,47 @@ _logger = logging.getLogger("stratalog.spark")
 def load_partitions(store: ObjectStore, subscription: Subscription) -> list[PartitionArchive]:
     """The archives of the partitions that ``subscription`` asks for, sorted by topic and partition.
 
-    Raises `Invalid` for a topic, or an assigned partition, that the archive does not have.
+    A name like ``orders@before-upgrade`` or ``orders@2026-11-01T00:00Z`` asks for a view, see `stratalog.spark.views`.
+    Raises `Invalid` for a topic, a view, or an assigned partition, that the archive does not have.
     """
-    folders = list(_folders(store, subscription))
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-manifests") as pool:
-        found = [manifest for manifest in pool.map(lambda each: _manifest(store, each), folders) if manifest]
+    names = subscription.topics or tuple(subscription.assignment or ())
+    found = _manifests(store, _folders(store, subscription, names))
     manifests = _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
-    _check_found(store, subscription, manifests)
-    manifests = [each for each in manifests if _assigned(subscription, each.partition)]
+    there = {each.partition.topic for each in manifests}
+    views = {name: view for name in names if name not in there and (view := parse_view_name(name)) is not None}
+    archives = [archive for name, view in views.items() for archive in _view(store, name, view)]
+    held = [TopicPartition(each.partition.topic, each.partition.partition) for each in manifests]
+    _check_found(store, subscription, {*held, *(archive.partition for archive in archives)})
+    archives += _archives(store, [each for each in manifests if _assigned(subscription, each.partition)])
+    return sorted((each for each in archives if _assigned(subscription, each.partition)), key=_partition)
+
+
+def _partition(archive: PartitionArchive) -> TopicPartition:
+    return archive.partition
+
+
+def _manifests(store: ObjectStore, folders: Iterable[PartitionId]) -> list[Manifest]:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-manifests") as pool:
+        return [manifest for manifest in pool.map(lambda each: _manifest(store, each), folders) if manifest]
+
+
+def _archives(store: ObjectStore, manifests: Sequence[Manifest]) -> list[PartitionArchive]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-pages") as pool:
-        archives = list(pool.map(lambda each: _archive(store, each), manifests))
-    return sorted(archives, key=lambda archive: archive.partition)
+        return list(pool.map(lambda each: _archive(store, each), manifests))
+
+
+def _view(store: ObjectStore, name: str, view: ViewName) -> list[PartitionArchive]:
+    """The partitions of a topic as it was at a cut or at a time; none if there is no such topic."""
+    if view.cut is not None:
+        return archives_at_cut(store, name, view.topic, view.cut)
+    found = _manifests(store, topic_folders(store, [view.topic]))
+    manifests = _newest_topics(each for each in found if each.partition.topic == view.topic)
+    archives = []
+    for archive in _archives(store, manifests):
+        end = find_timestamp(store, archive, view.timestamp_ms or 0)
+        shown = TopicPartition(name, archive.partition.partition)
+        archives.append(replace(archive, partition=shown, end_offset=archive.end_offset if end is None else end))
+    return archives
 
 
 def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
@@ -60,15 +93,14 @@ def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
     )
 
 
-def _assigned(subscription: Subscription, partition: PartitionId) -> bool:
+def _assigned(subscription: Subscription, partition: PartitionId | TopicPartition) -> bool:
     if subscription.assignment is None:
         return True
     return partition.partition in subscription.assignment[partition.topic]
 
 
-def _folders(store: ObjectStore, subscription: Subscription) -> Iterator[PartitionId]:
+def _folders(store: ObjectStore, subscription: Subscription, names: Sequence[str]) -> Iterator[PartitionId]:
     """Partition folders that belong to the subscription, as far as their names tell, which are cut in keys."""
-    names = subscription.topics or tuple(subscription.assignment or ())
     if names:
         yield from topic_folders(store, names)
         return
@@ -104,8 +136,7 @@ def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
     return newest
 
 
-def _check_found(store: ObjectStore, subscription: Subscription, manifests: list[Manifest]) -> None:
-    found = {(each.partition.topic, each.partition.partition) for each in manifests}
+def _check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:
     topics = {topic for topic, _ in found}
     wanted = subscription.topics or tuple(subscription.assignment or ())
     missing = [topic for topic in wanted if topic not in topics]
@@ -116,7 +147,7 @@ def _check_found(store: ObjectStore, subscription: Subscription, manifests: list
         )
     for topic, partitions in (subscription.assignment or {}).items():
         for partition in partitions:
-            if (topic, partition) not in found:
+            if TopicPartition(topic, partition) not in found:
                 have = sorted(number for name, number in found if name == topic)
                 raise Invalid(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
 
@@ -139,6 +170,8 @@ def find_timestamp(
     for entry in archive.entries:
         if entry.max_timestamp_ms < timestamp_ms or entry.end <= archive.log_start_offset:
             continue
+        if entry.base >= archive.end_offset:
+            break
         try:
             offset = _find_in(store, slice_entry(archive.partition, entry, everything), timestamp_ms, skip_damage)
         except (Corrupt, DataLoss) as error:
@@ -158,7 +191,7 @@ def _find_in(store: ObjectStore, piece: SegmentSlice, timestamp_ms: int, skip_da
         data = chunk_bytes(store, opened, [opened.chunks[index]], _forget if skip_damage else None)
         offset = _first_not_older(data, timestamp_ms, piece.start_offset)
         if offset is not None:
-            return offset
+            return offset if offset < piece.end_offset else None
         index = opened.chunks.find_timestamp(timestamp_ms, index + 1)
     return None
 

@@ -30,6 +30,7 @@ from stratalog.tier.footer import Footer, read_footer
 from stratalog.tier.segment_blobs import aborted_from_bytes
 from stratalog.tier.slices import RANGE_BYTES, WHOLE_BYTES_MAX, SegmentSlice, chunk_runs, tail_bytes
 from stratalog.tier.store import InvalidRange, NotFound, ObjectStore
+from stratalog.tier.view_names import base_topic
 from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = [
@@ -273,8 +274,9 @@ def open_segment(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
 
 
 def _check_identity(piece: SegmentSlice, footer: Footer) -> None:
-    held = (footer.partition.topic, footer.partition.partition, footer.entry.base, footer.entry.end)
-    if held != (piece.topic, piece.partition, piece.base, piece.end):
+    held = (footer.partition.partition, footer.entry.base, footer.entry.end)
+    topics = {piece.topic, base_topic(piece.topic)}  # a view is read from the objects of its topic
+    if held != (piece.partition, piece.base, piece.end) or footer.partition.topic not in topics:
         raise Corrupt(
             f"the object says that it holds {footer.partition}, offsets {footer.entry.base} to "
             f"{footer.entry.end - 1}; the manifest says {piece.base} to {piece.end - 1}"

@@ -14,6 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from stratalog import spark as stratalog_spark
 from stratalog.spark.schema import COLUMNS, spark_ddl
+from stratalog.tier import open_store
+from stratalog.tier.cut_commands import create_cut, end_at
 from stratalog.wire.batch import check_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt
 
@@ -115,6 +117,22 @@ def test_one_dataframe_answers_many_filters(spark: SparkSession, file_archive: A
         assert rows.where("timestamp < timestamp'1970-01-01 00:18:20' AND topic = 'orders'").count() == 270
     finally:
         spark.conf.set(PUSHDOWN, "false")
+
+
+def test_a_cut_is_read_as_it_was(spark: SparkSession, tmp_path: Path, file_archive: Any) -> None:
+    """By its name, next to the topic itself; every column is what it was, the topic's name apart."""
+    store = open_store(f"file://{tmp_path}/copy")
+    for info in file_archive.store.list(""):
+        if not info.key.startswith("leases/"):
+            store.put(info.key, file_archive.store.get(info.key)[0])
+    create_cut(store, "early", now_ms=7, topics=["orders"], end_of=end_at(1_150_000))
+    rows = spark.read.format("stratalog").option("subscribe", "orders@early,orders").load(store.url)
+    assert {row.topic: row["count"] for row in rows.groupBy("topic").count().collect()} == {
+        "orders": 1200,
+        "orders@early": 150 + 140 + 130,
+    }
+    expected = read(spark, file_archive, endingTimestamp="1150000").drop("topic")
+    assert fingerprint(rows.where("topic = 'orders@early'").drop("topic")) == fingerprint(expected)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.broker.view_names import ViewName, base_topic, parse_view_name
+from stratalog.tier.view_names import ViewName, base_topic, parse_view_name
 
 NOVEMBER_MS = 1_793_491_200_000
 
