@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["bad_records", "read", "register", "session"]
+__all__ = ["bad_records", "count", "read", "register", "session"]
 
 
 def read(
@@ -38,6 +38,20 @@ def read(
     if columns:
         reader = reader.option("columns", ",".join(columns))
     return reader.options(**options).load(archive)
+
+
+def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = (), **options: str | int | bool) -> int:
+    """How many rows `read` with the same arguments has, without decoding them: from manifests and batch headers.
+
+    ``topics`` may be left out where an option ``assign`` or ``subscribePattern`` is given.
+    """
+    from stratalog.spark.counting import count_archive  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.options import parse_options  # noqa: PLC0415
+
+    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    if topics:
+        given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+    return count_archive(spark, parse_options({"path": archive, **given}))
 
 
 def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:

@@ -8,15 +8,31 @@ and the records of a batch only where a border cuts it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stratalog.spark.fetch import ReadRequest, read_slices
+import pyarrow as pa
+
+from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.planner import limits_of
+from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.spark.read_plan import plan_ranges
 from stratalog.tier.entry import Entry
-from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, slice_entry
-from stratalog.tier.store import ObjectStore
+from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, group_tasks, slice_entry
 
-__all__ = ["Counted", "count_manifest", "count_slices"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Counted", "count_archive", "count_manifest", "count_slices"]
+
+_DRIVER_BYTES_MAX: Final = 64 << 20
+"""So much is looked at on the driver: a Spark job costs more."""
+_SLICE_DDL: Final = ", ".join(
+    f"{name} {'string' if name in {'topic', 'key'} else 'bigint'}" for name in SegmentSlice._fields
+)
 
 
 class Counted(NamedTuple):
@@ -54,7 +70,44 @@ def _rows(entry: Entry, offset_count: int, *, read_committed: bool) -> int | Non
     return None if entry.compacted or entry.control_batch_count else offset_count
 
 
-def count_slices(store: ObjectStore, slices: Sequence[SegmentSlice], *, read_committed: bool) -> int:
+def count_slices(slices: Sequence[SegmentSlice], options: ReadOptions) -> int:
     """The rows of ``slices``, by the headers of their batches. Raises what `read_slices` raises."""
-    request = ReadRequest(("partition",), read_committed=read_committed)
-    return sum(batch.num_rows for batch in read_slices(store, slices, request))
+    store = open_archive(options.archive, options.store_options)
+    request = ReadRequest(
+        ("partition",), read_committed=options.read_committed, fail_on_data_loss=options.fail_on_data_loss
+    )
+    url = options.bad_records_url
+    quarantine = open_quarantine(url, options.store_options) if url else None
+    return sum(batch.num_rows for batch in read_slices(store, slices, request, quarantine))
+
+
+def count_archive(spark: SparkSession, options: ReadOptions) -> int:
+    """The rows that a read with these options has; a Spark job where there is much to look at.
+
+    Raises what a read raises, but a damaged or missing object is only noticed where it has to be looked at.
+    """
+    store = open_archive(options.archive, options.store_options)
+    lease = take_lease(store, options.lease_ms) if options.lease_ms else None  # before any manifest
+    ranges = plan_ranges(store, options)
+    rows, slices = count_manifest(ranges, read_committed=options.read_committed)
+    if sum(each.read_bytes for each in slices) <= _DRIVER_BYTES_MAX:
+        return rows + (count_slices(slices, options) if slices else 0)
+    tasks = group_tasks(slices, limits_of(slices, options, os.cpu_count() or 1))
+    pieces = spark.createDataFrame([tuple(each) for task in tasks for each in task], _SLICE_DDL)
+    counted = pieces.repartition(len(tasks)).mapInArrow(_counter(options, lease), "rows bigint")
+    return rows + sum(int(row.rows) for row in counted.collect())
+
+
+def _counter(
+    options: ReadOptions, lease: LeaseTicket | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return partial(_count_batches, options, lease)
+
+
+def _count_batches(
+    options: ReadOptions, lease: LeaseTicket | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """One task of the job: rows are slices, the answer is their number of rows."""
+    keep_lease(open_archive(options.archive, options.store_options), lease)
+    slices = [SegmentSlice(**row) for batch in batches for row in batch.to_pylist()]
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([count_slices(slices, options)], pa.int64())})
