@@ -80,6 +80,9 @@ _OPTIONAL_NUMBERS: Final = {
     "uploaded_ts": ("uploaded_ms", -1),
     "broker": ("broker_id", -1),
 }
+_ATTRIBUTES: Final = (*_NUMBERS.values(), *(attribute for attribute, _ in _OPTIONAL_NUMBERS.values()))
+_INTEGER: Final = frozenset({int})
+"""Looking at all types of an entry at once makes reading 100,000 of them half as dear."""
 _KNOWN: Final = frozenset({*_NUMBERS, *_OPTIONAL_NUMBERS, "uuid", "loc", "codecs", "epochs", "compacted"})
 
 
@@ -103,18 +106,22 @@ def entry_from_fields(fields: Mapping[str, Any], folder: str) -> Entry:
     """The inverse of :func:`entry_to_fields`. Raises `Corrupt`."""
     try:
         loc = text(fields, "loc")
-        numbers = {attribute: integer(fields, name) for name, attribute in _NUMBERS.items()}
-        for name, (attribute, default) in _OPTIONAL_NUMBERS.items():
-            numbers[attribute] = integer(fields, name, default)
+        numbers = [fields[name] for name in _NUMBERS]
+        optional = [fields.get(name, default) for name, (_, default) in _OPTIONAL_NUMBERS.items()]
+        if not _INTEGER.issuperset(map(type, numbers)) or not _INTEGER.issuperset(map(type, optional)):
+            for name in (*_NUMBERS, *_OPTIONAL_NUMBERS):
+                integer(fields, name, 0 if name in _OPTIONAL_NUMBERS else None)  # tells which one
         entry = Entry(
             uuid=uuid_parse(text(fields, "uuid")),
             key=loc[1:] if loc.startswith("/") else folder + loc,
-            codecs=tuple(str(codec) for codec in fields.get("codecs", ())),
-            epochs=tuple(LeaderEpoch(int(epoch), int(start)) for epoch, start in fields.get("epochs", ())),
+            codecs=tuple([str(codec) for codec in fields.get("codecs", ())]),
+            epochs=tuple([LeaderEpoch(int(epoch), int(start)) for epoch, start in fields.get("epochs", ())]),
             compacted=bool(fields.get("compacted", False)),
-            unknown=keep_unknown(fields, _KNOWN),
-            **numbers,
+            unknown=() if _KNOWN.issuperset(fields) else keep_unknown(fields, _KNOWN),
+            **dict(zip(_ATTRIBUTES, numbers + optional, strict=True)),
         )
+    except KeyError as error:
+        raise Corrupt(f"an archive entry is damaged: it has no field {error}") from error
     except (AttributeError, TypeError, ValueError, Invalid) as error:
         raise Corrupt(f"an archive entry is damaged: {error}") from error
     if not 0 <= entry.base < entry.end or not 0 <= entry.data_bytes <= entry.size_bytes:

@@ -128,18 +128,18 @@ def _hole(archive: PartitionArchive, start: int, end: int) -> str:
 
 def slice_entry(partition: TopicPartition, entry: Entry, offsets: OffsetRange) -> SegmentSlice:
     """The part of the object of ``entry`` that lies in ``offsets``."""
-    return SegmentSlice(
-        topic=partition.topic,
-        partition=partition.partition,
-        key=entry.key,
-        base=entry.base,
-        end=entry.end,
-        size_bytes=entry.size_bytes,
-        tail_position=entry.chunks_position - entry.aborted_count * ABORTED_BYTES,
-        start_offset=max(offsets.start, entry.base),
-        end_offset=min(offsets.end, entry.end),
-        start_position=0,
-        end_position=entry.data_bytes,
+    return SegmentSlice(  # by position: a plan may have 100,000 of them
+        partition.topic,
+        partition.partition,
+        entry.key,
+        entry.base,
+        entry.end,
+        entry.size_bytes,
+        entry.chunks_position - entry.aborted_count * ABORTED_BYTES,
+        max(offsets.start, entry.base),
+        min(offsets.end, entry.end),
+        0,
+        entry.data_bytes,
     )
 
 

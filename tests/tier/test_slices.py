@@ -214,3 +214,14 @@ def test_a_small_object_comes_whole_and_of_a_large_one_the_tail() -> None:
     """By one GET either way."""
     assert tail_bytes(WHOLE) == 300
     assert tail_bytes(WHOLE, 25 * MIB) == WHOLE.size_bytes
+
+
+@pytest.mark.parametrize("core_count", [2, 16])
+def test_many_small_objects_are_few_tasks(core_count: int) -> None:
+    """10,000 of 1 MiB: a task costs more than an object."""
+    view = archive(*(entry(base, base + 10, MIB) for base in range(0, 100_000, 10)))
+    slices, _ = cut_slices(view, OffsetRange(0, 100_000))
+    tasks = group_tasks(slices, task_limits(slices, core_count, task_bytes_max=256 * MIB))
+    assert [each for task in tasks for each in task] == slices
+    assert len(tasks) <= 100
+    assert max(map(len, tasks)) <= 256
