@@ -36,9 +36,12 @@ _THREADS: Final = 16
 _logger = logging.getLogger("stratalog.spark")
 
 
-def load_partitions(store: ObjectStore, subscription: Subscription) -> list[PartitionArchive]:
+def load_partitions(
+    store: ObjectStore, subscription: Subscription, elsewhere: Collection[TopicPartition] = ()
+) -> list[PartitionArchive]:
     """The archives of the partitions that ``subscription`` asks for, sorted by topic and partition.
 
+    Those in ``elsewhere``, of which a broker knows, need not be archived.
     A name like ``orders@before-upgrade`` or ``orders@2026-11-01T00:00Z`` asks for a view, see `stratalog.spark.views`.
     Raises `Invalid` for a topic, a view, or an assigned partition, that the archive does not have.
     """
@@ -49,7 +52,7 @@ def load_partitions(store: ObjectStore, subscription: Subscription) -> list[Part
     views = {name: view for name in names if name not in there and (view := parse_view_name(name)) is not None}
     archives = [archive for name, view in views.items() for archive in _view(store, name, view)]
     held = [TopicPartition(each.partition.topic, each.partition.partition) for each in manifests]
-    _check_found(store, subscription, {*held, *(archive.partition for archive in archives)})
+    _check_found(store, subscription, {*held, *elsewhere, *(archive.partition for archive in archives)})
     archives += _archives(store, [each for each in manifests if _assigned(subscription, each.partition)])
     return sorted((each for each in archives if _assigned(subscription, each.partition)), key=_partition)
 
@@ -90,6 +93,7 @@ def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
         # A log start moved beyond all that was ever uploaded leaves an archive that begins where it ends.
         max(manifest.remote_end, manifest.log_start_offset),
         tuple(iter_entries(store, manifest)),
+        manifest.partition.topic_id,
     )
 
 

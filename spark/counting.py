@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
+from stratalog.spark.hot_tail import read_hot_slices
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planner import limits_of
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
-from stratalog.spark.read_plan import plan_ranges
+from stratalog.spark.read_plan import PlannedRange, plan_ranges
 from stratalog.tier.entry import Entry
-from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, group_tasks, slice_entry
+from stratalog.tier.slices import SegmentSlice, group_tasks, slice_entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,11 +43,12 @@ class Counted(NamedTuple):
     slices: list[SegmentSlice]
 
 
-def count_manifest(ranges: Iterable[tuple[PartitionArchive, OffsetRange]], *, read_committed: bool) -> Counted:
+def count_manifest(ranges: Iterable[PlannedRange], *, read_committed: bool) -> Counted:
     """What the manifests say about the rows in these offsets."""
     rows = 0
     slices: list[SegmentSlice] = []
-    for archive, offsets in ranges:
+    for planned in ranges:
+        archive, offsets = planned.archive, planned.archived
         for entry in archive.entries:
             start, end = max(offsets.start, entry.base), min(offsets.end, entry.end)
             if start >= end:
@@ -73,12 +75,16 @@ def _rows(entry: Entry, offset_count: int, *, read_committed: bool) -> int | Non
 def count_slices(slices: Sequence[SegmentSlice], options: ReadOptions) -> int:
     """The rows of ``slices``, by the headers of their batches. Raises what `read_slices` raises."""
     store = open_archive(options.archive, options.store_options)
-    request = ReadRequest(
-        ("partition",), read_committed=options.read_committed, fail_on_data_loss=options.fail_on_data_loss
-    )
     url = options.bad_records_url
     quarantine = open_quarantine(url, options.store_options) if url else None
-    return sum(batch.num_rows for batch in read_slices(store, slices, request, quarantine))
+    return sum(batch.num_rows for batch in read_slices(store, slices, _request(options), quarantine))
+
+
+def _request(options: ReadOptions) -> ReadRequest:
+    """The cheapest column: headers tell all of it."""
+    return ReadRequest(
+        ("partition",), read_committed=options.read_committed, fail_on_data_loss=options.fail_on_data_loss
+    )
 
 
 def count_archive(spark: SparkSession, options: ReadOptions) -> int:
@@ -90,6 +96,9 @@ def count_archive(spark: SparkSession, options: ReadOptions) -> int:
     lease = take_lease(store, options.lease_ms) if options.lease_ms else None  # before any manifest
     ranges = plan_ranges(store, options)
     rows, slices = count_manifest(ranges, read_committed=options.read_committed)
+    hot = [each.hot for each in ranges if each.hot is not None]
+    if hot and options.hot_tail is not None:
+        rows += sum(batch.num_rows for batch in read_hot_slices(options.hot_tail, hot, _request(options)))
     if sum(each.read_bytes for each in slices) <= _DRIVER_BYTES_MAX:
         return rows + (count_slices(slices, options) if slices else 0)
     tasks = group_tasks(slices, limits_of(slices, options, os.cpu_count() or 1))

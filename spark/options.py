@@ -36,6 +36,7 @@ _OWN: Final = (
     "leaseSeconds",
     "badRecords",
     "badRecordsPath",
+    "hotTail",
 )
 _STORE: Final = (
     "s3.endpoint",
@@ -129,6 +130,8 @@ class ReadOptions:
     """How long what was planned must stay in the bucket after the last renewal; 0 writes no lease."""
     bad_records_url: str | None
     """Where damage is told of and left out; None to fail on damage."""
+    hot_tail: str | None
+    """The brokers that are asked for what is not archived yet; None to ask nobody."""
     columns: tuple[str, ...]
     store_options: Mapping[str, str] = field(repr=False)
 
@@ -163,6 +166,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         read_committed=_isolation(isolation),
         lease_ms=_lease_ms(given),
         bad_records_url=_bad_records_url(given),
+        hot_tail=_hot_tail(given),
         columns=_columns(given),
         store_options={name: given[name] for name in _STORE if name in given},
     )
@@ -283,6 +287,17 @@ def _bad_records_url(given: Mapping[str, str]) -> str | None:
     if url and not quarantined:
         raise Invalid("option 'badRecordsPath' is given, but 'badRecords' is not quarantine: damage ends the query")
     return url or None
+
+
+def _hot_tail(given: Mapping[str, str]) -> str | None:
+    wanted = choice(given, "hotTail", ("auto", "true", "false"))
+    servers = given.get("kafka.bootstrap.servers", "").strip()
+    protocol = given.get("kafka.security.protocol", "PLAINTEXT").strip().upper()
+    if wanted == "true" and not servers:
+        raise Invalid("option 'hotTail' is true: option 'kafka.bootstrap.servers' must name the brokers to ask")
+    if wanted == "true" and protocol != "PLAINTEXT":
+        raise Invalid(f"option 'hotTail' is true: brokers are asked by PLAINTEXT only, not by {protocol}")
+    return servers if servers and protocol == "PLAINTEXT" and wanted != "false" else None
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:

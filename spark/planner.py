@@ -12,7 +12,7 @@ from stratalog.spark.options import EARLIEST, LATEST, ReadOptions
 from stratalog.tier.slices import Limits, OffsetRange, PartitionArchive, SegmentSlice, task_limits
 from stratalog.wire.errors import Invalid, StratalogError
 
-__all__ = ["DataLoss", "limits_of", "resolve_range"]
+__all__ = ["DataLoss", "FindTimestamp", "limits_of", "resolve_range"]
 
 FindTimestamp: TypeAlias = Callable[[PartitionArchive, int], int | None]
 

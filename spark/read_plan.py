@@ -6,63 +6,133 @@ Nothing here imports PySpark: `stratalog.open` and jobs without Spark plan the s
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from stratalog.spark.archive import find_timestamp, load_partitions
+from stratalog.spark.hot_tail import HotSlice, HotTail, group_hot
+from stratalog.spark.kafka_client import BrokerAway, KafkaClient
 from stratalog.spark.options import OffsetBound, ReadOptions
-from stratalog.spark.planner import DataLoss, limits_of, resolve_range
+from stratalog.spark.planner import DataLoss, FindTimestamp, limits_of, resolve_range
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Invalid, KafkaError, Retriable
 
-__all__ = ["plan", "plan_ranges", "plan_slices"]
+__all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices"]
 
 _THREADS: Final = 16
 
 _logger = logging.getLogger("stratalog.spark")
 
 
-def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[tuple[SegmentSlice, ...]]:
-    """The tasks of one query over what ``store`` holds now.
+Task: TypeAlias = tuple[SegmentSlice, ...] | tuple[HotSlice, ...]
 
-    Raises `DataLoss` for offsets that were asked for and are gone, unless ``failOnDataLoss`` is false, and `Invalid`
-    for topics, partitions and offsets that do not fit the archive.
+
+class PlannedRange(NamedTuple):
+    """What is archived of one partition, and which offsets are read; they may go beyond what is archived."""
+
+    archive: PartitionArchive
+    offsets: OffsetRange
+
+    @property
+    def archived(self) -> OffsetRange:
+        """The offsets that are read from the archive."""
+        return self.offsets._replace(end=min(self.offsets.end, self.archive.end_offset))
+
+    @property
+    def hot(self) -> HotSlice | None:
+        """The offsets that are asked of a broker, if there are any."""
+        start = max(self.offsets.start, self.archive.end_offset)
+        return HotSlice(*self.archive.partition, start, self.offsets.end) if start < self.offsets.end else None
+
+
+def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[Task]:
+    """The tasks of one query over what ``store``, and with ``hotTail`` the brokers, hold now.
+
+    Raises `DataLoss` for offsets that were asked for and are gone, unless ``failOnDataLoss`` is false, `Invalid`
+    for topics, partitions and offsets that do not fit the archive, and `Retriable` for brokers that do not answer.
     """
-    slices = plan_slices(store, options)
-    return group_tasks(slices, limits_of(slices, options, core_count))
+    ranges = plan_ranges(store, options)
+    slices = _slices(ranges, options)
+    hot = [each.hot for each in ranges if each.hot is not None]
+    return [
+        *group_tasks(slices, limits_of(slices, options, core_count)),
+        *group_hot(hot, core_count, options.partition_records_max),
+    ]
 
 
 def plan_slices(store: ObjectStore, options: ReadOptions) -> list[SegmentSlice]:
-    """The parts of objects that a query reads, by topic, partition and offset; raises what `plan` raises."""
+    """The parts of objects that a query reads, by topic, partition and offset; raises what `plan` raises.
+
+    Only of what is archived: `Invalid` for options that ask brokers for more.
+    """
+    if options.hot_tail is not None:
+        raise Invalid("only archives are read here, no brokers: set option 'hotTail' to 'false'")
+    return _slices(plan_ranges(store, options), options)
+
+
+def _slices(ranges: Iterable[PlannedRange], options: ReadOptions) -> list[SegmentSlice]:
     slices: list[SegmentSlice] = []
     losses: list[str] = []
-    for archive, offsets in plan_ranges(store, options):
-        found, holes = cut_slices(archive, offsets)
+    for each in ranges:
+        found, holes = cut_slices(each.archive, each.archived)
         slices += found
         losses += holes
     _tell(losses, fail=options.fail_on_data_loss)
     return slices
 
 
-def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[tuple[PartitionArchive, OffsetRange]]:
-    """What is archived of each partition that a query reads, and which offsets of it; raises what `plan` raises."""
-    archives = load_partitions(store, options.subscription)
-    _check_named(options.starting, "startingOffsets", archives, options)
-    _check_named(options.ending, "endingOffsets", archives, options)
-    find = partial(
+def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[PlannedRange]:
+    """Of each partition that a query reads what is archived, and which offsets are read; raises what `plan` raises."""
+    if options.hot_tail is None:
+        archives = load_partitions(store, options.subscription)
+        return _resolve(archives, archives, options, _finder(store, options))
+    try:
+        with KafkaClient(options.hot_tail) as client:
+            return _with_tail(store, options, HotTail(client, read_committed=options.read_committed))
+    except (BrokerAway, KafkaError) as error:
+        raise Retriable(
+            f"the brokers {options.hot_tail} were asked for what is not archived yet: {error}. To read only what is archived, "
+            f"set option 'hotTail' to 'false'"
+        ) from error
+
+
+def _with_tail(store: ObjectStore, options: ReadOptions, tail: HotTail) -> list[PlannedRange]:
+    partitions = tail.find(options.subscription)
+    archives = load_partitions(store, options.subscription, partitions)
+    # Only now, when it is known where each archive ends: nothing can fall between the two.
+    archives, logs = tail.extend(archives, partitions)
+    in_archive = _finder(store, options)
+
+    def find(log: PartitionArchive, timestamp_ms: int) -> int | None:
+        found = in_archive(log, timestamp_ms)
+        return tail.find_timestamp(log, timestamp_ms) if found is None else found
+
+    return _resolve(archives, logs, options, find)
+
+
+def _finder(store: ObjectStore, options: ReadOptions) -> FindTimestamp:
+    return partial(
         find_timestamp,
         store,
         skip_damage=options.bad_records_url is not None,
         skip_loss=not options.fail_on_data_loss,
     )
+
+
+def _resolve(
+    archives: Sequence[PartitionArchive], logs: Sequence[PartitionArchive], options: ReadOptions, find: FindTimestamp
+) -> list[PlannedRange]:
+    """The offsets to read; ``logs`` are the archives as far as the partitions go on elsewhere."""
+    _check_named(options.starting, "startingOffsets", archives, options)
+    _check_named(options.ending, "endingOffsets", archives, options)
     resolve = partial(resolve_range, options=options, find_timestamp=find)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-plan") as pool:
-        ranges: list[OffsetRange] = list(pool.map(resolve, archives))
+        ranges: list[OffsetRange] = list(pool.map(resolve, logs))
     _tell([loss for each in ranges for loss in each.losses], fail=options.fail_on_data_loss)
-    return list(zip(archives, ranges, strict=True))
+    return [PlannedRange(archive, offsets) for archive, offsets in zip(archives, ranges, strict=True)]
 
 
 def _check_named(bound: OffsetBound, name: str, archives: Sequence[PartitionArchive], options: ReadOptions) -> None:

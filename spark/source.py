@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
+from stratalog.spark.hot_tail import HotSlice, read_hot_slices
 from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
-from stratalog.spark.read_plan import plan
+from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
-from stratalog.tier.slices import SegmentSlice
 from stratalog.wire.errors import Invalid
 
 __all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
@@ -66,7 +66,7 @@ class StratalogSource(DataSource):
 class LeasedTask(InputPartition):
     """The slices of one task, and the lease under which they were planned."""
 
-    def __init__(self, value: tuple[SegmentSlice, ...], lease: LeaseTicket | None) -> None:
+    def __init__(self, value: Task, lease: LeaseTicket | None) -> None:
         super().__init__(value)
         self.lease = lease
 
@@ -93,8 +93,6 @@ class StratalogReader(DataSourceReader):
         """The rows of one task. A plan without tasks comes back as one whose value is None."""
         if partition.value is None:
             return iter(())
-        store = open_archive(self._options.archive, self._options.store_options)
-        keep_lease(store, getattr(partition, "lease", None))
         request = ReadRequest(
             columns=self._columns,
             required=self._required,
@@ -102,6 +100,10 @@ class StratalogReader(DataSourceReader):
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
+        if self._options.hot_tail is not None and isinstance(partition.value[0], HotSlice):
+            return read_hot_slices(self._options.hot_tail, partition.value, request)
+        store = open_archive(self._options.archive, self._options.store_options)
+        keep_lease(store, getattr(partition, "lease", None))
         url = self._options.bad_records_url
         quarantine = open_quarantine(url, self._options.store_options) if url else None
         return read_slices(store, partition.value, request, quarantine)

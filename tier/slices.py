@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from stratalog.tier.chunk_table import CHUNK_BYTES, Chunk, ChunkTable
 from stratalog.tier.entry import Entry
 from stratalog.tier.segment_blobs import ABORTED_BYTES
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid
 
 __all__ = [
     "RANGE_BYTES",
@@ -54,6 +54,7 @@ class PartitionArchive:
     log_start_offset: int
     end_offset: int
     entries: Sequence[Entry]
+    topic_id: Uuid = ZERO_UUID
 
 
 class OffsetRange(NamedTuple):

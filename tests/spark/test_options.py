@@ -100,6 +100,35 @@ def test_damage_is_quarantined_only_with_a_place_to_tell_of_it() -> None:
         parse(badRecordsPath="/mnt/bad")
 
 
+@pytest.mark.parametrize(
+    ("given", "brokers"),
+    [
+        ({}, None),
+        ({"hotTail": "false"}, None),
+        ({"kafka.bootstrap.servers": "b:9092"}, "b:9092"),
+        ({"kafka.bootstrap.servers": "b:9092", "hotTail": "true"}, "b:9092"),
+        ({"kafka.bootstrap.servers": "b:9092", "hotTail": "false"}, None),
+        ({"kafka.bootstrap.servers": "b:9092", "kafka.security.protocol": "SASL_SSL"}, None),
+    ],
+)
+def test_brokers_are_asked_where_they_are_named(given: dict[str, str], brokers: str | None) -> None:
+    """Unless they want more than this source speaks, or the option says no."""
+    assert parse(**given).hot_tail == brokers
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "'kafka.bootstrap.servers' must name the brokers"),
+        ({"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}, "by PLAINTEXT only, not by SSL"),
+    ],
+)
+def test_a_hot_tail_that_cannot_be_had_is_refused(given: dict[str, str], message: str) -> None:
+    """Where it was asked for by name."""
+    with pytest.raises(Invalid, match=message):
+        parse(hotTail="true", **given)
+
+
 def test_columns_and_headers() -> None:
     """includeHeaders adds a column; the option columns names exactly those wanted."""
     assert parse(includeHeaders="true").columns == COLUMNS

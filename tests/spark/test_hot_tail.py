@@ -1,0 +1,264 @@
+"""Archive and brokers as one log: every row once, wherever the border between them is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from stratalog import spark as sl
+from stratalog.broker.client import Client
+from stratalog.spark import hot_tail
+from stratalog.spark.counting import count_archive
+from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
+from stratalog.spark.hot_tail import HotSlice, HotTail, aborted_in, group_hot, read_hot_slices
+from stratalog.spark.kafka_client import Fetched, KafkaClient
+from stratalog.spark.options import parse_options
+from stratalog.spark.planner import DataLoss
+from stratalog.spark.read_plan import plan, plan_slices
+from stratalog.tier import open_store
+from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.store import ObjectStore
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
+from stratalog.wire.errors import Invalid, Retriable
+from stratalog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from stratalog.wire.messages.fetch import AbortedTransaction as Listed
+from stratalog.wire.topic import TopicPartition
+
+T0 = TopicPartition("t", 0)
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+LATER_MS = 1 << 42
+
+
+@pytest.fixture
+def log(stratalog_broker: Any) -> Any:
+    """A broker whose topic ``t`` holds interleaved transactions of two producers, some aborted, and plain records."""
+    topic = stratalog_broker.create_topic("t")
+    stratalog_broker.topic_id = topic.topic_id
+    address = {"bootstrap.servers": stratalog_broker.bootstrap_servers, "linger.ms": 0}
+    producers = [Producer({**address, "transactional.id": f"x{number}"}) for number in (0, 1)]
+    plain = Producer(address)
+    for producer in producers:
+        producer.init_transactions(20)
+    for number in range(6):
+        for producer in producers:
+            producer.begin_transaction()
+        for n in range(2):
+            for which, producer in enumerate(producers):
+                producer.produce("t", b"%d of %d: %d" % (which, number, n), key=b"k", headers={"n": b"%d" % n})
+                producer.flush(20)
+        plain.produce("t", b"plain %d" % number)
+        plain.flush(20)
+        for which, producer in enumerate(producers):
+            (producer.commit_transaction if (number + which) % 3 == 0 else producer.abort_transaction)(20)
+    return stratalog_broker
+
+
+def raw_log(broker: Any, read_committed: bool = False) -> Fetched:
+    with KafkaClient(broker.bootstrap_servers) as client:
+        return client.fetch(T0, 0, read_committed=read_committed, max_bytes=1 << 20, max_wait_ms=500)
+
+
+def archived(tmp_path: Path, broker: Any, batches: list[bytes]) -> ObjectStore:
+    """A bucket with these batches of ``t``, and with what is known of its aborted transactions."""
+    store = open_store(f"file://{tmp_path}")
+    known = aborted_in(raw_log(broker).data, raw_log(broker, read_committed=True))
+    rows = [AbortedTransaction(pid, *span, span[1] + 1) for pid, spans in known.items() for span in spans]
+    if batches:
+        archive_log(store, PartitionId("t", broker.topic_id, 0), [b"".join(batches)], now_ms=1, aborted=rows)
+    return store
+
+
+def rows(store: ObjectStore, broker: Any, **given: str) -> list[dict[str, Any]]:
+    """All rows of a read with a hot tail."""
+    options = parse_options(
+        {"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": broker.bootstrap_servers, **given}
+    )
+    request = ReadRequest(COLUMNS, read_committed=options.read_committed)
+    found: list[dict[str, Any]] = []
+    for task in plan(store, options, 2):
+        if isinstance(task[0], HotSlice):
+            batches: Iterator[Any] = read_hot_slices(options.hot_tail or "", task, request)  # type: ignore[arg-type]
+        else:
+            batches = read_slices(store, task, request)  # type: ignore[arg-type]
+        found += [row for batch in batches for row in batch.to_pylist()]
+    return found
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_every_border_gives_the_same_rows(log: Any, tmp_path: Path, isolation: str) -> None:
+    """None lost, none doubled, whatever was archived: nothing, up to inside of transactions, everything."""
+    data = raw_log(log).data
+    batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+    visible = rows(archived(tmp_path / "none", log, []), log, **{"kafka.isolation.level": isolation})
+    expected = 6 + (4 * 2 if isolation == "read_committed" else 12 * 2)
+    assert len(visible) == len({row["offset"] for row in visible}) == expected
+    for border in range(1, len(batches), 5):
+        store = archived(tmp_path / str(border), log, batches[:border])
+        assert rows(store, log, **{"kafka.isolation.level": isolation}) == visible, border
+    whole = archived(tmp_path / "all", log, batches)
+    assert rows(whole, log, **{"kafka.isolation.level": isolation}) == visible
+    given = {"path": whole.url, "subscribe": "t", "lease": "false", "kafka.isolation.level": isolation}
+    half = archived(tmp_path / "half", log, batches[: len(batches) // 2])
+    hot = {**given, "path": half.url, "kafka.bootstrap.servers": log.bootstrap_servers}
+    for options in (given, hot):
+        assert count_archive(None, parse_options(options)) == len(visible)  # type: ignore[arg-type]
+
+
+def test_bounds_may_lie_on_both_sides(log: Any, tmp_path: Path) -> None:
+    """Offsets and times in the archive, behind it, and behind the end of the log."""
+    data = raw_log(log).data
+    batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+    store = archived(tmp_path, log, batches[: len(batches) // 2])
+    everything = rows(store, log)
+    end = [header for _, header in iter_headers(data)][-1].next_offset
+    border = [header for _, header in iter_headers(data)][len(batches) // 2].base_offset
+    for start, stop in ((0, end), (border - 1, border + 1), (border, end), (0, border), (border + 2, border + 5)):
+        bounds = {"startingOffsets": f'{{"t":{{"0":{start}}}}}', "endingOffsets": f'{{"t":{{"0":{stop}}}}}'}
+        assert rows(store, log, **bounds) == [row for row in everything if start <= row["offset"] < stop]
+    for row in (everything[1], everything[-2]):
+        time_ms = int(row["timestamp"].timestamp() * 1000)
+        found = rows(store, log, startingTimestamp=str(time_ms))
+        first = next(each["offset"] for each in everything if each["timestamp"] >= row["timestamp"])
+        # What is aborted or a marker may be the first record of that time.
+        assert found == [each for each in everything if each["offset"] >= min(first, found[0]["offset"])]
+    assert rows(store, log, startingTimestamp=str(LATER_MS), startingOffsetsByTimestampStrategy="latest") == []
+    with pytest.raises(DataLoss, match=rf"t-0: the ending offset {end + 1} is beyond offset {end}"):
+        rows(store, log, endingOffsets=f'{{"t":{{"0":{end + 1}}}}}')
+
+
+def test_an_open_transaction_ends_the_tail(log: Any, tmp_path: Path) -> None:
+    """Under read_committed nothing behind its first record is read, by whomever it was written."""
+    store = archived(tmp_path, log, [])
+    before = rows(store, log)
+    uncommitted = rows(store, log, **{"kafka.isolation.level": "read_uncommitted"})
+    address = {"bootstrap.servers": log.bootstrap_servers, "linger.ms": 0}
+    open_one, plain = Producer({**address, "transactional.id": "open"}), Producer(address)
+    open_one.init_transactions(20)
+    open_one.begin_transaction()
+    open_one.produce("t", b"perhaps")
+    open_one.flush(20)
+    plain.produce("t", b"behind it")
+    plain.flush(20)
+    assert rows(store, log) == before
+    now = rows(store, log, **{"kafka.isolation.level": "read_uncommitted"})
+    assert [row["value"] for row in now[len(uncommitted) :]] == [b"perhaps", b"behind it"]
+    open_one.commit_transaction(20)
+    assert [row["value"] for row in rows(store, log)[len(before) :]] == [b"perhaps", b"behind it"]
+
+
+def test_what_the_broker_has_lost_is_told(log: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Between planning and reading: an error, or a warning where loss is accepted."""
+    with Client(log.bootstrap_servers) as client:
+        node_id = client.leader(T0)
+        topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=10)])
+        answer = client.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), node_id)
+        assert answer.topics[0].partitions[0].low_watermark == 10
+    slices = [HotSlice("t", 0, 5, 20)]
+    with pytest.raises(DataLoss, match=r"t-0: the offsets 5 to 19 are not on the broker any more.*starts at 10"):
+        list(read_hot_slices(log.bootstrap_servers, slices, ReadRequest(("offset",))))
+    request = ReadRequest(("offset",), fail_on_data_loss=False)
+    with caplog.at_level(logging.WARNING):
+        assert list(read_hot_slices(log.bootstrap_servers, slices, request)) == []
+    assert "the offsets 5 to 19" in caplog.text
+
+
+def test_a_log_that_ends_early_is_told(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than waited for: what was there when the query was planned has to come."""
+    monkeypatch.setattr(hot_tail, "_WAIT_MS", 1)
+    monkeypatch.setattr(hot_tail, "_EMPTY_ANSWERS_MAX", 2)
+    with pytest.raises(Retriable, match=r"t-0: the broker has sent nothing from offset \d+ on"):
+        list(read_hot_slices(log.bootstrap_servers, [HotSlice("t", 0, 0, 10_000)], ReadRequest(("offset",))))
+
+
+def test_another_topic_of_the_name_is_refused(log: Any, tmp_path: Path) -> None:
+    """Its offsets have nothing to do with those that are archived."""
+    store = open_store(f"file://{tmp_path}")
+    batch = bytes(build_batch([Record(0, 1, None, b"x")], leader_epoch=0))
+    archive_log(store, PartitionId("t", b"o" * 16, 0), [batch], now_ms=1)
+    with pytest.raises(Invalid, match=r"topic 't' has the id .* deleted and made again.*'hotTail' to 'false'"):
+        rows(store, log)
+    assert len(rows(store, log, hotTail="false")) == 1
+
+
+def test_brokers_that_do_not_answer_are_named(log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to do to read only the archive; reads that know no brokers refuse the option."""
+    store = archived(tmp_path, log, [])
+    log.stop()
+    options = parse_options({"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(Retriable, match=r"the brokers 127\.0\.0\.1:1 were asked .* 'hotTail' to 'false'"):
+        plan(store, options, 2)
+    with pytest.raises(Invalid, match="only archives are read here"):
+        plan_slices(store, options)
+
+
+def test_tasks_are_few_unless_more_are_asked_for() -> None:
+    """Two for each core, or of so many offsets at most."""
+    slices = [HotSlice("t", number, 0, 100) for number in range(10)]
+    tasks = group_hot(slices, 2, None)
+    assert len(tasks) <= 5
+    assert [each for task in tasks for each in task] == slices
+    small = group_hot(slices[:1], 2, 30)
+    assert [(task[0].start_offset, task[0].end_offset) for task in small] == [(0, 30), (30, 60), (60, 90), (90, 100)]
+    assert group_hot([], 2, None) == []
+
+
+def test_an_aborted_transaction_ends_with_its_marker() -> None:
+    """A commit of the same producer ends none; one without a marker in the answer reaches beyond it."""
+
+    def marker(kind: int, offset: int, producer_id: int) -> bytes:
+        return bytes(
+            build_control_batch(
+                kind, bytes(6), offset=offset, timestamp_ms=1, leader_epoch=0, producer_id=producer_id,
+                producer_epoch=0, transactional=True,
+            )
+        )  # fmt: skip
+
+    data = marker(0, 5, 7) + marker(1, 9, 7) + marker(0, 12, 8) + marker(0, 20, 7)
+    fetched = Fetched(data, tuple(Listed(producer_id=p, first_offset=o) for p, o in ((7, 15), (7, 2), (9, 1), (7, 30))))
+    found = {pid: list(spans) for pid, spans in aborted_in(data, fetched).items()}
+    assert found == {7: [(2, 5), (15, 20), (30, hot_tail._NEVER)], 9: [(1, hot_tail._NEVER)]}
+
+
+@pytest.mark.spark
+def test_a_query_reads_both(spark: SparkSession, log: Any, tmp_path: Path) -> None:
+    """Through Spark: all rows with the brokers' address, those that are archived without it."""
+    data = raw_log(log).data
+    batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+    store = archived(tmp_path, log, batches[: len(batches) // 2])
+    servers = {"kafka.bootstrap.servers": log.bootstrap_servers}
+    both = sl.read(spark, store.url, topics="t", includeHeaders=True, **servers)
+    expected = rows(store, log)
+    assert sorted(row.offset for row in both.collect()) == [row["offset"] for row in expected]
+    values = {(row.offset, bytes(row.value)) for row in both.select("offset", "value").collect()}
+    assert values == {(row["offset"], row["value"]) for row in expected}
+    assert sl.count(spark, store.url, topics="t", **servers) == len(expected)
+    assert 0 < sl.read(spark, store.url, topics="t", hotTail=False, **servers).count() < len(expected)
+
+
+def test_what_is_archived_is_not_asked_of_brokers(log: Any, tmp_path: Path) -> None:
+    """The tail begins with the offset behind the archive's last one, in the archive's order of partitions."""
+    data = raw_log(log).data
+    batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+    store = archived(tmp_path, log, batches[:7])
+    archive_end = [header for _, header in iter_headers(data)][6].next_offset
+    options = parse_options({"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": log.bootstrap_servers})
+    hot = [
+        each for task in plan(open_archive(store.url, {}), options, 2) for each in task if isinstance(each, HotSlice)
+    ]
+    assert [each.start_offset for each in hot] == [archive_end]
+    with KafkaClient(log.bootstrap_servers) as client:
+        tail = HotTail(client, read_committed=True)
+        assert tail.find(parse_options({"path": "x", "subscribePattern": "t|u"}).subscription) == {T0}
+        assert tail.find(parse_options({"path": "x", "assign": '{"t":[3]}'}).subscription) == set()
