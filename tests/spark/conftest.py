@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -122,6 +126,57 @@ def batches() -> Callable[..., bytes]:
 @pytest.fixture
 def memory_archive() -> ArchiveBuilder:
     return ArchiveBuilder(MemoryStore("memory:spark-tests"))
+
+
+class FakeRegistry(ThreadingHTTPServer):
+    """A schema registry with what tests put into it; ``asked`` are the paths of all requests, as they came."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _RegistryHandler)
+        self.answers: dict[str, dict[str, Any] | int] = {}
+        self.asked: list[str] = []
+        self.authorization: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def put(self, schema_id: int, schema: str, kind: str = "AVRO", *, subject: str = "", **more: Any) -> None:
+        """Register ``schema``; as the newest of ``subject`` too. Of Protobuf it is a descriptor in base64."""
+        answer = {"id": schema_id, "schema": schema, "schemaType": kind, **more}
+        paths = [f"/schemas/ids/{schema_id}"]
+        if subject:
+            paths += [f"/subjects/{subject}/versions/latest", f"/subjects/{subject}/versions/1"]
+        for path in paths:
+            self.answers[path] = answer
+            self.answers[path + "?format=serialized"] = answer
+
+
+class _RegistryHandler(BaseHTTPRequestHandler):
+    server: FakeRegistry
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        self.server.authorization.append(self.headers["Authorization"])
+        answer = self.server.answers.get(self.path, 404)
+        self.send_response(answer if isinstance(answer, int) else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Quietly."""
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """A schema registry on a free port."""
+    server = FakeRegistry()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,84 @@
+"""Keys and values decoded inside Arrow batches: text, JSON, Avro and Protobuf, with what is wrong in a column beside them.
+
+No row is lost: what cannot be decoded is null, and its column of errors says why. Only a registry that cannot be asked
+ends the read, since what it would say is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from stratalog.spark.schema_registry import RegistryAccess
+from stratalog.spark.value_framing import FramedDecoder
+from stratalog.spark.value_options import ERROR_COLUMNS, FieldOptions, ValueOptions
+from stratalog.spark.value_rows import Decoder, TextDecoder, decode_rows
+from stratalog.spark.value_schemas import ReaderSchema, reader_schema, registry_of
+
+__all__ = ["ValueFormats", "decode_values", "raw_columns", "resolve_values"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFormats:
+    """What keys and values are, with the schemas to read with; it travels to the tasks.
+
+    ``schemas`` are pairs of a column, ``key`` or ``value``, and its schema.
+    """
+
+    schemas: tuple[tuple[str, ReaderSchema], ...]
+    registry: RegistryAccess | None = None
+
+    def kinds(self) -> dict[str, pa.DataType]:
+        """Column -> its type, for decoded columns and those of their errors. Raises `Invalid` for a wrong schema."""
+        kinds = {column: _decoder(schema, self.registry).kind for column, schema in self.schemas}
+        return kinds | {ERROR_COLUMNS[column]: pa.string() for column in kinds}
+
+
+def resolve_values(options: ValueOptions) -> ValueFormats | None:
+    """The formats with their schemas, read from files and the registry now; None where all stays bytes.
+
+    Raises `Invalid` for a schema that cannot be read, `RegistryError`, and `OSError` for a file.
+    """
+    decoded = options.decoded()
+    if not decoded:
+        return None
+    schemas = tuple((column, _schema(field, options.registry)) for column, field in decoded.items())
+    return ValueFormats(schemas, options.registry)
+
+
+def _schema(field: FieldOptions, registry: RegistryAccess | None) -> ReaderSchema:
+    if field.format == "string":
+        return ReaderSchema("string")
+    if field.subject:
+        assert registry is not None, "a subject is only parsed with a registry"
+        return reader_schema(field.format, registry_of(registry).latest(field.subject), field.message)
+    if field.file:
+        data = Path(field.file.removeprefix("file://")).read_bytes()
+        return ReaderSchema.from_bytes(field.format, data, field.message)
+    return ReaderSchema(field.format, field.schema, field.message)
+
+
+@lru_cache(maxsize=64)
+def _decoder(schema: ReaderSchema, registry: RegistryAccess | None) -> Decoder:
+    if schema.format == "string":
+        return TextDecoder()
+    return schema.decoder() if registry is None else FramedDecoder(schema, registry_of(registry))
+
+
+def raw_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the archive that ``columns`` are made of: an error is made of what it is about."""
+    sources = {error: column for column, error in ERROR_COLUMNS.items()}
+    return tuple(dict.fromkeys(sources.get(name, name) for name in columns))
+
+
+def decode_values(batch: pa.RecordBatch, formats: ValueFormats, schema: pa.Schema) -> pa.RecordBatch:
+    """``batch``, which has `raw_columns`, with the columns of ``schema``. Raises `RegistryError`."""
+    made: dict[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column, reader in formats.schemas:
+        if column in made:
+            made[column], made[ERROR_COLUMNS[column]] = decode_rows(_decoder(reader, formats.registry), made[column])
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)

@@ -1,0 +1,97 @@
+"""Schemas to read with, from options, files and registries."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+
+import pyarrow as pa
+import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+from stratalog.spark.schema_registry import RegisteredSchema, RegistryAccess
+from stratalog.spark.value_schemas import ReaderSchema, avro_text, reader_schema, registry_of
+from stratalog.spark.value_types import parse_ddl
+from stratalog.wire.errors import Invalid
+
+AVRO = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+
+
+def proto(name: str, message: str, *imports: str) -> FileDescriptorProto:
+    file = FileDescriptorProto(name=name, package="t", syntax="proto3", dependency=imports)
+    field = file.message_type.add(name=message).field.add(name="a", number=1, label=FieldDescriptorProto.LABEL_OPTIONAL)
+    field.type = FieldDescriptorProto.TYPE_INT32
+    if imports:
+        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, ".t.Base"
+    return file
+
+
+def text_of(file: FileDescriptorProto) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def test_json_is_read_by_ddl_or_by_json_schema() -> None:
+    """A brace tells which."""
+    assert ReaderSchema("json", "a int").decoder().kind == parse_ddl("a int")
+    schema = ' {"properties": {"a": {"type": "integer"}}}'
+    assert ReaderSchema("json", schema).decoder().kind == parse_ddl("a bigint")
+    with pytest.raises(Invalid, match="the JSON Schema cannot be read"):
+        ReaderSchema("json", "{").decoder()
+
+
+def test_files_hold_what_options_hold() -> None:
+    """Of Protobuf the bytes that protoc writes."""
+    data = FileDescriptorSet(file=[proto("a.proto", "Base")]).SerializeToString()
+    assert ReaderSchema.from_bytes("protobuf", data, "t.Base").decoder().kind == parse_ddl("a int")
+    assert ReaderSchema.from_bytes("avro", AVRO.encode(), "").decoder().kind == parse_ddl("a int")
+    with pytest.raises(Invalid, match="the file of the avro schema is no UTF-8"):
+        ReaderSchema.from_bytes("avro", b"\xff", "")
+
+
+def test_a_registered_schema_must_be_of_the_format() -> None:
+    """Anything else would be read as what it is not."""
+    assert reader_schema("avro", RegisteredSchema("AVRO", AVRO)).decoder().kind == parse_ddl("a int")
+    with pytest.raises(Invalid, match="of the format AVRO, not protobuf"):
+        reader_schema("protobuf", RegisteredSchema("AVRO", AVRO))
+
+
+def test_avro_schemas_that_refer_to_others_are_made_whole() -> None:
+    """Each at the first place where it is named, what it needs itself inside of it."""
+    place = {"type": "record", "name": "t.Place", "fields": [{"name": "c", "type": "t.City"}]}
+    city = {"type": "enum", "name": "t.City", "symbols": ["ULM"]}
+    order = {
+        "type": "record",
+        "name": "t.Order",
+        "fields": [{"name": "from", "type": ["null", "t.Place"]}, {"name": "to", "type": "t.Place"}],
+    }
+    references = (("t.City", json.dumps(city)), ("t.Place", json.dumps(place)))
+    made = ReaderSchema("avro", avro_text(RegisteredSchema("AVRO", json.dumps(order), references)))
+    inside = pa.struct([("c", pa.string())])
+    assert made.decoder().kind == pa.struct([("from", inside), ("to", inside)])
+    with pytest.raises(Invalid, match="is no JSON"):
+        avro_text(RegisteredSchema("AVRO", "nonsense"))
+
+
+def test_protobuf_schemas_bring_what_they_import() -> None:
+    """Under the names by which it is imported; what is no descriptor is told."""
+    main = proto("default", "Order", "base.proto")
+    references = (("base.proto", text_of(proto("whatever", "Base"))),)
+    made = reader_schema("protobuf", RegisteredSchema("PROTOBUF", text_of(main), references))
+    assert made.decoder().kind == parse_ddl("a struct<a:int>")
+    with pytest.raises(Invalid, match="must know 'format=serialized'"):
+        reader_schema("protobuf", RegisteredSchema("PROTOBUF", 'syntax = "proto3";'))
+
+
+def test_what_must_be_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads JSON needs neither."""
+    monkeypatch.setitem(sys.modules, "stratalog.spark.values_avro", None)
+    monkeypatch.setitem(sys.modules, "stratalog.spark.values_protobuf", None)
+    for name in ("avro", "protobuf"):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'stratalog\[values\]'"):
+            ReaderSchema(name, AVRO).decoder()
+
+
+def test_a_process_has_one_client_for_a_registry() -> None:
+    """So that what it was told is kept."""
+    assert registry_of(RegistryAccess("http://a")) is registry_of(RegistryAccess("http://a"))
