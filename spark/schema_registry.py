@@ -106,6 +106,7 @@ class SchemaRegistry:
             return found
 
     def _ask(self, path: str, what: str) -> Mapping[str, Any]:
+        reason = ""
         for pause_seconds in (*_PAUSES_SECONDS, None):
             try:
                 return self._get(path)

@@ -51,7 +51,7 @@ def parse_avro_schema(text: str) -> Schema:
         schema = _known_logical_types(json.loads(text))
         return fastavro.parse_schema(schema)
     except (ValueError, SchemaParseException, KeyError, TypeError) as error:
-        raise Invalid(f"the Avro schema cannot be read: {error or type(error).__name__}: {text[:200]}") from error
+        raise Invalid(f"the Avro schema cannot be read: {error!r}: {text[:200]}") from error
 
 
 def _known_logical_types(schema: Schema) -> Schema:

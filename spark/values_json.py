@@ -105,7 +105,8 @@ def _in_braces(text: pa.Array) -> npt.NDArray[np.bool_]:
     data = np.frombuffer(data_buffer, np.uint8)
     first = data.take(offsets[:-1], mode="clip")
     last = data.take(offsets[1:] - 1, mode="clip")
-    return long_enough & (first == _OPEN) & (last == _CLOSE)
+    braced: npt.NDArray[np.bool_] = long_enough & (first == _OPEN) & (last == _CLOSE)
+    return braced
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:

@@ -155,8 +155,8 @@ def _message(descriptor: Descriptor, above: tuple[str, ...]) -> tuple[pa.DataTyp
     if name == "google.protobuf.Timestamp":
         return TIMESTAMP, lambda objects: pa.array([_microseconds(each) for each in objects], TIMESTAMP)
     if name in _WRAPPERS:
-        kind, column = _single(descriptor.fields_by_name["value"], above)
-        return kind, lambda objects: column([None if each is None else each.value for each in objects])
+        kind, single = _single(descriptor.fields_by_name["value"], above)
+        return kind, lambda objects: single([None if each is None else each.value for each in objects])
     if name in above:
         raise Invalid(f"the Protobuf message '{name}' contains itself: there is no column for that, read it as binary")
     made = [(each.name, *_field(each, (*above, name))) for each in descriptor.fields]
@@ -207,9 +207,10 @@ def _single(field: FieldDescriptor, above: tuple[str, ...]) -> tuple[pa.DataType
 
 
 def _map(field: FieldDescriptor, above: tuple[str, ...]) -> tuple[pa.DataType, Column]:
-    name = field.name
-    key_kind, keys = _single(field.message_type.fields_by_name["key"], above)
-    item_kind, items = _single(field.message_type.fields_by_name["value"], above)
+    name, entry = field.name, field.message_type
+    assert entry is not None, "a map is a message of keys and values"
+    key_kind, keys = _single(entry.fields_by_name["key"], above)
+    item_kind, items = _single(entry.fields_by_name["value"], above)
     kind = pa.map_(key_kind, item_kind)
 
     def column(objects: Objects) -> pa.Array:
