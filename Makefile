@@ -27,7 +27,7 @@ help:
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade "pip>=25.1"
-	$(PY) -m pip install --quiet --editable ".[spark,fsspec]" --group test --group demo --group check
+	$(PY) -m pip install --quiet --editable ".[spark,fsspec,values]" --group test --group demo --group check
 	@touch $@
 
 demo: $(VENV)/.ready
