@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from stratalog.wire.errors import Invalid
 
-__all__ = ["choice", "flag", "integer", "is_int", "json_object", "positive", "size"]
+__all__ = ["choice", "duration_ms", "flag", "integer", "is_int", "json_object", "positive", "size"]
 
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
+_DURATION_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -77,3 +79,15 @@ def size(given: Mapping[str, str], name: str, default: int, highest: int = 1 << 
     if not 0 < size_bytes <= highest:
         raise Invalid(f"option '{name}' must be a size like 64m, 1g or bytes, at most {highest} bytes, got '{value}'")
     return size_bytes
+
+
+def duration_ms(given: Mapping[str, str], name: str, default_ms: int) -> int:
+    """The value of an option as a time in ms, from ``30s``, ``15m`` or a plain number of ms. Raises `Invalid`."""
+    value = given.get(name.lower())
+    if value is None:
+        return default_ms
+    match = _DURATION.fullmatch(value.strip())
+    unit_ms = _DURATION_UNITS_MS.get(match[2].lower()) if match else None
+    if match is None or unit_ms is None:
+        raise Invalid(f"option '{name}' must be a time like 30s, 15m or milliseconds, got '{value}'")
+    return int(match[1]) * unit_ms

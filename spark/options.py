@@ -14,6 +14,7 @@ from typing import Final
 
 from stratalog.spark.option_values import choice, flag, integer, is_int, json_object, positive, size
 from stratalog.spark.schema import COLUMNS, HEADERS
+from stratalog.spark.stream_options import STARTING_NAMES, STREAM_NAMES
 from stratalog.tier.leases import LEASE_MS_MAX
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
@@ -55,7 +56,7 @@ _CONNECTOR: Final = (
 _WITHOUT_EFFECT: Final = (
     # They steer a consumer of brokers, or a streaming query; a batch read of a bucket has neither.
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
-    "useDeprecatedOffsetFetching", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "useDeprecatedOffsetFetching", *STREAM_NAMES,
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in (*_STRATEGIES, *_OWN, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)}
 _REFUSED: Final = {
@@ -136,8 +137,11 @@ class ReadOptions:
     store_options: Mapping[str, str] = field(repr=False)
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of one read. Raises `Invalid` for an unknown, refused, missing or malformed one."""
+def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+    """The options of one read, or of a stream as far as a read has them too; `stream_options` parses the others.
+
+    Raises `Invalid` for an unknown, refused, missing or malformed one.
+    """
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given)
     archive = given.get("archive") or given.get("path")
@@ -148,7 +152,10 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         )
     subscription = _subscription(given)
     starting, ending = _bound(given, "starting", EARLIEST), _bound(given, "ending", LATEST)
-    _check_bounds(starting, ending)
+    if not streaming:
+        _check_bounds(starting, ending)
+    elif not any(name in given for name in STARTING_NAMES):
+        starting = OffsetBound(LATEST, {}, {}, None)
     isolation = given.get("kafka.isolation.level", "read_committed")
     return ReadOptions(
         archive=archive,
@@ -166,7 +173,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         read_committed=_isolation(isolation),
         lease_ms=_lease_ms(given),
         bad_records_url=_bad_records_url(given),
-        hot_tail=_hot_tail(given),
+        hot_tail=None if streaming else _hot_tail(given),
         columns=_columns(given),
         store_options={name: given[name] for name in _STORE if name in given},
     )

@@ -50,6 +50,8 @@ def _start(
     offset = options.starting.offset_of(archive.partition)
     if offset == EARLIEST:
         return archive.log_start_offset, ()
+    if offset == LATEST:
+        return archive.end_offset, ()
     if offset < archive.log_start_offset:
         loss = (
             f"{archive.partition}: the starting offset {offset} is below the log start offset "

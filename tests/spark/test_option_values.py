@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.option_values import choice, flag, integer, is_int, json_object, positive, size
+from stratalog.spark.option_values import choice, duration_ms, flag, integer, is_int, json_object, positive, size
 from stratalog.wire.errors import Invalid
 
 
@@ -22,6 +22,8 @@ from stratalog.wire.errors import Invalid
         (lambda: choice({}, "mode", ("fail", "skip")), "fail"),
         (lambda: choice({"mode": "Skip"}, "mode", ("fail", "skip")), "skip"),
         (lambda: json_object("assign", '{"a": [1]}'), {"a": [1]}),
+        (lambda: [duration_ms({"t": text}, "t", 1) for text in ("7", "30s", "2 MIN")], [7, 30_000, 120_000]),
+        (lambda: duration_ms({}, "delay", 900), 900),
         (lambda: [is_int(each) for each in (1, True, 1.0, "1")], [True, False, False, False]),
     ],
 )
@@ -39,6 +41,7 @@ def test_values_are_understood(parse: Callable[[], Any], expected: object) -> No
         (lambda: integer("count", "-1", 0), "option 'count' must be at least 0, got -1"),
         (lambda: flag({"on": "yes"}, "on", default=False), "option 'on' must be true or false, got 'yes'"),
         (lambda: choice({"mode": "x"}, "mode", ("fail", "skip")), "option 'mode' must be one of fail, skip, got 'x'"),
+        (lambda: duration_ms({"delay": "3 weeks"}, "delay", 1), "option 'delay' must be a time like 30s"),
         (lambda: json_object("assign", "{"), "option 'assign' is not JSON"),
         (lambda: json_object("assign", "[]"), "option 'assign' must be a JSON object"),
     ],

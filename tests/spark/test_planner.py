@@ -106,3 +106,10 @@ def test_the_options_bound_the_tasks() -> None:
     options = {"path": "s3://b/p", "subscribe": "orders", "minPartitions": "6", "maxRecordsPerPartition": "50"}
     assert limits_of(slices, parse_options(options), 1).records == 30
     assert limits_of(slices, parse_options({**options, "minPartitions": "2"}), 1).records == 50
+
+
+def test_a_stream_may_start_at_the_end() -> None:
+    """Said so, or by saying nothing."""
+    for options in ({}, {"startingOffsets": "latest"}, {"startingOffsets": offsets(p0=-1)}):
+        parsed = parse_options({"path": "s3://b/p", "subscribe": "orders", **options}, streaming=True)
+        assert resolve_range(VIEW, parsed, lambda *_: None) == (300, 300, ())
