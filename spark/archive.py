@@ -29,7 +29,7 @@ from stratalog.wire.batch import iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, uuid_text
 
-__all__ = ["find_timestamp", "load_partitions"]
+__all__ = ["check_found", "find_manifests", "find_timestamp", "is_assigned", "load_partitions"]
 
 _THREADS: Final = 16
 
@@ -46,15 +46,21 @@ def load_partitions(
     Raises `Invalid` for a topic, a view, or an assigned partition, that the archive does not have.
     """
     names = subscription.topics or tuple(subscription.assignment or ())
-    found = _manifests(store, _folders(store, subscription, names))
-    manifests = _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
+    manifests = find_manifests(store, subscription)
     there = {each.partition.topic for each in manifests}
     views = {name: view for name in names if name not in there and (view := parse_view_name(name)) is not None}
     archives = [archive for name, view in views.items() for archive in _view(store, name, view)]
     held = [TopicPartition(each.partition.topic, each.partition.partition) for each in manifests]
-    _check_found(store, subscription, {*held, *elsewhere, *(archive.partition for archive in archives)})
-    archives += _archives(store, [each for each in manifests if _assigned(subscription, each.partition)])
-    return sorted((each for each in archives if _assigned(subscription, each.partition)), key=_partition)
+    check_found(store, subscription, {*held, *elsewhere, *(archive.partition for archive in archives)})
+    archives += _archives(store, [each for each in manifests if is_assigned(subscription, each.partition)])
+    return sorted((each for each in archives if is_assigned(subscription, each.partition)), key=_partition)
+
+
+def find_manifests(store: ObjectStore, subscription: Subscription) -> list[Manifest]:
+    """The manifests of the topics that ``subscription`` asks for, as far as there are any, found by listing."""
+    names = subscription.topics or tuple(subscription.assignment or ())
+    found = _manifests(store, _folders(store, subscription, names))
+    return _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
 
 
 def _partition(archive: PartitionArchive) -> TopicPartition:
@@ -97,7 +103,8 @@ def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
     )
 
 
-def _assigned(subscription: Subscription, partition: PartitionId | TopicPartition) -> bool:
+def is_assigned(subscription: Subscription, partition: PartitionId | TopicPartition) -> bool:
+    """Whether ``subscription``, which asks for the topic, asks for this partition of it."""
     if subscription.assignment is None:
         return True
     return partition.partition in subscription.assignment[partition.topic]
@@ -140,7 +147,8 @@ def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
     return newest
 
 
-def _check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:
+def check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:
+    """Raise `Invalid` unless every topic and assigned partition that ``subscription`` names is among ``found``."""
     topics = {topic for topic, _ in found}
     wanted = subscription.topics or tuple(subscription.assignment or ())
     missing = [topic for topic in wanted if topic not in topics]

@@ -19,8 +19,9 @@ from stratalog.spark.planner import DataLoss, FindTimestamp, limits_of, resolve_
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid, KafkaError, Retriable
+from stratalog.wire.topic import TopicPartition
 
-__all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices"]
+__all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices", "resolve_starts", "tell"]
 
 _THREADS: Final = 16
 
@@ -80,7 +81,7 @@ def _slices(ranges: Iterable[PlannedRange], options: ReadOptions) -> list[Segmen
         found, holes = cut_slices(each.archive, each.archived)
         slices += found
         losses += holes
-    _tell(losses, fail=options.fail_on_data_loss)
+    tell(losses, fail=options.fail_on_data_loss)
     return slices
 
 
@@ -97,6 +98,14 @@ def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[PlannedRange]:
             f"the brokers {options.hot_tail} were asked for what is not archived yet: {error}. To read only what is archived, "
             f"set option 'hotTail' to 'false'"
         ) from error
+
+
+def resolve_starts(
+    store: ObjectStore, options: ReadOptions, archives: Sequence[PartitionArchive]
+) -> dict[TopicPartition, int]:
+    """Where a stream over ``archives`` begins; raises what `plan` raises."""
+    ranges = _resolve(archives, archives, options, _finder(store, options))
+    return {each.archive.partition: each.offsets.start for each in ranges}
 
 
 def _with_tail(store: ObjectStore, options: ReadOptions, tail: HotTail) -> list[PlannedRange]:
@@ -131,7 +140,7 @@ def _resolve(
     resolve = partial(resolve_range, options=options, find_timestamp=find)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-plan") as pool:
         ranges: list[OffsetRange] = list(pool.map(resolve, logs))
-    _tell([loss for each in ranges for loss in each.losses], fail=options.fail_on_data_loss)
+    tell([loss for each in ranges for loss in each.losses], fail=options.fail_on_data_loss)
     return [PlannedRange(archive, offsets) for archive, offsets in zip(archives, ranges, strict=True)]
 
 
@@ -150,7 +159,8 @@ def _check_named(bound: OffsetBound, name: str, archives: Sequence[PartitionArch
         raise Invalid(f"option '{name}' names no offset for {missing[0]}, and 'strictOffsets' is true")
 
 
-def _tell(losses: Sequence[str], *, fail: bool) -> None:
+def tell(losses: Sequence[str], *, fail: bool) -> None:
+    """Raise `DataLoss` for what is missing, or warn of each where that is accepted."""
     if losses and fail:
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         raise DataLoss(f"{losses[0]}{more}. To read what there is, set option 'failOnDataLoss' to 'false'")

@@ -1,0 +1,115 @@
+"""The driver's side of a stream, without PySpark: where it begins, how far the next micro-batch goes, and its tasks.
+
+`stream_plan` decides, `stream_follower` looks; here the two meet. For one thread, as Spark calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.planner import limits_of
+from stratalog.spark.read_lease import LeaseTicket
+from stratalog.spark.read_plan import resolve_starts, tell
+from stratalog.spark.stream_follower import ArchiveFollower, Look
+from stratalog.spark.stream_offsets import Offsets
+from stratalog.spark.stream_options import StreamOptions
+from stratalog.spark.stream_plan import NO_LIMITS, BatchLimits, Spans, batch_ranges, frozen, next_end
+from stratalog.tier.slices import OffsetRange, SegmentSlice, cut_slices, group_tasks
+from stratalog.tier.store import ObjectStore
+
+__all__ = ["StreamDriver"]
+
+
+class StreamDriver:
+    """One query over ``store``; ``core_count`` is that of the driver."""
+
+    def __init__(self, store: ObjectStore, options: ReadOptions, stream: StreamOptions, core_count: int) -> None:
+        self._store = store
+        self._options = options
+        self._core_count = core_count
+        self._follower = ArchiveFollower(store, options.subscription, stream, options.lease_ms)
+        self._frozen: Offsets | None = None
+        self._let_go_ms = 0
+
+    def initial(self) -> Offsets:
+        """Where a new query begins.
+
+        Raises `Invalid` for what the options name and the archive does not have, and `DataLoss` for offsets that are
+        gone, unless that is accepted.
+        """
+        look = self._follower.look(must_exist=True)
+        spans = self._spans(look)
+        by_time = bool(self._options.starting.timestamps) or self._options.starting.timestamp_ms is not None
+        # Where no time is looked for no entry is needed, and an empty range reads no page.
+        wanted = {each: OffsetRange(span[0] if by_time else span[1], span[1]) for each, span in spans.items()}
+        archives = [
+            replace(archive, log_start_offset=spans[archive.partition][0], end_offset=spans[archive.partition][1])
+            for archive in self._follower.archives(look, wanted)
+        ]
+        return resolve_starts(self._store, self._options, archives)
+
+    def freeze(self) -> None:
+        """Let the stream end where the archive ends now (``Trigger.AvailableNow``)."""
+        self._frozen = self._follower.look(fresh=True).ends
+
+    def next_end(self, start: Offsets, limits: BatchLimits | None) -> Offsets:
+        """Where the micro-batch from ``start`` on ends; ``start`` if there is none. None for all that there is.
+
+        A stream that ends waits for nothing: it would end with records left. Raises `DataLoss` before the micro-batch
+        enters the checkpoint, unless loss is accepted; then `plan` tells it.
+        """
+        spans = self._spans(self._follower.look())
+        if limits is None:
+            limits = NO_LIMITS
+        elif self._frozen is not None:
+            limits = BatchLimits(limits.offsets_max)
+        now_ms = _now_ms()
+        end = next_end(start, spans, limits, now_ms - self._let_go_ms)
+        if end == start:
+            if self._frozen is not None:
+                self._follower.close()  # PySpark ends the worker without a word; nothing will be read any more
+        else:
+            self._let_go_ms = now_ms
+            if self._options.fail_on_data_loss:
+                tell(batch_ranges(start, end, spans).losses, fail=True)
+        return end
+
+    def latest(self) -> Offsets | None:
+        """Where the archive ended at the last look."""
+        last = self._follower.last
+        return None if last is None else last.ends
+
+    def plan(self, start: Offsets, end: Offsets) -> tuple[list[tuple[SegmentSlice, ...]], LeaseTicket | None]:
+        """The tasks of the micro-batch from ``start`` to ``end``, and the lease under which they are planned.
+
+        Raises `DataLoss` for what is gone, or warns of it.
+        """
+        if start == end:
+            return [], None
+        look = self._follower.look_at(end)
+        ranges, told = batch_ranges(start, end, look.spans)
+        losses = list(told)
+        slices: list[SegmentSlice] = []
+        for archive in self._follower.archives(look, ranges):
+            found, holes = cut_slices(archive, ranges[archive.partition])
+            slices += found
+            losses += holes
+        tell(losses, fail=self._options.fail_on_data_loss)
+        return group_tasks(slices, limits_of(slices, self._options, self._core_count)), look.lease
+
+    def committed(self) -> None:
+        """The micro-batch before is done."""
+        self._follower.batch_done()
+
+    def close(self) -> None:
+        """The query has ended."""
+        self._follower.close()
+
+    def _spans(self, look: Look) -> Spans:
+        return look.spans if self._frozen is None else frozen(look.spans, self._frozen)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,206 @@
+"""A growing archive as its driver sees it: manifests read again and again, and the lease under which they were read.
+
+The bucket is listed at first, and then only every ``discoveryInterval``, or when a manifest that was known is gone;
+in between each partition costs one GET per look. A look is never older than half of its lease: then a new lease is
+written before the manifests are read again, so that a stream of years holds back the trash of some hours only. The
+lease before is ended when the micro-batch that was planned under it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final, TypeVar
+
+from stratalog.spark.archive import check_found, find_manifests, is_assigned
+from stratalog.spark.options import Subscription
+from stratalog.spark.read_lease import LeaseTicket, take_lease
+from stratalog.spark.stream_offsets import Offsets, behind
+from stratalog.spark.stream_options import StreamOptions
+from stratalog.spark.stream_plan import Span, Spans
+from stratalog.tier.entry import Entry
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.leases import end_lease
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_json import from_bytes
+from stratalog.tier.slices import OffsetRange, PartitionArchive
+from stratalog.tier.store import NotFound, ObjectStore, StoreError, Version
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["ArchiveFollower", "Look"]
+
+_THREADS: Final = 16
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
+
+_logger = logging.getLogger("stratalog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The manifests as they were at ``read_ms``, all of them read under ``lease``."""
+
+    manifests: dict[TopicPartition, Manifest]
+    lease: LeaseTicket | None
+    read_ms: int
+
+    @property
+    def spans(self) -> Spans:
+        """The offsets that each partition has."""
+        return {partition: _span(manifest) for partition, manifest in self.manifests.items()}
+
+    @property
+    def ends(self) -> Offsets:
+        """Where each partition ends."""
+        return {partition: _span(manifest).end_offset for partition, manifest in self.manifests.items()}
+
+
+class ArchiveFollower:
+    """Looks at the partitions of ``subscription`` in ``store``; for one thread."""
+
+    def __init__(self, store: ObjectStore, subscription: Subscription, options: StreamOptions, lease_ms: int) -> None:
+        self._store = store
+        self._subscription = subscription
+        self._options = options
+        self._lease_ms = lease_ms
+        self._old_leases: list[LeaseTicket] = []
+        self._look: Look | None = None
+        self._versions: dict[PartitionId, tuple[Version, Manifest]] = {}
+        self._listed_ms = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def last(self) -> Look | None:
+        """What was seen last; nothing is asked of the store."""
+        return self._look
+
+    def look(self, *, fresh: bool = False, must_exist: bool = False) -> Look:
+        """What the archive holds, no older than ``manifestRefresh``, or now if ``fresh``.
+
+        Raises `Invalid` for topics and assigned partitions that are not there where they ``must_exist``, and what the
+        store raises.
+        """
+        now_ms, last = _now_ms(), self._look
+        if last and not fresh and not must_exist and self._is_recent(last, now_ms):
+            return last
+        lease = self._lease(now_ms)
+        manifests = None if last is None or must_exist else self._read_known(last, now_ms)
+        if manifests is None:
+            manifests = self._find(must_exist=must_exist)
+            self._listed_ms = now_ms
+        self._look = Look({_name(each): each for each in manifests}, lease, now_ms)
+        return self._look
+
+    def look_at(self, end: Offsets) -> Look:
+        """The last look if it reaches ``end`` and its lease is young, else a new one."""
+        last = self._look
+        short = last is None or behind(last.ends, end) or not end.keys() <= last.manifests.keys()
+        return self.look(fresh=True) if short or last is None or self._is_old(last, _now_ms()) else last
+
+    def archives(self, look: Look, ranges: Mapping[TopicPartition, OffsetRange]) -> list[PartitionArchive]:
+        """The partitions of ``ranges`` with the entries that lie in them; only the pages of those are read."""
+
+        def read(item: tuple[TopicPartition, OffsetRange]) -> PartitionArchive:
+            partition, offsets = item
+            manifest = look.manifests[partition]
+            entries = _entries(self._store, manifest, offsets)
+            return PartitionArchive(partition, *_span(manifest), entries, manifest.partition.topic_id)
+
+        return list(self._each(read, list(ranges.items())))
+
+    def batch_done(self) -> None:
+        """What was planned before the last look is read: end the leases that only it needed."""
+        for lease in self._old_leases:
+            self._end(lease)
+        self._old_leases.clear()
+
+    def close(self) -> None:
+        """Nothing more is read for now: end the leases. A look from here on is a first one."""
+        self.batch_done()
+        if self._look and self._look.lease:
+            self._end(self._look.lease)
+        self._look = None
+        if self._pool:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _is_recent(self, look: Look, now_ms: int) -> bool:
+        return now_ms - look.read_ms < self._options.refresh_ms and not self._is_old(look, now_ms)
+
+    def _is_old(self, look: Look, now_ms: int) -> bool:
+        return look.lease is not None and now_ms >= look.lease.created_ms + look.lease.duration_ms // 2
+
+    def _lease(self, now_ms: int) -> LeaseTicket | None:
+        """The lease for the next look: that of the last one while it is young."""
+        last = self._look
+        if not self._lease_ms:
+            return None
+        if last is not None and not self._is_old(last, now_ms):
+            return last.lease  # None where the bucket may only be read, which was told once
+        if last is not None and last.lease is not None:
+            self._old_leases.append(last.lease)
+        return take_lease(self._store, self._lease_ms)
+
+    def _find(self, *, must_exist: bool) -> list[Manifest]:
+        manifests = find_manifests(self._store, self._subscription)
+        if must_exist:
+            check_found(self._store, self._subscription, {_name(each) for each in manifests})
+        return [each for each in manifests if is_assigned(self._subscription, each.partition)]
+
+    def _read_known(self, last: Look, now_ms: int) -> list[Manifest] | None:
+        """The manifests that are known, as they are now; None if it is time to list, or one of them is gone."""
+        assigned = self._subscription.assignment
+        complete = assigned is not None and len(last.manifests) == sum(map(len, assigned.values()))
+        if not complete and now_ms - self._listed_ms >= self._options.discovery_ms:
+            return None
+        found = list(self._each(self._read, [each.partition for each in last.manifests.values()]))
+        manifests = [each for each in found if each is not None]
+        return manifests if len(manifests) == len(found) else None
+
+    def _read(self, partition: PartitionId) -> Manifest | None:
+        """One manifest; one that has the version of the last time is not parsed again. None if it is gone."""
+        try:
+            data, version = self._store.get(partition.manifest_key)
+        except NotFound:
+            return None
+        known = self._versions.get(partition)
+        if known is None or known[0] != version:
+            known = version, from_bytes(data, partition.manifest_key)
+            self._versions[partition] = known
+        return known[1] if known[1].deleted_ms < 0 else None
+
+    def _each(self, call: Callable[[_Given], _Found], given: Sequence[_Given]) -> Iterator[_Found]:
+        if len(given) <= 1:
+            return map(call, given)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-follow")
+        return self._pool.map(call, given)
+
+    def _end(self, lease: LeaseTicket) -> None:
+        """End a lease early. Where that is not allowed it ends by time, which costs nothing but trash kept longer."""
+        try:
+            end_lease(self._store, lease.uuid)
+        except StoreError as error:
+            _logger.info("a lease of this stream is left to run out: %s", error)
+
+
+def _entries(store: ObjectStore, manifest: Manifest, offsets: OffsetRange) -> tuple[Entry, ...]:
+    return tuple(takewhile(lambda entry: entry.base < offsets.end, iter_entries(store, manifest, offsets.start)))
+
+
+def _name(manifest: Manifest) -> TopicPartition:
+    return TopicPartition(manifest.partition.topic, manifest.partition.partition)
+
+
+def _span(manifest: Manifest) -> Span:
+    # A log start moved beyond all that was ever uploaded leaves an archive that begins where it ends.
+    return Span(manifest.log_start_offset, max(manifest.remote_end, manifest.log_start_offset))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
