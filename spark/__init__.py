@@ -1,4 +1,4 @@
-"""Apache Spark over the archive: ``spark.read.format("stratalog")``, without a broker.
+"""Apache Spark over the archive: ``spark.read`` and ``readStream.format("stratalog")``, without a broker.
 
 .. code-block:: python
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["bad_records", "count", "read", "register", "session"]
+__all__ = ["bad_records", "count", "read", "read_stream", "register", "session"]
 
 
 def read(
@@ -33,11 +33,24 @@ def read(
 
     ``columns`` saves the work for all others; ``options`` are those of the source, under their own names.
     """
+    return spark.read.format("stratalog").options(**_named(topics, columns), **options).load(archive)
+
+
+def read_stream(
+    spark: SparkSession,
+    archive: str,
+    *,
+    topics: str | Sequence[str],
+    columns: Sequence[str] = (),
+    **options: str | int | bool,
+) -> DataFrame:
+    """The same as a stream, which follows the archive while it grows: ``spark.readStream``."""
+    return spark.readStream.format("stratalog").options(**_named(topics, columns), **options).load(archive)
+
+
+def _named(topics: str | Sequence[str], columns: Sequence[str]) -> dict[str, str]:
     subscribe = topics if isinstance(topics, str) else ",".join(topics)
-    reader = spark.read.format("stratalog").option("subscribe", subscribe)
-    if columns:
-        reader = reader.option("columns", ",".join(columns))
-    return reader.options(**options).load(archive)
+    return {"subscribe": subscribe, "columns": ",".join(columns)} if columns else {"subscribe": subscribe}
 
 
 def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = (), **options: str | int | bool) -> int:

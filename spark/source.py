@@ -1,4 +1,4 @@
-"""``format("stratalog")``: PySpark's Python data source over planner, fetch and decode. Batch reads.
+"""``format("stratalog")``: PySpark's Python data source over planner, fetch and decode.
 
 The driver's Python workers run `StratalogSource` and `StratalogReader.partitions`, executors run
 `StratalogReader.read`; between them travel pickles of the options and of one task's slices.
@@ -20,6 +20,7 @@ from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
+from stratalog.spark.stream_options import parse_stream
 from stratalog.wire.errors import Invalid
 
 __all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
@@ -32,7 +33,8 @@ class StratalogSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._parsed = parse_options(options)
+        # Whether it is read or streamed Spark tells later; what only a stream may have is checked then.
+        self._columns = parse_options(options, streaming=True).columns
 
     @classmethod
     def name(cls) -> str:
@@ -41,26 +43,29 @@ class StratalogSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's Kafka source, or those of the option ``columns``."""
-        return spark_ddl(self._parsed.columns)
+        return spark_ddl(self._columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of ``schema``, which a user's ``.schema(...)`` may have narrowed."""
-        columns = check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields])
-        required = frozenset(each.name for each in schema.fields if not each.nullable)
-        return StratalogReader(self._parsed, columns, required)
+        return _reader(parse_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's name
-        """Raise `Invalid`: there is no streaming yet."""
-        del schema
-        raise Invalid(
-            "format 'stratalog' reads in batches only in this release: use spark.read, or read the newest records "
-            "with readStream.format('kafka') from the brokers"
-        )
+        """The same for ``readStream``."""
+        from stratalog.spark.stream import StratalogStreamReader  # noqa: PLC0415 - it builds on this module
+
+        options = parse_options(self.options, streaming=True)
+        return StratalogStreamReader(options, parse_stream(self.options), _reader(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Raise `Invalid`: an archive is written by brokers alone."""
         del schema, overwrite
         raise Invalid("format 'stratalog' cannot write: an archive is written by its brokers; produce to them instead")
+
+
+def _reader(options: ReadOptions, schema: StructType) -> StratalogReader:
+    columns = check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields])
+    required = frozenset(each.name for each in schema.fields if not each.nullable)
+    return StratalogReader(options, columns, required)
 
 
 class LeasedTask(InputPartition):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +178,12 @@ def registry() -> Iterator[FakeRegistry]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def growing_archive(tmp_path: Path) -> ArchiveBuilder:
+    """An archive in a directory, empty at first."""
+    return ArchiveBuilder(open_store(f"file://{tmp_path}/archive"), chunk_bytes=700)
 
 
 @pytest.fixture(scope="session")

@@ -199,13 +199,25 @@ def test_mistakes_are_told(spark: SparkSession, file_archive: Any, options: dict
         read(spark, file_archive, **options).count()
 
 
-def test_what_this_release_cannot_do_is_refused(spark: SparkSession, file_archive: Any) -> None:
-    """Streaming and writing say what to do instead."""
-    stream = spark.readStream.format("stratalog").option("subscribe", "orders").load(file_archive.store.url)
-    with pytest.raises(Exception, match=r"batches only in this release: use spark\.read"):
-        stream.writeStream.format("noop").start().awaitTermination(30)
+def test_writing_is_refused(spark: SparkSession, file_archive: Any) -> None:
+    """It says what to do instead."""
     with pytest.raises(Exception, match="an archive is written by its brokers"):
         read(spark, file_archive).write.format("stratalog").options(subscribe="x", path="x").mode("append").save()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "'startingOffsets' can't be 'latest' for batch queries"),
+        ({"endingOffsets": "earliest"}, "'endingOffsets' can't be 'earliest' for batch queries"),
+    ],
+)
+def test_what_only_a_stream_may_have_is_refused(
+    spark: SparkSession, file_archive: Any, options: dict[str, str], message: str
+) -> None:
+    """Not at load, where Spark does not say yet which of both it will be, but when the query runs."""
+    with pytest.raises(Exception, match=message):
+        read(spark, file_archive, **options).count()
 
 
 def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) -> None:
@@ -216,6 +228,8 @@ def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) ->
     assert read(spark, file_archive, subscribePattern="nothing.*").count() == 0
     stratalog_spark.register(spark)
     assert read(spark, file_archive).limit(3).count() == 3
+    stream = stratalog_spark.read_stream(spark, file_archive.store.url, topics=["orders"], columns=["offset"])
+    assert (stream.isStreaming, stream.columns) == (True, ["offset"])
 
 
 def test_the_archive_is_read_from_s3(spark: SparkSession, file_archive: Any, s3_endpoint: str) -> None:

@@ -1,0 +1,235 @@
+"""``readStream.format("stratalog")`` under a real Spark, into a Parquet sink."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stratalog.spark.stream import StratalogStreamReader
+from stratalog.tier.leases import list_leases
+from stratalog.wire.batch import iter_headers, iter_records
+
+pytestmark = pytest.mark.spark
+
+SHOWN = "partition, offset, key, value, unix_millis(timestamp), transform(headers, h -> struct(h.key, h.value))"
+
+
+def produced(archive):
+    """Every row of the archive, by a loop over single records of its objects."""
+    rows = []
+    for (_, partition), manifest in archive.manifests.items():
+        for entry in manifest.entries:
+            data = archive.store.get(entry.key)[0][: entry.data_bytes]
+            for position, _ in iter_headers(data):
+                for record in iter_records(data, position):
+                    headers = [(each.key, each.value) for each in record.headers] or None
+                    rows.append((partition, record.offset, record.key, record.value, record.timestamp_ms, headers))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def written(spark, out):
+    """Every row that the sink has committed, in the same form."""
+
+    def plain(value):
+        if isinstance(value, bytearray):
+            return bytes(value)
+        return [tuple(map(plain, each)) for each in value] if isinstance(value, list) else value
+
+    rows = spark.read.parquet(str(out)).selectExpr(*SHOWN.split(", ", 5)).collect()
+    return sorted((tuple(map(plain, row)) for row in rows), key=lambda row: row[:2])
+
+
+def stream(spark, archive, out, **options):
+    """A query from the beginning of ``archive`` into ``out``, not started yet."""
+    given = {"subscribe": "orders", "startingOffsets": "earliest", "includeHeaders": "true", **options}
+    rows = spark.readStream.format("stratalog").options(**given).load(archive.store.url)
+    return rows.writeStream.format("parquet").option("checkpointLocation", f"{out}.checkpoint").option("path", str(out))
+
+
+def run_now(spark, archive, out, **options):
+    """Run it until all that is there now is read; the rows of each micro-batch that had some."""
+    query = stream(spark, archive, out, **options).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(60)
+    finally:
+        query.stop()
+    return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+
+
+def test_what_is_there_now_is_read_in_batches_and_nothing_twice(spark, growing_archive, batches, tmp_path):
+    """Limited, over objects and partitions, into Parquet; a run later reads what is new, and one more nothing."""
+    growing_archive.add("orders", 0, batches(0, 90), batches(90, 60))
+    growing_archive.add("orders", 1, batches(0, 60))
+    out = tmp_path / "out"
+    counts = run_now(spark, growing_archive, out, maxOffsetsPerTrigger="70")
+    assert len(counts) >= 3
+    assert max(counts) <= 70
+    assert sum(counts) == 210
+    assert written(spark, out) == produced(growing_archive)
+    growing_archive.add("orders", 1, batches(60, 40))
+    growing_archive.add("orders", 2, batches(0, 20))
+    assert run_now(spark, growing_archive, out) == [60]
+    assert run_now(spark, growing_archive, out) == []
+    assert written(spark, out) == produced(growing_archive)
+    assert list_leases(growing_archive.store) == []
+
+
+def test_a_growing_archive_is_followed(spark, growing_archive, batches, tmp_path):
+    """By a query that goes on; its progress tells offsets as Kafka's source does, and how far the archive goes."""
+    growing_archive.add("orders", 0, batches(0, 30))
+    out = tmp_path / "out"
+    query = stream(spark, growing_archive, out, manifestRefresh="0", discoveryInterval="0").start()
+    try:
+        query.processAllAvailable()
+        growing_archive.add("orders", 0, batches(30, 30))
+        query.processAllAvailable()
+        growing_archive.add("orders", 1, batches(0, 15))
+        query.processAllAvailable()
+        assert len(list_leases(growing_archive.store)) == 1
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        assert [each["numInputRows"] for each in progress] == [30, 30, 15]
+        source = progress[-1]["sources"][0]
+        assert {name: _object(source[name]) for name in ("startOffset", "endOffset", "latestOffset")} == {
+            "startOffset": {"orders": {"0": 60}},
+            "endOffset": {"orders": {"0": 60, "1": 15}},
+            "latestOffset": {"orders": {"0": 60, "1": 15}},
+        }
+    finally:
+        query.stop()
+    assert written(spark, out) == produced(growing_archive)
+
+
+def _object(offset):
+    return json.loads(offset) if isinstance(offset, str) else offset
+
+
+@pytest.mark.parametrize("lost", [pytest.param("commit", marks=pytest.mark.slow), "commit and sink"])
+def test_a_batch_that_was_not_committed_is_read_again_exactly(spark, growing_archive, batches, tmp_path, lost):
+    """From the offsets in the checkpoint alone, although the archive has grown; the sink drops what it has already."""
+    growing_archive.add("orders", 0, batches(0, 100))
+    out = tmp_path / "out"
+    assert run_now(spark, growing_archive, out, maxOffsetsPerTrigger="40") == [40, 40, 20]
+    last = max(int(path.name) for path in Path(f"{out}.checkpoint", "commits").glob("[0-9]*"))
+    for folder in [Path(f"{out}.checkpoint", "commits"), *([out / "_spark_metadata"] if "sink" in lost else [])]:
+        (folder / str(last)).unlink()
+        (folder / f".{last}.crc").unlink(missing_ok=True)
+    growing_archive.add("orders", 0, batches(100, 50))
+    run_now(spark, growing_archive, out, maxOffsetsPerTrigger="40")
+    assert written(spark, out) == produced(growing_archive)
+
+
+DRIVER = """
+import sys
+from stratalog.spark import session
+fast = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "512m"}
+spark = session("local[1]", **fast)
+rows = spark.readStream.format("stratalog").options(
+    subscribe="orders", startingOffsets="earliest", includeHeaders="true", maxOffsetsPerTrigger="40"
+).load(sys.argv[1])
+writer = rows.writeStream.format("parquet").option("checkpointLocation", sys.argv[2] + ".checkpoint")
+writer.option("path", sys.argv[2]).start().awaitTermination()
+"""
+
+
+@pytest.mark.parametrize("log", ["offsets", pytest.param("commits", marks=pytest.mark.slow)])
+def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(spark, growing_archive, batches, tmp_path, log):
+    """Before and after the commit of a micro-batch: nothing is lost and nothing doubled."""
+    growing_archive.add("orders", 0, batches(0, 500))
+    growing_archive.add("orders", 1, batches(0, 300))
+    out = tmp_path / "out"
+    seen = Path(f"{out}.checkpoint", log, "1")
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, growing_archive.store.url, str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not seen.exists():
+            assert driver.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    left = run_now(spark, growing_archive, out, maxOffsetsPerTrigger="300")
+    assert 0 < sum(left) < 800
+    assert written(spark, out) == produced(growing_archive)
+
+
+def test_loss_ends_the_query_or_is_skipped(spark, growing_archive, batches, tmp_path):
+    """failOnDataLoss decides; the checkpoint of the failed query serves the lenient one."""
+    growing_archive.add("orders", 0, batches(0, 50))
+    out = tmp_path / "out"
+    assert run_now(spark, growing_archive, out) == [50]
+    before = produced(growing_archive)
+    growing_archive.add("orders", 0, batches(50, 50), batches(100, 50))
+    growing_archive.set_log_start("orders", 0, 110)
+    with pytest.raises(Exception, match=r"orders-0: the offsets 50 to 109 were removed.*failOnDataLoss"):
+        run_now(spark, growing_archive, out)
+    assert run_now(spark, growing_archive, out, failOnDataLoss="false") == [40]
+    assert written(spark, out) == before + [row for row in produced(growing_archive) if row[1] >= 110]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "option 'endingOffsets' is not for a stream"),
+        ({"subscribe": "nothing"}, "topic 'nothing' is not in the archive"),
+    ],
+)
+def test_mistakes_are_told(spark, growing_archive, batches, tmp_path, options, message):
+    """The message reaches the user through Spark, also where the query would end at once."""
+    growing_archive.add("orders", 0, batches(0, 10))
+    with pytest.raises(Exception, match=message):
+        run_now(spark, growing_archive, tmp_path / "out", **options)
+
+
+class AsInSpark41:
+    """Calls a reader as PySpark 4.1 does: without start and limit, and with an empty range after a restart."""
+
+    def __init__(self, reader):
+        self.reader = reader
+
+    def batch(self, start):
+        end = self.reader.latestOffset()
+        start = self.reader.initialOffset() if start is None else start
+        tasks = self.reader.partitions(start, end)
+        rows = [offset for task in tasks for batch in self.reader.read(task) for offset in batch["offset"].to_pylist()]
+        return end, rows
+
+
+def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
+    """Limits come from the options, the start from the batch before or from the checkpoint."""
+    from pyspark.sql.types import _parse_datatype_string
+
+    from pyspark_stratalog import DefaultSource
+
+    growing_archive.add("orders", 0, batches(0, 100))
+    options = {"path": growing_archive.store.url, "subscribe": "orders", "startingOffsets": "earliest"}
+    options |= {"maxOffsetsPerTrigger": "40", "lease": "false"}
+
+    def reader():
+        made = DefaultSource(options).streamReader(schema=_parse_datatype_string("offset bigint"))
+        assert isinstance(made, StratalogStreamReader)
+        return AsInSpark41(made)
+
+    first = reader()
+    end, rows = first.batch(None)
+    assert (end, rows) == ({"orders": {"0": 40}}, list(range(40)))
+    assert first.reader.initialOffset() == {"orders": {"0": 0}}
+    end, rows = first.batch(end)
+    assert (end, rows) == ({"orders": {"0": 80}}, list(range(40, 80)))
+    restarted = reader()
+    assert restarted.reader.partitions(end, end) == []
+    end, rows = restarted.batch(end)
+    assert (end, rows) == ({"orders": {"0": 100}}, list(range(80, 100)))
+    assert restarted.batch(end) == (end, [])
