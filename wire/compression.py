@@ -36,6 +36,8 @@ _XERIAL_HEADER_BYTES: Final = 16
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_WINDOW: Final = 31  # zlib's way of saying "gzip framing, 32 KiB window"
 _STEP_BYTES: Final = 1 << 20
+_LZ4_STEP_BYTES_MIN: Final = 64 << 10
+_LZ4_RATIO: Final = 8
 _ZSTD_COMPRESSORS: Final[list[zstandard.ZstdCompressor]] = []
 _ZSTD_DECOMPRESSORS: Final[list[zstandard.ZstdDecompressor]] = []
 """Contexts that nobody uses now, at most as many as there are threads."""
@@ -119,12 +121,22 @@ def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
 
 def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
     frame = lz4.frame.LZ4FrameDecompressor()
-    out: bytes = frame.decompress(data, max_length=limit_bytes + 1)
-    if len(out) > limit_bytes:
-        raise _too_large(Codec.LZ4, limit_bytes)
-    if not frame.eof:
-        raise Corrupt("an lz4 block ends before its frame does")
-    return out
+    pieces: list[bytes] = []
+    room_bytes = limit_bytes + 1
+    # The library allocates what it is allowed to return: a limit of 256 MiB costs more than the decompression.
+    step_bytes = max(_LZ4_STEP_BYTES_MIN, _LZ4_RATIO * len(data))
+    coming = data
+    while not frame.eof:
+        piece = frame.decompress(coming, max_length=min(step_bytes, room_bytes))
+        pieces.append(piece)
+        room_bytes -= len(piece)
+        if room_bytes <= 0:
+            raise _too_large(Codec.LZ4, limit_bytes)
+        if not frame.eof and frame.needs_input:
+            raise Corrupt("an lz4 block ends before its frame does")
+        coming = b""
+        step_bytes *= 2
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _unsnappy(view: memoryview, limit_bytes: int) -> bytes:

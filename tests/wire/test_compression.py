@@ -48,6 +48,19 @@ def test_lz4_blocks_are_independent():
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("size_bytes", [0, 65_536, 5 * MIB])
+def test_lz4_grows_step_by_step_up_to_the_limit(size_bytes):
+    """What shrinks a hundredfold comes whole, also where the limit is exactly its size, and a lost end is told."""
+    data = bytes(size_bytes)
+    block = compress(Codec.LZ4, data)
+    assert decompress(Codec.LZ4, block, size_bytes) == data
+    with pytest.raises(Corrupt):
+        decompress(Codec.LZ4, block[:-2], 2 * size_bytes + 1)
+    if size_bytes:
+        with pytest.raises(Corrupt, match="grows beyond its limit"):
+            decompress(Codec.LZ4, block, size_bytes - 1)
+
+
 def test_a_bomb_is_stopped_at_the_limit(codec):
     """64 MiB of zeros against a limit of 1 MiB: Corrupt, and never much more memory than the limit."""
     bomb = compress(codec, bytes(64 * MIB))
