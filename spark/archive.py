@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from stratalog.spark.fetch import chunk_bytes, open_segment
+from stratalog.spark.fetch import ChunkData, chunk_bytes, open_segment
 from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.salvage import DamagedPart
@@ -200,8 +200,8 @@ def _find_in(store: ObjectStore, piece: SegmentSlice, timestamp_ms: int, skip_da
     opened = open_segment(store, piece)
     index = opened.chunks.find_timestamp(timestamp_ms, opened.chunks.find_offset(piece.start_offset))
     while index is not None:
-        data = chunk_bytes(store, opened, [opened.chunks[index]], _forget if skip_damage else None)
-        offset = _first_not_older(data, timestamp_ms, piece.start_offset)
+        found = chunk_bytes(store, opened, [opened.chunks[index]], _forget if skip_damage else None)
+        offset = _first_not_older(found, timestamp_ms, piece.start_offset)
         if offset is not None:
             return offset if offset < piece.end_offset else None
         index = opened.chunks.find_timestamp(timestamp_ms, index + 1)
@@ -213,11 +213,11 @@ def _forget(part: DamagedPart, position: int) -> None:
     del part, position
 
 
-def _first_not_older(data: bytes, timestamp_ms: int, start_offset: int) -> int | None:
-    for position, header in iter_headers(data):
+def _first_not_older(found: ChunkData, timestamp_ms: int, start_offset: int) -> int | None:
+    for position, header in iter_headers(*found):
         if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset:
             continue
-        for record in iter_records(data, position):
+        for record in iter_records(found.data, position):
             if record.offset >= start_offset and record.timestamp_ms >= timestamp_ms:
                 return record.offset
     return None

@@ -1,15 +1,16 @@
 """Record batches to Arrow: headers are walked in Python, records are decoded in groups by array code.
 
 A group is some 2 MiB of record bytes of consecutive batches; one group becomes one Arrow batch. Every batch that
-yields rows has its CRC-32C checked. What is not asked for is not done: without the columns of a record (key, value,
+yields rows has its CRC-32C checked, unless that of its chunk has been. What is not asked for is not done: without the columns of a record (key, value,
 offset, timestamp, headers) its bytes are neither decompressed nor looked at.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -29,7 +30,7 @@ from stratalog.spark.columns import (
 )
 from stratalog.spark.schema import HEADERS, arrow_schema
 from stratalog.spark.starts import RECORD_BYTES_MIN, record_starts
-from stratalog.wire.batch import HEADER_BYTES, BatchHeader, check_batch, iter_headers
+from stratalog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, check_batch, iter_headers
 from stratalog.wire.compression import Codec, decompress
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
@@ -39,6 +40,7 @@ __all__ = ["AbortedTransactions", "OnDamage", "Window", "decode_batches"]
 AbortedTransactions = Mapping[int, Sequence[tuple[int, int]]]
 """Producer id -> its aborted transactions as (first offset, last offset), both inclusive, ascending and disjoint."""
 
+_Verify: TypeAlias = Callable[[int, BatchHeader, bool], bytes | None]
 OnDamage: TypeAlias = Callable[[int, int, str], None]
 """Told of the offsets ``[start, end)`` that are left out, and why."""
 
@@ -108,11 +110,14 @@ def decode_batches(
     *,
     batch_bytes: int = 2 << 20,
     required: Collection[str] = (),
+    span: tuple[int, int] | None = None,
+    checked: bool = False,
     on_damage: OnDamage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``data``, whole record batches of ``partition``, as Arrow batches of exactly ``columns``.
 
-    ``batch_bytes`` is the size of the record bytes behind one Arrow batch; a larger record batch stands alone.
+    With ``span`` only of the bytes ``[start, end)``, which saves a copy of them. ``checked`` says that a CRC over all of
+    these bytes has been compared already, so that those of the batches need not be. ``batch_bytes`` is the size of the record bytes behind one Arrow batch; a larger record batch stands alone.
     Raises `Corrupt`, naming the partition and the offset, for bytes that are not record batches; a batch whose bounds
     can be told is left out instead where ``on_damage`` is given, which is told of it.
     """
@@ -129,7 +134,9 @@ def decode_batches(
             ) from error
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if count else None
 
-    for group in _groups(data, partition, columns, window, batch_bytes, on_damage):
+    batches = _whole_batches(data, partition, *(span or (0, len(data))))
+    verify = partial(_verified, data, partition, checked=checked)
+    for group in _groups(batches, verify, columns, window, batch_bytes, on_damage):
         try:
             batch = decoded(group)
         except Corrupt:
@@ -156,8 +163,8 @@ def _sound_batches(
 
 
 def _groups(
-    data: bytes,
-    partition: TopicPartition,
+    batches: Iterable[tuple[int, BatchHeader]],
+    verify: _Verify,
     columns: Sequence[str],
     window: Window,
     batch_bytes: int,
@@ -165,15 +172,13 @@ def _groups(
 ) -> Iterator[_Group]:
     needs_records = not _RECORD_COLUMNS.isdisjoint(columns)
     group = _Group()
-    for position, header in _whole_batches(data, partition):
+    for position, header in batches:
         if header.base_offset >= window.end_offset:
             break
         if window.skips(header):
             continue
         try:
-            piece = _verified(
-                data, position, header, partition, decompressed=needs_records or not window.contains(header)
-            )
+            piece = verify(position, header, needs_records or not window.contains(header))
         except Corrupt as error:
             if on_damage is None:
                 raise
@@ -200,43 +205,31 @@ def _groups(
         yield group
 
 
-def _whole_batches(data: bytes, partition: TopicPartition) -> Iterator[tuple[int, BatchHeader]]:
-    after = 0
+def _whole_batches(data: bytes, partition: TopicPartition, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    after = start
     try:
-        for position, header in iter_headers(data):
+        for position, header in iter_headers(data, start, end):
             after = position + header.size_bytes
             yield position, header
     except Corrupt as error:
         raise Corrupt(f"{partition}: {error}") from error
-    if after != len(data):
-        raise Corrupt(f"{partition}: {len(data) - after} bytes behind the last whole batch are no record batch")
+    if after != end:
+        raise Corrupt(f"{partition}: {end - after} bytes behind the last whole batch are no record batch")
 
 
 def _verified(
-    data: bytes, position: int, header: BatchHeader, partition: TopicPartition, *, decompressed: bool
+    data: bytes, partition: TopicPartition, position: int, header: BatchHeader, decompressed: bool, *, checked: bool
 ) -> bytes | None:
     """Check the batch; the records of one that is compressed, if they are asked for. Raises `Corrupt`."""
-    _check(data, position, header, partition)
-    if header.codec is Codec.NONE or not decompressed or not header.record_count:
-        return None
-    return _decompress(data, position + HEADER_BYTES, position + header.size_bytes, header, partition)
-
-
-def _check(data: bytes, position: int, header: BatchHeader, partition: TopicPartition) -> None:
     try:
-        check_batch(data, position)
-    except Corrupt as error:
-        raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
-    if header.record_count < 0 or header.last_offset_delta < 0:
-        raise Corrupt(
-            f"{partition}: the batch at offset {header.base_offset} claims {header.record_count} records up to offset "
-            f"{header.last_offset}"
-        )
-
-
-def _decompress(data: bytes, start: int, end: int, header: BatchHeader, partition: TopicPartition) -> bytes:
-    try:
-        return decompress(header.codec, memoryview(data)[start:end], _DECOMPRESSED_BYTES_MAX)
+        if not checked or header.magic != MAGIC:
+            check_batch(data, position)
+        if header.record_count < 0 or header.last_offset_delta < 0:
+            raise Corrupt(f"the batch claims {header.record_count} records up to offset {header.last_offset}")
+        if header.codec is Codec.NONE or not decompressed or not header.record_count:
+            return None
+        records = memoryview(data)[position + HEADER_BYTES : position + header.size_bytes]
+        return decompress(header.codec, records, _DECOMPRESSED_BYTES_MAX)
     except Corrupt as error:
         raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
 

@@ -34,6 +34,7 @@ from stratalog.tier.view_names import base_topic
 from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = [
+    "ChunkData",
     "OpenedSegment",
     "ReadRequest",
     "chunk_bytes",
@@ -83,6 +84,14 @@ class OpenedSegment:
     data: bytes | None
 
 
+class ChunkData(NamedTuple):
+    """Record batches: the bytes ``[start, end)`` of ``data``, each of them checked."""
+
+    data: bytes
+    start: int
+    end: int
+
+
 class _Range(NamedTuple):
     """Neighbouring chunks of one object on their way, and which of their records are rows."""
 
@@ -90,7 +99,7 @@ class _Range(NamedTuple):
     window: Window
     start_offset: int
     end_offset: int
-    data: Future[bytes]
+    data: Future[ChunkData]
 
 
 def open_archive(url: str, options: Mapping[str, str]) -> ObjectStore:
@@ -131,17 +140,19 @@ def read_slices(
     try:
         for each in _ranges(pool, store, slices, request, quarantine):
             aside = _Aside(quarantine, store.url, each.piece) if quarantine else None
-            data = _content(each, request, aside)
-            if data is None:
+            found = _content(each, request, aside)
+            if found is None:
                 continue
             with _told(each.piece):
                 yield from decode_batches(
-                    data,
+                    found.data,
                     each.piece.topic_partition,
                     request.columns,
                     each.window,
                     batch_bytes=request.batch_bytes,
                     required=request.required,
+                    span=(found.start, found.end),
+                    checked=True,
                     on_damage=aside.records if aside else None,
                 )
     finally:
@@ -218,7 +229,7 @@ def _ranges(
     yield from waiting
 
 
-def _content(each: _Range, request: ReadRequest, aside: _Aside | None) -> bytes | None:
+def _content(each: _Range, request: ReadRequest, aside: _Aside | None) -> ChunkData | None:
     start, end = max(each.start_offset, each.piece.start_offset), min(each.end_offset, each.piece.end_offset)
     return _had(each.data, request, aside, start, end)
 
@@ -305,28 +316,30 @@ def _aborted(table: bytes) -> AbortedTransactions:
 
 def chunk_bytes(
     store: ObjectStore, opened: OpenedSegment, chunks: Sequence[Chunk], on_damage: OnDamagedPart | None = None
-) -> bytes:
+) -> ChunkData:
     """The bytes of neighbouring ``chunks``. Raises `DataLoss`, and `Corrupt` unless each has its CRC-32C.
 
     That covers base offsets too, which a batch's own CRC does not. With ``on_damage``, which is told the parts and the
-    position of their chunk, the damaged batches are left out instead.
+    position of their chunk, the damaged batches are left out instead. Of an object that came whole nothing is copied.
     """
-    start = chunks[0].position
-    end = chunks[-1].position + chunks[-1].length
+    first = chunks[0].position
+    length = chunks[-1].position + chunks[-1].length - first
     with _told(opened.piece):
         if opened.data is not None:
-            data = opened.data[start:end]
+            found = ChunkData(opened.data, first, first + length)
         else:
-            data = store.get_range(opened.piece.key, start, end - start)
-        view = memoryview(data)
-        spans = [(chunk.position - start, chunk.position - start + chunk.length) for chunk in chunks]
+            found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
+        view = memoryview(found.data)[found.start : found.end]
+        spans = [(chunk.position - first, chunk.position - first + chunk.length) for chunk in chunks]
         sound = [crc32c(view[at:to]) == chunk.crc32c for chunk, (at, to) in zip(chunks, spans, strict=True)]
         if all(sound):
-            return data
+            return found
         pieces: list[bytes] = []
         for chunk, (at, to), is_sound in zip(chunks, spans, sound, strict=True):
-            pieces += [data[at:to]] if is_sound else _salvaged(opened, chunk, data[at:to], on_damage)
-    return b"".join(pieces)
+            data = bytes(view[at:to])
+            pieces += [data] if is_sound else _salvaged(opened, chunk, data, on_damage)
+    joined = b"".join(pieces)
+    return ChunkData(joined, 0, len(joined))
 
 
 def _salvaged(opened: OpenedSegment, chunk: Chunk, data: bytes, on_damage: OnDamagedPart | None) -> list[bytes]:

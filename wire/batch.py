@@ -21,6 +21,7 @@ __all__ = [
     "CRC_START",
     "HEADER_BYTES",
     "LOG_OVERHEAD_BYTES",
+    "MAGIC",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",

@@ -316,3 +316,27 @@ def test_damaged_batches_are_left_out_where_somebody_is_told(codec: Codec, damag
     assert [what[:2] for what in told] == [(6, 9)]
     with pytest.raises(Corrupt, match="orders-3"):
         decoded_rows(data)
+
+
+def test_a_part_of_the_bytes_is_decoded_where_it_lies() -> None:
+    """Without those around it; the span must be whole batches."""
+    made = [bytes(build_batch(records(3 * i, 3), leader_epoch=0)) for i in range(4)]
+    data = b"".join(made)
+    span = (len(made[0]), len(data) - len(made[3]))
+    (batch,) = decode_batches(data, ORDERS, ("offset",), EVERYTHING, span=span)
+    assert batch.column(0).to_pylist() == list(range(3, 9))
+    with pytest.raises(Corrupt, match="1 bytes behind the last whole batch"):
+        list(decode_batches(data, ORDERS, ("offset",), EVERYTHING, span=(span[0], span[1] + 1)))
+
+
+def test_bytes_that_were_checked_are_not_checked_again() -> None:
+    """A CRC over all of them has been compared; what is no batch is refused all the same."""
+    data = bytearray(build_batch(records(0, 3), leader_epoch=0))
+    data[17] ^= 1
+    with pytest.raises(Corrupt, match="CRC"):
+        list(decode_batches(bytes(data), ORDERS, ("offset",), EVERYTHING))
+    (batch,) = decode_batches(bytes(data), ORDERS, ("offset",), EVERYTHING, checked=True)
+    assert batch.column(0).to_pylist() == [0, 1, 2]
+    data[16] = 1
+    with pytest.raises(Corrupt, match="magic 1"):
+        list(decode_batches(bytes(data), ORDERS, ("offset",), EVERYTHING, checked=True))
