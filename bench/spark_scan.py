@@ -29,7 +29,9 @@ VALUE_BYTES = 100
 MESSAGE_COUNT = 4_000_000
 WARM_RUNS = 2
 
-_LINE = Line("spark-scan", "rows a second / that of zstd Parquet", Bound(">=", 0.35))
+_LINE = Line("spark-scan", "rows a second / that of zstd Parquet", Bound(">=", 0.40))
+_COUNT = Line("spark-count", "million rows a second, stratalog.spark.count()", Bound(">=", 20.0))
+_FRAME_COUNT = Line("spark-frame-count", "million rows a second, DataFrame.count()", Bound(">=", 3.0))
 
 
 def _measure(settings: Settings) -> list[Outcome]:
@@ -49,7 +51,7 @@ def _measure(settings: Settings) -> list[Outcome]:
     found = json.loads(ran.stdout.splitlines()[-1])
     if found["rows"] != rows:
         raise SystemExit(f"Spark found {found['rows']} rows, {rows} are archived")
-    seconds = {kind: median(found["seconds"][kind]) for kind in ("archive", "parquet")}
+    seconds = {kind: median(each) for kind, each in found["seconds"].items()}
     for kind, each in found["seconds"].items():
         print(f"  {kind:8} {', '.join(f'{one:.2f}' for one in each)} s, {rows} rows", file=sys.stderr, flush=True)
     return [
@@ -59,7 +61,9 @@ def _measure(settings: Settings) -> list[Outcome]:
             archive_rows_per_second=rows / seconds["archive"],
             parquet_rows_per_second=rows / seconds["parquet"],
             parquet_megabytes=found["parquet_bytes"] / 1e6,
-        )
+        ),
+        _COUNT.outcome(rows / seconds["count"] / 1e6, seconds=seconds["count"]),
+        _FRAME_COUNT.outcome(rows / seconds["frame-count"] / 1e6, seconds=seconds["frame-count"]),
     ]
 
 
@@ -103,13 +107,25 @@ def main(arguments: list[str] | None = None) -> None:
             raise SystemExit(f"{kind}: the rows differ: {found}")
         return time.monotonic() - started
 
+    counts: dict[str, Callable[[], int]] = {
+        "count": lambda: stratalog_spark.count(spark, given.bucket, topics="rows"),
+        "frame-count": lambda: archive().count(),
+    }
+
+    def count(kind: str, _: int) -> float:
+        started = time.monotonic()
+        if counts[kind]() != next(iter(wanted))[0]:
+            raise SystemExit(f"{kind}: the number of rows differs")
+        return time.monotonic() - started
+
     seconds = interleaved(tuple(kinds), given.repetitions, run)
+    seconds |= interleaved(tuple(counts), given.repetitions, count)
     size_bytes = sum(path.stat().st_size for path in parquet.glob("*.parquet"))
     print(json.dumps({"rows": wanted.pop()[0], "seconds": seconds, "parquet_bytes": size_bytes}))
     spark.stop()
 
 
-CELL = Cell(_LINE.cell, (_LINE,), _measure)
+CELL = Cell(_LINE.cell, (_LINE, _COUNT, _FRAME_COUNT), _measure)
 
 if __name__ == "__main__":
     main()
