@@ -21,6 +21,7 @@ from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
 from stratalog.spark.stream_options import parse_stream
+from stratalog.spark.worker_memory import keep_freed_memory
 from stratalog.wire.errors import Invalid
 
 __all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
@@ -98,6 +99,7 @@ class StratalogReader(DataSourceReader):
         """The rows of one task. A plan without tasks comes back as one whose value is None."""
         if partition.value is None:
             return iter(())
+        keep_freed_memory()
         request = ReadRequest(
             columns=self._columns,
             required=self._required,

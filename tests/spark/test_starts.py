@@ -101,6 +101,16 @@ def test_damaged_batches_give_the_chain_or_an_error(lengths: list[list[int]], ch
     assert found(damaged, bounds, counts) == chain(damaged, bounds, counts)
 
 
+@pytest.mark.parametrize("odd", [[], [0], [3, 7], list(range(6)), list(range(8))])
+def test_small_batches_are_compared_at_once(odd: list[int]) -> None:
+    """Those whose records are not equally long are followed; also where two of them fill the batch by chance."""
+    lengths = [[9, 11, 10, 10] if number in odd else [300 + number] * (5 + number) for number in range(8)]
+    payload, bounds, counts = batches(lengths)
+    assert found(payload, bounds, counts) == chain(payload, bounds, counts)
+    counts[4] += 1
+    assert found(payload, bounds, counts) is None
+
+
 def test_lengths_that_change_each_time_are_followed() -> None:
     """A batch without runs is no reason for another answer."""
     payload, bounds, counts = batches([[6 + index % 97 for index in range(3000)], [50] * 500])
