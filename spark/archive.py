@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from stratalog.spark.fetch import ChunkData, chunk_bytes, open_segment
+from stratalog.spark.garbage_pause import garbage_pause
 from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.salvage import DamagedPart
@@ -36,6 +37,7 @@ _THREADS: Final = 16
 _logger = logging.getLogger("stratalog.spark")
 
 
+@garbage_pause()
 def load_partitions(
     store: ObjectStore, subscription: Subscription, elsewhere: Collection[TopicPartition] = ()
 ) -> list[PartitionArchive]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from stratalog.spark.archive import find_timestamp, load_partitions
+from stratalog.spark.garbage_pause import garbage_pause
 from stratalog.spark.hot_tail import HotSlice, HotTail, group_hot
 from stratalog.spark.kafka_client import BrokerAway, KafkaClient
 from stratalog.spark.options import OffsetBound, ReadOptions
@@ -49,6 +50,7 @@ class PlannedRange(NamedTuple):
         return HotSlice(*self.archive.partition, start, self.offsets.end) if start < self.offsets.end else None
 
 
+@garbage_pause()
 def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[Task]:
     """The tasks of one query over what ``store``, and with ``hotTail`` the brokers, hold now.
 
@@ -64,6 +66,7 @@ def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[Task
     ]
 
 
+@garbage_pause()
 def plan_slices(store: ObjectStore, options: ReadOptions) -> list[SegmentSlice]:
     """The parts of objects that a query reads, by topic, partition and offset; raises what `plan` raises.
 
