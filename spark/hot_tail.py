@@ -32,6 +32,8 @@ _FETCH_BYTES: Final = 8 << 20
 _WAIT_MS: Final = 500
 _EMPTY_ANSWERS_MAX: Final = 20
 """With `_WAIT_MS` ten seconds: records that were there when the query was planned are always there."""
+_PIECES_MAX: Final = 1000
+"""Of one partition: offsets may have holes, of which the driver knows nothing."""
 _ABORT_MARKER: Final = 0
 _NEVER: Final = (1 << 63) - 1
 
@@ -122,7 +124,8 @@ def group_hot(slices: Iterable[HotSlice], core_count: int, records_max: int | No
     """Tasks of about as many offsets, two for each core at most, unless ``records_max`` asks for smaller ones."""
     pieces: list[HotSlice] = []
     for each in slices:
-        step = records_max or each.end_offset - each.start_offset
+        count = each.end_offset - each.start_offset
+        step = max(records_max or count, -(-count // _PIECES_MAX))
         pieces += [
             each._replace(start_offset=start, end_offset=min(start + step, each.end_offset))
             for start in range(each.start_offset, each.end_offset, step)

@@ -67,8 +67,8 @@ class OffsetRange(NamedTuple):
 
 class SegmentSlice(NamedTuple):
     """A part of one object: rows with offsets in ``[start_offset, end_offset)`` from the chunks that begin at
-    positions ``[start_position, end_position)``. The object holds the offsets ``[base, end)``; from
-    ``tail_position`` on lie its aborted transactions, chunk table and footer.
+    positions ``[start_position, end_position)``. The object holds the offsets ``[base, end)`` and ``record_count``
+    records (-1: unknown); from ``tail_position`` on lie its aborted transactions, chunk table and footer.
     """
 
     topic: str
@@ -82,6 +82,7 @@ class SegmentSlice(NamedTuple):
     end_offset: int
     start_position: int
     end_position: int
+    record_count: int = -1
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -94,13 +95,18 @@ class SegmentSlice(NamedTuple):
         return self.end_offset - self.start_offset
 
     @property
+    def record_bound(self) -> int:
+        """No more records than this: a compacted object may hold ten in a billion offsets."""
+        return self.offset_count if self.record_count < 0 else min(self.offset_count, self.record_count)
+
+    @property
     def read_bytes(self) -> int:
         """An estimate of the data behind it: offsets are taken to be spread evenly."""
         return (self.end_position - self.start_position) * self.offset_count // (self.end - self.base)
 
 
 class Limits(NamedTuple):
-    """How much a task may read. ``records`` counts offsets; None is no limit."""
+    """How much a task may read. ``records`` counts offsets, but no more than an object has records; None is no limit."""
 
     size_bytes: int
     records: int | None
@@ -141,6 +147,7 @@ def slice_entry(partition: TopicPartition, entry: Entry, offsets: OffsetRange) -
         min(offsets.end, entry.end),
         0,
         entry.data_bytes,
+        entry.record_count,
     )
 
 
@@ -156,15 +163,15 @@ def task_limits(
 
     ``tasks_min`` is met by a limit of records, as Spark's Kafka source divides by offsets.
     """
-    total_bytes = total_offsets = 0
+    total_bytes = total_records = 0
     for each in slices:
         total_bytes += each.read_bytes + _SLICE_COST_BYTES
-        total_offsets += each.offset_count
+        total_records += each.record_bound
     share = -(-total_bytes // max(1, core_count * _TASKS_PER_CORE))
     size_bytes = min(task_bytes_max, max(_TASK_BYTES_MIN, share))
     records = task_records_max
-    if tasks_min is not None and total_offsets:
-        per_task = max(1, total_offsets // tasks_min)
+    if tasks_min is not None and total_records:
+        per_task = max(1, total_records // tasks_min)
         records = per_task if records is None else min(records, per_task)
     return Limits(size_bytes, records)
 
@@ -181,13 +188,13 @@ def group_tasks(slices: Sequence[SegmentSlice], limits: Limits) -> list[tuple[Se
     task_bytes = task_records = 0
     for piece in _divide_by_offset(slices, limits.size_bytes, limits.records):
         size_bytes = piece.read_bytes + _SLICE_COST_BYTES
-        full = task_bytes + size_bytes > limits.size_bytes or task_records + piece.offset_count > limits.records
+        full = task_bytes + size_bytes > limits.size_bytes or task_records + piece.record_bound > limits.records
         if task and full:
             tasks.append(tuple(task))
             task, task_bytes, task_records = [], 0, 0
         task.append(piece)
         task_bytes += size_bytes
-        task_records += piece.offset_count
+        task_records += piece.record_bound
     if task:
         tasks.append(tuple(task))
     return tasks
@@ -195,7 +202,7 @@ def group_tasks(slices: Sequence[SegmentSlice], limits: Limits) -> list[tuple[Se
 
 def _divide_by_offset(slices: Iterable[SegmentSlice], size_bytes: int, records: int) -> Iterator[SegmentSlice]:
     for each in slices:
-        count = max(-(-each.offset_count // records), -(-each.read_bytes // size_bytes))
+        count = max(-(-each.record_bound // records), -(-each.read_bytes // size_bytes))
         for start, end in _spans(each.start_offset, each.end_offset, count):
             yield each._replace(start_offset=start, end_offset=end)
 

@@ -17,9 +17,10 @@ from stratalog.spark.quarantine import Quarantine
 from stratalog.tier.entry import Entry
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.segment_blobs import AbortedTransaction
-from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices
+from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks, task_limits
 from stratalog.tier.store import NotFound
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -265,3 +266,21 @@ def test_an_abandoned_read_leaves_no_thread(memory_archive: Any, batches: Batche
     next(rows)
     rows.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("stratalog-fetch")]
+
+
+def test_holes_and_large_records_are_read(memory_archive: Any) -> None:
+    """A hole of a billion offsets, and next to it one record of 100 MiB: all rows, whatever the tasks."""
+    large = Record(2_000_000_000, 5, None, b"large" * (20 << 20))
+    first = build_batch([Record(o, 5, b"k", None) for o in (0, 1, 2)], leader_epoch=0)
+    data = [bytes(first), bytes(build_batch([large], codec=Codec.ZSTD, leader_epoch=0))]
+    entries = memory_archive.add("orders", 0, b"".join(data), compacted=True)
+    assert entries[0].end == 2_000_000_001
+    slices = slices_of(entries)
+    tasks = group_tasks(slices, task_limits(slices, 2, task_bytes_max=1 << 28, tasks_min=4))
+    assert len(tasks) == 4
+    request = ReadRequest(("offset", "value"))
+    rows = [
+        row for task in tasks for batch in read_slices(memory_archive.store, task, request) for row in batch.to_pylist()
+    ]
+    assert [row["offset"] for row in rows] == [0, 1, 2, 2_000_000_000]
+    assert rows[-1]["value"] == large.value

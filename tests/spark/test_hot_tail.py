@@ -212,6 +212,7 @@ def test_tasks_are_few_unless_more_are_asked_for() -> None:
     small = group_hot(slices[:1], 2, 30)
     assert [(task[0].start_offset, task[0].end_offset) for task in small] == [(0, 30), (30, 60), (60, 90), (90, 100)]
     assert group_hot([], 2, None) == []
+    assert len(group_hot([HotSlice("t", 0, 0, 1 << 40)], 2, 1)) == 1000
 
 
 def test_an_aborted_transaction_ends_with_its_marker() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -225,3 +226,17 @@ def test_many_small_objects_are_few_tasks(core_count: int) -> None:
     assert [each for task in tasks for each in task] == slices
     assert len(tasks) <= 100
     assert max(map(len, tasks)) <= 256
+
+
+@pytest.mark.parametrize("limit", [{"tasks_min": 8}, {"task_records_max": 5}])
+def test_a_hole_of_a_billion_offsets_makes_no_tasks(limit: dict[str, int]) -> None:
+    """What cleaning has left of an object counts, not the offsets that it spans."""
+    left = replace(entry(0, 1_000_000_000, MIB), record_count=40, compacted=True)
+    view = archive(left, entry(1_000_000_000, 1_000_000_020, MIB))
+    slices, _ = cut_slices(view, OffsetRange(0, 1_000_000_020))
+    tasks = group_tasks(slices, task_limits(slices, 2, task_bytes_max=256 * MIB, **limit))
+    assert 8 <= len(tasks) <= 16
+    windows = [(piece.start_offset, piece.end_offset) for task in tasks for piece in task]
+    assert windows[0][0] == 0
+    assert windows[-1][1] == 1_000_000_020
+    assert all(one[1] == other[0] for one, other in pairwise(windows))
