@@ -69,7 +69,7 @@ def _evenly(payload: bytes, bounds: Sequence[tuple[int, int]], counts: Sequence[
         return None
     behind = np.cumsum(number)
     within = np.arange(int(behind[-1])) - np.repeat(behind - number, number)
-    starts = np.repeat(begins, number) + within * np.repeat(np.where(even, strides, 0), number)
+    starts: Positions = np.repeat(begins, number) + within * np.repeat(np.where(even, strides, 0), number)
     same = view[starts] == np.repeat(first, number)
     same &= (view[starts + 1] == np.repeat(second, number)) | ~np.repeat(longer, number)
     even &= np.logical_and.reduceat(same, behind - number)
