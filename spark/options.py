@@ -15,6 +15,7 @@ from typing import Final
 from stratalog.spark.option_values import choice, flag, integer, is_int, json_object, positive, size
 from stratalog.spark.schema import COLUMNS, HEADERS
 from stratalog.spark.stream_options import STARTING_NAMES, STREAM_NAMES
+from stratalog.spark.value_options import ERROR_COLUMNS, VALUE_OPTIONS, ValueOptions, parse_value_options
 from stratalog.tier.leases import LEASE_MS_MAX
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
@@ -58,7 +59,9 @@ _WITHOUT_EFFECT: Final = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
     "useDeprecatedOffsetFetching", *STREAM_NAMES,
 )  # fmt: skip
-_KNOWN: Final = {name.lower(): name for name in (*_STRATEGIES, *_OWN, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)}
+_KNOWN: Final = {
+    name.lower(): name for name in (*_STRATEGIES, *_OWN, *VALUE_OPTIONS, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)
+}
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set the source option 'startingOffsets' to 'earliest' or to offsets instead",
     "kafka.key.deserializer": "keys are read as binary; decode them with DataFrame functions",
@@ -134,6 +137,7 @@ class ReadOptions:
     hot_tail: str | None
     """The brokers that are asked for what is not archived yet; None to ask nobody."""
     columns: tuple[str, ...]
+    values: ValueOptions
     store_options: Mapping[str, str] = field(repr=False)
 
 
@@ -157,6 +161,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
     elif not any(name in given for name in STARTING_NAMES):
         starting = OffsetBound(LATEST, {}, {}, None)
     isolation = given.get("kafka.isolation.level", "read_committed")
+    values = parse_value_options(given, subscription.topics or tuple(subscription.assignment or ()))
     return ReadOptions(
         archive=archive,
         subscription=subscription,
@@ -174,7 +179,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         lease_ms=_lease_ms(given),
         bad_records_url=_bad_records_url(given),
         hot_tail=None if streaming else _hot_tail(given),
-        columns=_columns(given),
+        columns=_columns(given, values),
+        values=values,
         store_options={name: given[name] for name in _STORE if name in given},
     )
 
@@ -307,13 +313,14 @@ def _hot_tail(given: Mapping[str, str]) -> str | None:
     return servers if servers and protocol == "PLAINTEXT" and wanted != "false" else None
 
 
-def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+def _columns(given: Mapping[str, str], values: ValueOptions) -> tuple[str, ...]:
     with_headers = flag(given, "includeHeaders", default=False)
     value = given.get("columns")
+    there = (*COLUMNS, *(ERROR_COLUMNS[name] for name in values.decoded()))
     if value is None:
-        return COLUMNS if with_headers else tuple(name for name in COLUMNS if name != HEADERS)
+        return there if with_headers else tuple(name for name in there if name != HEADERS)
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    unknown = [name for name in names if name not in COLUMNS]
+    unknown = [name for name in names if name not in there]
     if unknown or not names:
-        raise Invalid(f"option 'columns' names no column of {', '.join(COLUMNS)}: '{', '.join(unknown) or value}'")
+        raise Invalid(f"option 'columns' names no column of {', '.join(there)}: '{', '.join(unknown) or value}'")
     return names

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from stratalog.spark.fetch import ReadRequest, read_slices
+from stratalog.spark.fetch import ReadRequest, open_quarantine, read_slices
 from stratalog.spark.held_lease import HeldLease
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.read_plan import plan_slices
-from stratalog.spark.schema import arrow_schema
+from stratalog.spark.values import ReadColumns, resolve_values
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 
@@ -57,28 +57,31 @@ class RowSet:
     def __init__(self, archived: Archived, options: ReadOptions) -> None:
         self._archived = archived
         self._options = options
+        self._columns = ReadColumns(options.columns, formats=resolve_values(options.values))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and their Arrow types."""
-        return arrow_schema(self._options.columns)
+        """The columns and their Arrow types. Raises `Invalid` for a wrong schema of keys or values."""
+        return self._columns.schema
 
     def scan(self) -> pa.RecordBatchReader:
         """The rows as a stream; it can be read once.
 
         Raises `Invalid` for what the archive does not have and `DataLoss` for offsets that are gone; while reading also
-        `Corrupt`, and what the store raises.
+        `Corrupt`, `RegistryError`, and what the store raises.
         """
         self._archived.check_open()
         self._archived.lease.take()  # before any manifest
         slices = plan_slices(self._archived.store, self._options)
         request = ReadRequest(
-            columns=self._options.columns,
+            columns=self._columns.raw,
             batch_bytes=self._options.batch_bytes,
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        batches = read_slices(self._archived.store, slices, request)
+        url = self._options.bad_records_url
+        quarantine = open_quarantine(url, self._options.store_options) if url else None
+        batches = self._columns.decode(read_slices(self._archived.store, slices, request, quarantine))
         return pa.RecordBatchReader.from_batches(self.schema, self._leased(batches))
 
     def _leased(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,11 +6,12 @@ Nothing here imports PySpark.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from stratalog.spark.value_types import ddl_of
 from stratalog.wire.errors import Invalid
 
 __all__ = ["COLUMNS", "HEADERS", "arrow_schema", "check_columns", "spark_ddl"]
@@ -41,30 +42,38 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     HEADERS: pa.list_(pa.field("element", _HEADER_STRUCT)),
 }
 
+Decoded: TypeAlias = Mapping[str, pa.DataType]
+_NONE: Final[Decoded] = {}
+
 COLUMNS: Final = tuple(_SPARK_TYPES)
 """Every column, in the order of Spark's Kafka source."""
 
 
-def spark_ddl(columns: Sequence[str]) -> str:
-    """The schema of ``columns`` as a DDL string for Spark."""
-    return ", ".join(f"`{name}` {_SPARK_TYPES[name]}" for name in columns)
+def spark_ddl(columns: Sequence[str], decoded: Decoded = _NONE) -> str:
+    """The schema of ``columns`` as a DDL string for Spark; ``decoded`` are those of other types than the archive's."""
+    return ", ".join(f"`{name}` {_spark_type(name, decoded)}" for name in columns)
 
 
-def arrow_schema(columns: Sequence[str], required: Collection[str] = ()) -> pa.Schema:
+def _spark_type(name: str, decoded: Decoded) -> str:
+    return ddl_of(decoded[name]) if name in decoded else _SPARK_TYPES[name]
+
+
+def arrow_schema(columns: Sequence[str], required: Collection[str] = (), decoded: Decoded = _NONE) -> pa.Schema:
     """The Arrow schema of ``columns``; those in ``required`` are declared not nullable, as a user's schema may."""
-    return pa.schema([pa.field(name, _ARROW_TYPES[name], nullable=name not in required) for name in columns])
+    types = {**_ARROW_TYPES, **decoded}
+    return pa.schema([pa.field(name, types[name], nullable=name not in required) for name in columns])
 
 
-def check_columns(fields: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def check_columns(fields: Sequence[tuple[str, str]], decoded: Decoded = _NONE) -> tuple[str, ...]:
     """The names of a user's ``(column, Spark type name)`` pairs.
 
     Raises `Invalid` for a column there is none of, for another type than the column has, or for a column given twice.
     """
     for name, type_name in fields:
-        expected = _SPARK_TYPES.get(name)
-        if expected is None:
+        if name not in _SPARK_TYPES and name not in decoded:
             raise Invalid(f"there is no column '{name}': the columns of an archive are {', '.join(COLUMNS)}")
-        if type_name != expected:
+        expected = _spark_type(name, decoded).replace("`", "")  # Spark's short names of types quote nothing
+        if type_name.replace("`", "") != expected:
             raise Invalid(
                 f"column '{name}' has type {expected}, the given schema says {type_name}; read it as {expected} and "
                 f"cast it in the query"

@@ -21,6 +21,7 @@ from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
 from stratalog.spark.stream_options import parse_stream
+from stratalog.spark.values import ReadColumns, resolve_values
 from stratalog.spark.worker_memory import keep_freed_memory
 from stratalog.wire.errors import Invalid
 
@@ -35,7 +36,7 @@ class StratalogSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # Whether it is read or streamed Spark tells later; what only a stream may have is checked then.
-        self._columns = parse_options(options, streaming=True).columns
+        self._parsed = parse_options(options, streaming=True)
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +45,8 @@ class StratalogSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's Kafka source, or those of the option ``columns``."""
-        return spark_ddl(self._columns)
+        formats = resolve_values(self._parsed.values)
+        return spark_ddl(self._parsed.columns, formats.kinds() if formats else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of ``schema``, which a user's ``.schema(...)`` may have narrowed."""
@@ -64,9 +66,11 @@ class StratalogSource(DataSource):
 
 
 def _reader(options: ReadOptions, schema: StructType) -> StratalogReader:
-    columns = check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields])
+    formats = resolve_values(options.values)
+    given = [(each.name, each.dataType.simpleString()) for each in schema.fields]
+    columns = check_columns(given, formats.kinds() if formats else {})
     required = frozenset(each.name for each in schema.fields if not each.nullable)
-    return StratalogReader(options, columns, required)
+    return StratalogReader(options, ReadColumns(columns, required, formats))
 
 
 class LeasedTask(InputPartition):
@@ -84,10 +88,9 @@ class StratalogReader(DataSourceReader):
     other scan of the same DataFrame too, which then misses rows. Time and offset options prune instead.
     """
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...], required: frozenset[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: ReadColumns) -> None:
         self._options = options
         self._columns = columns
-        self._required = required
 
     def partitions(self) -> list[InputPartition]:
         """One element per task."""
@@ -100,9 +103,12 @@ class StratalogReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         keep_freed_memory()
+        return self._columns.decode(self._read(partition))
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         request = ReadRequest(
-            columns=self._columns,
-            required=self._required,
+            columns=self._columns.raw,
+            required=self._columns.required,
             batch_bytes=self._options.batch_bytes,
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,

@@ -6,20 +6,21 @@ ends the read, since what it would say is not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 
+from stratalog.spark.schema import arrow_schema
 from stratalog.spark.schema_registry import RegistryAccess
 from stratalog.spark.value_framing import FramedDecoder
 from stratalog.spark.value_options import ERROR_COLUMNS, FieldOptions, ValueOptions
 from stratalog.spark.value_rows import Decoder, TextDecoder, decode_rows
 from stratalog.spark.value_schemas import ReaderSchema, reader_schema, registry_of
 
-__all__ = ["ValueFormats", "decode_values", "raw_columns", "resolve_values"]
+__all__ = ["ReadColumns", "ValueFormats", "decode_values", "raw_columns", "resolve_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,37 @@ class ValueFormats:
         """Column -> its type, for decoded columns and those of their errors. Raises `Invalid` for a wrong schema."""
         kinds = {column: _decoder(schema, self.registry).kind for column, schema in self.schemas}
         return kinds | {ERROR_COLUMNS[column]: pa.string() for column in kinds}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadColumns:
+    """The columns of a read, and the columns of the archive that they are made of; it travels to the tasks.
+
+    Those in ``required`` are declared not nullable. Without ``formats`` nothing is decoded.
+    """
+
+    names: tuple[str, ...]
+    required: frozenset[str] = frozenset()
+    formats: ValueFormats | None = None
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        """What is read from the archive."""
+        return self.names if self.formats is None else raw_columns(self.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches that `decode` gives. Raises `Invalid` for a wrong schema of keys or values."""
+        return arrow_schema(self.names, self.required, {} if self.formats is None else self.formats.kinds())
+
+    def decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, which have the columns `raw`, with the columns that were asked for. Raises `RegistryError`."""
+        if self.formats is None:
+            yield from batches
+            return
+        schema = self.schema
+        for batch in batches:
+            yield decode_values(batch, self.formats, schema)
 
 
 def resolve_values(options: ValueOptions) -> ValueFormats | None:

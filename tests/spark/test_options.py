@@ -205,3 +205,16 @@ def test_a_subscription_is_needed() -> None:
     """Without any of the three the names of all are given."""
     with pytest.raises(Invalid, match="assign, subscribe, subscribePattern"):
         parse_options({"path": "s3://bucket/prefix"})
+
+
+def test_columns_of_errors_are_there_where_something_is_decoded() -> None:
+    """By default behind all others; by name as any other."""
+    decoded = {"path": "s3://b/p", "subscribe": "orders", "valueFormat": "json", "valueSchema": "a int"}
+    assert parse_options(decoded).columns[-1] == "valueError"
+    assert parse_options({**decoded, "columns": "valueError,offset"}).columns == ("valueError", "offset")
+    with pytest.raises(Invalid, match=r"names no column of .*: 'keyError'"):
+        parse_options({**decoded, "columns": "keyError"})
+    subject = parse_options(
+        {"path": "x", "assign": '{"paid":[0]}', "valueFormat": "avro", "schemaRegistry": "http://r"}
+    ).values.value.subject
+    assert subject == "paid-value"

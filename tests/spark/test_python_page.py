@@ -47,6 +47,9 @@ def test_every_block_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2400 {0: (0, 1200), 1: (0, 1200)}" in shown
     assert names["day"].num_rows == 48
     assert names["some"].num_rows == 100
+    assert "['offset', 'value.carrier', 'value.flight', 'value.dep_delay', 'valueError']" in shown
+    assert names["flat"]["value.flight"].to_pylist() == list(range(1200)) * 2
+    assert names["flat"]["valueError"].null_count == 2400
     assert names["total_bytes"] > sum(len(flight(number)) for number in range(1200)) * 2
     assert len(names["frame"]) == 2000
     assert sorted(names["newest"].rows()) == [(0, 1199), (1, 1199)]

@@ -236,3 +236,19 @@ def test_a_forgotten_archive_gives_its_lease_back(memory_archive: Any, batches: 
     assert len(list_leases(memory_archive.store)) == 1
     del kept
     assert list_leases(memory_archive.store) == []
+
+
+def test_decoded_values_are_read_by_all(memory_archive: Any) -> None:
+    """With the columns of errors; lazily too."""
+    records = [Record(n, 1, b"k", b'{"n":%d}' % n if n % 5 else b"broken") for n in range(50)]
+    memory_archive.add("orders", 0, bytes(build_batch(records, leader_epoch=0)))
+    options = {"archive": "memory:x", "valueFormat": "json", "valueSchema": "n int", "keyFormat": "string"}
+    whole = RowSet(Archived(memory_archive.store, 0), select("orders", options))
+    assert whole.schema.names[-2:] == ["keyError", "valueError"]
+    numbers = [n if n % 5 else None for n in range(50)]
+    assert [value and value["n"] for value in whole.to_arrow()["value"].to_pylist()] == numbers
+    found = duckdb.sql('select sum(value.n), count("valueError"), any_value(key) from whole').fetchall()
+    assert found == [(sum(filter(None, numbers)), 10, "k")]
+    lazy = whole.lazy_polars().select(pl.col("value").struct.field("n"), "valueError").collect()
+    assert lazy["n"].to_list() == numbers
+    assert lazy["valueError"].drop_nulls().len() == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from stratalog.spark.schema import COLUMNS, arrow_schema, check_columns, spark_ddl
@@ -58,3 +59,15 @@ def test_a_schema_that_does_not_fit_is_refused(fields: list[tuple[str, str]], me
     """A user's schema may leave columns out, not change them."""
     with pytest.raises(Invalid, match=message):
         check_columns(fields)
+
+
+def test_decoded_columns_have_types_of_their_own() -> None:
+    """In DDL, in Arrow, and where a user's schema is checked, in which nothing is quoted."""
+    decoded = {"value": pa.struct([("a b", pa.int32())]), "valueError": pa.string()}
+    assert spark_ddl(["offset", "value"], decoded) == "`offset` bigint, `value` struct<`a b`:int>"
+    assert arrow_schema(["value", "key"], ["key"], decoded).types == [decoded["value"], pa.binary()]
+    assert check_columns([("valueError", "string"), ("value", "struct<a b:int>")], decoded) == ("valueError", "value")
+    with pytest.raises(Invalid, match="column 'value' has type struct<a b:int>, the given schema says binary"):
+        check_columns([("value", "binary")], decoded)
+    with pytest.raises(Invalid, match="there is no column 'valueError'"):
+        check_columns([("valueError", "string")])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -16,7 +19,7 @@ from stratalog import spark as stratalog_spark
 from stratalog.spark.schema import COLUMNS, spark_ddl
 from stratalog.tier import open_store
 from stratalog.tier.cut_commands import create_cut, end_at
-from stratalog.wire.batch import check_batch, iter_headers, iter_records
+from stratalog.wire.batch import Record, build_batch, check_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt
 
 pytestmark = pytest.mark.spark
@@ -336,3 +339,37 @@ def test_a_planned_read_is_leased(spark: SparkSession, file_archive: Any) -> Non
     leases = [lease for lease in list_leases(file_archive.store) if lease.uuid not in before]
     assert leases
     assert all(lease.expires_ms - lease.created_ms == 600_000 for lease in leases)
+
+
+def test_values_are_decoded_and_what_cannot_be_is_kept(
+    spark: SparkSession, tmp_path: Path, registry: Any, memory_archive: Any
+) -> None:
+    """JSON by its schema, Avro by the one each row was written with; row for row what was produced."""
+    avro = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    registry.put(7, json.dumps(avro), subject="paid-value")
+    memory_archive.store = open_store(tmp_path.as_uri())
+    jsons, avros = [], []
+    for offset in range(300):
+        row = json.dumps({"n": offset, "tags": ["a"] * (offset % 3), "more": {}}).encode()
+        jsons.append(b"broken" if offset == 7 else None if offset == 8 else row)
+        body = BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(avro), {"n": offset})
+        avros.append(b"broken" if offset == 7 else None if offset == 8 else b"\0\0\0\0\7" + body.getvalue())
+    for topic, values in (("orders", jsons), ("paid", avros)):
+        batch = build_batch([Record(n, 1, b"k%d" % n, value) for n, value in enumerate(values)], leader_epoch=0)
+        memory_archive.add(topic, 0, bytes(batch), topic_id=topic.encode().ljust(16))
+
+    def rows(topic: str, **options: str) -> list[Any]:
+        reader = spark.read.format("stratalog").option("subscribe", topic).option("keyFormat", "string")
+        return reader.options(**options).load(tmp_path.as_uri()).orderBy("offset").collect()
+
+    found = rows("orders", valueFormat="json", valueSchema="n int, tags array<string>")
+    assert [row.key for row in found] == [f"k{n}" for n in range(300)]
+    good = [n for n in range(300) if n not in {7, 8}]
+    assert [(row.value.n, row.value.tags) for row in found if row.value] == [(n, ["a"] * (n % 3)) for n in good]
+    assert {row.offset: row.valueError for row in found if row.valueError} == {
+        7: "no JSON of this schema: it is no object in braces"
+    }
+    found = rows("paid", valueFormat="avro", schemaRegistry=registry.url, columns="offset,value,valueError")
+    assert [row.value.n for row in found if row.value] == good
+    assert [row.offset for row in found if row.valueError] == [7]

@@ -12,7 +12,7 @@ import pytest
 
 from stratalog.spark.value_options import parse_value_options
 from stratalog.spark.value_types import parse_ddl
-from stratalog.spark.values import ValueFormats, decode_values, raw_columns, resolve_values
+from stratalog.spark.values import ReadColumns, ValueFormats, decode_values, raw_columns, resolve_values
 from stratalog.wire.errors import Invalid
 
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
@@ -80,3 +80,17 @@ def test_a_batch_gets_the_columns_that_were_asked_for() -> None:
         {"offset": 2},
         {"offset": 3},
     ]
+
+
+def test_without_formats_batches_pass_as_they_are() -> None:
+    """And with them the archive is asked for what they are made of."""
+    batch = pa.RecordBatch.from_pydict({"offset": pa.array([1])})
+    plain = ReadColumns(("offset",), frozenset({"offset"}))
+    assert (plain.raw, next(plain.decode(iter([batch])))) == (("offset",), batch)
+    assert not plain.schema.field("offset").nullable
+    wanted = ReadColumns(("valueError",), formats=resolved(valueFormat="json", valueSchema="a int"))
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"{}", b""], pa.binary())})
+    assert wanted.raw == ("value",)
+    (made,) = wanted.decode(iter([batch]))
+    assert made.schema == wanted.schema
+    assert made["valueError"].null_count == 1
