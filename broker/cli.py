@@ -33,6 +33,9 @@ COMMANDS: Final = {
     "restore": LazyPath(
         "stratalog.broker.cli_restore", "restore", "Write the data directory of a broker from its bucket alone."
     ),
+    "doctor": LazyPath(
+        "stratalog.spark.cli_doctor", "doctor", "Say what is missing to read archives, and how to mend it."
+    ),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
     ),
