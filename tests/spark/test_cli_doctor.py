@@ -54,10 +54,8 @@ def test_it_runs_where_nothing_is_installed() -> None:
         "from stratalog.broker.cli import main; sys.argv = ['stratalog', 'doctor', '--json']; main()"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (
-        run.stderr
-        == "format 'stratalog' is not available: ModuleNotFoundError(\"import of pyarrow halted; None in sys.modules\")\n"
-    )
+    assert "format 'stratalog' is not available" in run.stderr
+    assert "Traceback" not in run.stderr
     assert run.returncode == 4
     found = {each["check"]: each for each in map(json.loads, run.stdout.splitlines())}
     assert found["format('stratalog')"]["status"] == "failed"
