@@ -186,6 +186,24 @@ def growing_archive(tmp_path: Path) -> ArchiveBuilder:
     return ArchiveBuilder(open_store(f"file://{tmp_path}/archive"), chunk_bytes=700)
 
 
+@pytest.fixture
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server in this process, with the bucket ``archive``."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret"
+    )
+    client.create_bucket(Bucket="archive")
+    client.close()
+    yield endpoint
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small, quickly started Spark for all tests of this room."""

@@ -11,6 +11,8 @@ import duckdb
 import pytest
 
 import stratalog
+from stratalog.spark.schema import COLUMNS
+from stratalog.tier import open_store
 from stratalog.tier.leases import list_leases
 from stratalog.wire.errors import Invalid
 
@@ -50,6 +52,20 @@ def test_one_line_is_enough_and_leaves_no_lease(file_archive: Any) -> None:
     before = {lease.uuid for lease in list_leases(file_archive.store)}
     assert stratalog.open(file_archive.store.url).topic("orders", batchBytes="1m").to_arrow().num_rows == 1200
     assert {lease.uuid for lease in list_leases(file_archive.store)} == before
+
+
+def test_an_archive_in_s3_is_read_and_leased(file_archive: Any, s3_endpoint: str) -> None:
+    """The same rows, with options that name the endpoint and the credentials; the lease is given back there too."""
+    keys = {"access_key_id": "id", "secret_access_key": "secret"}
+    store = open_store("s3://archive/some/prefix", endpoint_url=s3_endpoint, **keys)
+    for info in file_archive.store.list("topics/"):
+        store.put(info.key, file_archive.store.get(info.key)[0])
+    options = {"s3_endpoint": s3_endpoint, "s3_access_key": "id", "s3_secret_key": "secret", "s3_region": "us-east-1"}
+    with stratalog.open("s3://archive/some/prefix", **options) as archive:
+        found = archive.topic("orders").to_arrow(columns=COLUMNS)
+        assert len(list_leases(store)) == 1
+    assert list_leases(store) == []
+    assert found.equals(stratalog.open(file_archive.store.url).topic("orders").to_arrow(columns=COLUMNS))
 
 
 def test_after_the_end_nothing_is_read(file_archive: Any) -> None:

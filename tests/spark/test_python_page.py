@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import s3fs
 
 from stratalog.tier import open_store
 from stratalog.tier.leases import list_leases
@@ -38,11 +41,25 @@ def url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return tmp_path.as_uri()
 
 
-def test_every_block_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def lake(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An S3 server whose bucket ``lake`` holds one Parquet file of flights; the environment has its credentials."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    files = s3fs.S3FileSystem(endpoint_url=s3_endpoint, skip_instance_cache=True)
+    files.mkdir("lake")
+    table = pa.table({"offset": range(5), "value": [flight(number) for number in range(5)], "key": [b"k"] * 5})
+    pq.write_table(table, "lake/flights/part-0.parquet", filesystem=files)
+    return s3_endpoint
+
+
+def test_every_block_runs(url: str, lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, as somebody would type them; what they find is what was written."""
     names: dict[str, Any] = {}
     for block in BLOCKS:
-        exec(compile(block.replace("file:///srv/archive", url), "docs/python.md", "exec"), names)
+        text = block.replace("file:///srv/archive", url).replace("http://127.0.0.1:9000", lake)
+        exec(compile(text, "docs/python.md", "exec"), names)
     shown = capsys.readouterr().out
     assert "2400 {0: (0, 1200), 1: (0, 1200)}" in shown
     assert names["day"].num_rows == 48
@@ -58,6 +75,7 @@ def test_every_block_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "['flights/0', 'flights/1']" in shown
     assert names["mine"].url == "s3://archive/prod"
     assert names["counted"] == 2400
+    assert names["lake"].to_dict("list") == {"offset": [*range(5)], "value": [flight(number) for number in range(5)]}
     names.clear()
     assert list_leases(open_store(url)) == []
 

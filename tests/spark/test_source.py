@@ -251,24 +251,6 @@ def test_the_archive_is_read_from_s3(spark: SparkSession, file_archive: Any, s3_
     )
 
 
-@pytest.fixture
-def s3_endpoint() -> Iterator[str]:
-    """An S3 server in this process, with the bucket ``archive``."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    client = boto3.client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret"
-    )
-    client.create_bucket(Bucket="archive")
-    client.close()
-    yield endpoint
-    server.stop()
-
-
 def modules_by_file() -> list[tuple[str, str]]:
     """``(name, real path)`` of every module of this process that has a file."""
     import sys
