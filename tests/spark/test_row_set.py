@@ -16,6 +16,7 @@ from stratalog.spark.planner import DataLoss
 from stratalog.spark.row_set import Archived, RowSet
 from stratalog.spark.schema import COLUMNS
 from stratalog.spark.selection import select
+from stratalog.tier.cut_commands import create_cut, end_at
 from stratalog.tier.leases import list_leases
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch
@@ -236,6 +237,15 @@ def test_a_forgotten_archive_gives_its_lease_back(memory_archive: Any, batches: 
     assert len(list_leases(memory_archive.store)) == 1
     del kept
     assert list_leases(memory_archive.store) == []
+
+
+def test_a_topic_is_read_as_it_was_at_a_cut(archived: Archived) -> None:
+    """Exactly up to where the cut was made, in every partition."""
+    create_cut(archived.store, "early", now_ms=7, end_of=end_at(1_000_000 + 10 * 150))
+    found = rows(archived, "orders@early").to_arrow()
+    expected = [record.offset for partition in (0, 1) for record in PRODUCED[partition] if record.offset < 150]
+    assert found["offset"].to_pylist() == expected
+    assert set(found["topic"].to_pylist()) == {"orders@early"}
 
 
 def test_decoded_values_are_read_by_all(memory_archive: Any) -> None:

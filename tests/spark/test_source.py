@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -327,7 +328,17 @@ def test_values_are_decoded_and_what_cannot_be_is_kept(
     spark: SparkSession, tmp_path: Path, registry: Any, memory_archive: Any
 ) -> None:
     """JSON by its schema, Avro by the one each row was written with; row for row what was produced."""
-    avro = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    kinds = {
+        "n": "int",
+        "sizes": {"type": "map", "values": "long"},
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "at": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
+    }
+    avro = {"type": "record", "name": "R", "fields": [{"name": each, "type": kind} for each, kind in kinds.items()]}
+    avro_rows = [
+        {"n": n, "sizes": {"a": n}, "price": Decimal(n) / 4, "at": EPOCH + timedelta(hours=n) if n % 2 else None}
+        for n in range(300)
+    ]
     registry.put(7, json.dumps(avro), subject="paid-value")
     memory_archive.store = open_store(tmp_path.as_uri())
     jsons, avros = [], []
@@ -335,7 +346,7 @@ def test_values_are_decoded_and_what_cannot_be_is_kept(
         row = json.dumps({"n": offset, "tags": ["a"] * (offset % 3), "more": {}}).encode()
         jsons.append(b"broken" if offset == 7 else None if offset == 8 else row)
         body = BytesIO()
-        fastavro.schemaless_writer(body, fastavro.parse_schema(avro), {"n": offset})
+        fastavro.schemaless_writer(body, fastavro.parse_schema(avro), avro_rows[offset])
         avros.append(b"broken" if offset == 7 else None if offset == 8 else b"\0\0\0\0\7" + body.getvalue())
     for topic, values in (("orders", jsons), ("paid", avros)):
         batch = build_batch([Record(n, 1, b"k%d" % n, value) for n, value in enumerate(values)], leader_epoch=0)
@@ -353,5 +364,10 @@ def test_values_are_decoded_and_what_cannot_be_is_kept(
         7: "no JSON of this schema: it is no object in braces"
     }
     found = rows("paid", valueFormat="avro", schemaRegistry=registry.url, columns="offset,value,valueError")
-    assert [row.value.n for row in found if row.value] == good
+    assert [row.value.asDict(recursive=True) | {"at": None} for row in found if row.value] == [
+        avro_rows[n] | {"at": None} for n in good
+    ]
+    assert [row.at and row.at.timestamp() for row in (row.value for row in found) if row] == [
+        avro_rows[n]["at"] and avro_rows[n]["at"].timestamp() for n in good
+    ]
     assert [row.offset for row in found if row.valueError] == [7]
