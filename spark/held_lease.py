@@ -33,9 +33,10 @@ class HeldLease:
         self._expires_ms = self._look_ms = -1
 
     def take(self) -> None:
-        """Make sure of a lease; call it before a manifest is read. Raises what the store raises."""
+        """Make sure of a lease that is not half over; call it before a manifest is read. Raises what the store raises."""
         with self._lock:
             now_ms = _now_ms()
+            self._renew(now_ms)
             if self._duration_ms and now_ms >= self._expires_ms:
                 self._ticket = take_lease(self._store, self._duration_ms)
                 self._set(now_ms + self._duration_ms)
@@ -46,18 +47,7 @@ class HeldLease:
         A lease that cannot be renewed is told, and tried again; whether its objects are still there, the reader sees.
         """
         with self._lock:
-            now_ms = _now_ms()
-            if self._ticket is None or now_ms < self._look_ms:
-                return
-            uuid, half_ms = self._ticket.uuid, self._duration_ms // 2
-            try:
-                self._set(renew_lease(self._store, uuid, self._duration_ms, now_ms, left_ms=half_ms).expires_ms)
-            except LeaseExpired as error:
-                self._ticket, self._expires_ms = None, -1  # the next plan takes another one
-                _logger.warning("%s. What retention has removed since may be missing", error)
-            except StoreError as error:
-                self._look_ms = now_ms + self._duration_ms // 16
-                _logger.warning("the lease of this read was not renewed: %s", error)
+            self._renew(_now_ms())
 
     def give_back(self) -> None:
         """End the lease; one that cannot be removed ends by time, with a warning."""
@@ -69,6 +59,19 @@ class HeldLease:
                 end_lease(self._store, ticket.uuid)
             except StoreError as error:
                 _logger.warning("the lease of %s was not given back, it runs out by itself: %s", self._store.url, error)
+
+    def _renew(self, now_ms: int) -> None:
+        if self._ticket is None or now_ms < self._look_ms:
+            return
+        uuid, half_ms = self._ticket.uuid, self._duration_ms // 2
+        try:
+            self._set(renew_lease(self._store, uuid, self._duration_ms, now_ms, left_ms=half_ms).expires_ms)
+        except LeaseExpired as error:
+            self._ticket, self._expires_ms = None, -1  # the next plan takes another one
+            _logger.warning("%s. What retention has removed since may be missing", error)
+        except StoreError as error:
+            self._look_ms = now_ms + self._duration_ms // 16
+            _logger.warning("the lease of this read was not renewed: %s", error)
 
     def _set(self, expires_ms: int) -> None:
         self._expires_ms = expires_ms

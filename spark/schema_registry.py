@@ -1,4 +1,4 @@
-"""A Confluent Schema Registry, read: schemas by their id and by their subject, each asked for once by a process."""
+"""A Confluent Schema Registry, read: schemas by id, each asked for once by a process, and the newest of a subject."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RegistryAccess:
 
 
 class SchemaRegistry:
-    """Asks one registry. Any thread may call any method; every schema is kept, since those behind an id never change."""
+    """Asks one registry. Any thread may call any method; schemas are kept, since those behind an id or a version never change."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
@@ -72,8 +72,11 @@ class SchemaRegistry:
         return self._resolved(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The newest schema of a subject as it was when this process first asked. Raises what `schema` raises."""
-        return self._resolved(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject '{subject}'")
+        """The newest schema of a subject, asked for each time. Raises what `schema` raises."""
+        path, what = f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject '{subject}'"
+        with self._lock:
+            self._known.pop(path, None)
+        return self._resolved(path, what)
 
     def _resolved(self, path: str, what: str) -> RegisteredSchema:
         document = self._document(path, what)

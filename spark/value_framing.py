@@ -29,10 +29,14 @@ Rows = npt.NDArray[np.int64]
 
 
 class _Writer(NamedTuple):
-    """How the rows of one schema are decoded, or why they cannot be."""
+    """How the rows of one schema are decoded, or why they cannot be.
+
+    What is not registered may be tomorrow, so that does not last: streams run for years.
+    """
 
     decoder: Decoder | None
     reason: str = ""
+    lasts: bool = True
 
 
 class FramedDecoder:
@@ -78,9 +82,9 @@ class FramedDecoder:
     ) -> pa.Array:
         """The rows of one writer's schema; their ``rows`` are what errors name them by."""
         key = (schema_id, path)
-        if key not in self._writers:
-            self._writers[key] = self._writer(schema_id, path)
-        writer = self._writers[key]
+        writer = self._writers.get(key) or self._writer(schema_id, path)
+        if writer.lasts:
+            self._writers[key] = writer
         if writer.decoder is None:
             errors.update(dict.fromkeys(rows.tolist(), writer.reason))
             return pa.nulls(len(rows), self.kind)
@@ -95,7 +99,7 @@ class FramedDecoder:
             registered = self._registry.schema(schema_id)
             written = reader_schema(self._schema.format, registered)
         except (SchemaNotFound, Invalid) as error:
-            return _Writer(None, f"schema {schema_id}: {error}")
+            return _Writer(None, f"schema {schema_id}: {error}", lasts=isinstance(error, Invalid))
         if self._schema.format == "avro":
             from stratalog.spark.values_avro import AvroDecoder, parse_avro_schema  # noqa: PLC0415 - optional
 

@@ -64,6 +64,17 @@ def test_it_is_renewed_when_half_of_it_is_over(clock: Clock) -> None:
     assert held(store) == [(begun_ms, clock.now_ms + HOUR_MS)]
 
 
+def test_a_plan_begins_under_a_lease_that_is_not_half_over(clock: Clock) -> None:
+    """However long nobody read: planning takes its time, too."""
+    store = MemoryStore()
+    lease = HeldLease(store, HOUR_MS)
+    lease.take()
+    begun_ms = clock.now_ms
+    clock.now_ms += HOUR_MS - 1
+    lease.take()
+    assert held(store) == [(begun_ms, clock.now_ms + HOUR_MS)]
+
+
 def test_after_it_ran_out_the_next_plan_takes_another(clock: Clock) -> None:
     """What the old one protected may be gone; what is planned now is protected by the new one."""
     store = MemoryStore()

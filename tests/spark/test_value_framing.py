@@ -82,6 +82,15 @@ def test_what_is_not_framed_and_whose_schema_is_not_there_is_told(client: Schema
     assert decoded(decoder, b"", b"") == ([None, None], decoded(decoder, b"", b"")[1])
 
 
+def test_a_schema_may_be_registered_later(client: SchemaRegistry, registry: Any) -> None:
+    """A stream that saw its rows too early goes on with the next ones."""
+    decoder = FramedDecoder(ReaderSchema("avro", json.dumps(NEW)), client)
+    value = framed(9, avro(OLD, {"id": 5}))
+    assert decoded(decoder, value)[0] == [None]
+    registry.put(9, json.dumps(OLD))
+    assert decoded(decoder, value) == ([{"id": 5, "name": "?"}], {})
+
+
 def test_a_registry_that_cannot_be_asked_ends_the_read(client: SchemaRegistry, registry: Any) -> None:
     """Rows must not become null because a network is gone."""
     decoder = FramedDecoder(ReaderSchema("avro", json.dumps(NEW)), client)
