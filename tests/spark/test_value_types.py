@@ -8,8 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType, _parse_datatype_string
 
 from stratalog.spark.value_types import TIMESTAMP, ddl_of, parse_ddl, type_of_json_schema
 from stratalog.wire.errors import Invalid
@@ -51,6 +49,9 @@ def test_a_list_of_columns_is_a_struct() -> None:
 @pytest.mark.spark
 def test_spark_reads_our_ddl_as_the_same_types(spark: Any) -> None:
     """Its own conversion to Arrow is ours."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
     ddl = ", ".join(f"`{name}` {name}" for name in SIMPLE)
     ddl += ", e decimal(9,2), f array<struct<x:int>>, g map<string,timestamp>, h timestamp_ntz"
     ours = parse_ddl(ddl)
