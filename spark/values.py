@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,11 +63,8 @@ class ReadColumns:
     def decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, which have the columns `raw`, with the columns that were asked for. Raises `RegistryError`."""
         if self.formats is None:
-            yield from batches
-            return
-        schema = self.schema
-        for batch in batches:
-            yield decode_values(batch, self.formats, schema)
+            return batches
+        return map(partial(decode_values, formats=self.formats, schema=self.schema), batches)
 
 
 def resolve_values(options: ValueOptions) -> ValueFormats | None:
