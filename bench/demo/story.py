@@ -67,6 +67,8 @@ class Story:
         self._chapter("6. No broker: Spark reads the bucket")
         self._say(f"The broker is stopped (in {seconds:.2f} s).")
         self._spark(expected)
+        self._chapter("7. No Spark: Python and DuckDB read the bucket")
+        self._python_readers(expected)
         self._farewell(list(topics))
         return self._held
 
@@ -285,6 +287,14 @@ class Story:
             expected["flights"],
         )
         self._say(f"Delays by month are drawn in {found['chart']}.")
+
+    def _python_readers(self, expected: dict[str, Fingerprint]) -> None:
+        found = self._python("bench.demo.python_side", "--bucket", self._bucket, "--topics", ",".join(expected))
+        for topic, wanted in expected.items():
+            self._say(f"stratalog.open read {topic} from the bucket in {found[topic]['seconds']:.1f} s, without Java.")
+            self._compare(f"{topic} as Python sees it", _fingerprint(found[topic]["partitions"]), wanted)
+        what = f"delay by carrier, DuckDB {found['duckdb']} and pandas"
+        self._compare(what, found["by_carrier"], _delays(flights(), "carrier"))
 
     def _farewell(self, topics: list[str]) -> None:
         here = self._data
