@@ -38,7 +38,7 @@ class HeldLease:
             now_ms = _now_ms()
             self._renew(now_ms)
             if self._duration_ms and now_ms >= self._expires_ms:
-                self._ticket = take_lease(self._store, self._duration_ms)
+                self._ticket = take_lease(self._store, self._duration_ms, "stratalog.open")
                 self._set(now_ms + self._duration_ms)
 
     def keep(self) -> None:

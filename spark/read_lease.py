@@ -32,11 +32,11 @@ class LeaseTicket(NamedTuple):
     duration_ms: int
 
 
-def take_lease(store: ObjectStore, duration_ms: int) -> LeaseTicket | None:
-    """Write a lease; None, with a warning, where the bucket may only be read. Raises what else the store raises."""
+def take_lease(store: ObjectStore, duration_ms: int, reader: str = "spark") -> LeaseTicket | None:
+    """Write a lease that names its `reader`; None, with a warning, where the bucket may only be read. Raises what else the store raises."""
     uuid, now_ms = os.urandom(_UUID_BYTES), _now_ms()
     try:
-        write_lease(store, uuid, duration_ms, now_ms, f"spark, {socket.gethostname()}, process {os.getpid()}")
+        write_lease(store, uuid, duration_ms, now_ms, f"{reader}, {socket.gethostname()}, process {os.getpid()}")
     except (StoreDenied, UnsupportedOperation) as error:
         _logger.warning(
             "no lease was written, %s may only be read: objects that retention removes while this query runs are kept "

@@ -46,6 +46,7 @@ def test_one_lease_serves_all_reads_and_is_given_back(clock: Clock) -> None:
     lease.take()
     lease.take()
     assert held(store) == [(clock.now_ms, clock.now_ms + HOUR_MS)]
+    assert list_leases(store)[0].holder.startswith("stratalog.open, ")
     lease.give_back()
     lease.give_back()
     assert held(store) == []
