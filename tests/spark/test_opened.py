@@ -57,11 +57,11 @@ def test_one_line_is_enough_and_leaves_no_lease(file_archive: Any) -> None:
 def test_an_archive_in_s3_is_read_and_leased(file_archive: Any, s3_endpoint: str) -> None:
     """The same rows, with options that name the endpoint and the credentials; the lease is given back there too."""
     keys = {"access_key_id": "id", "secret_access_key": "secret"}
-    store = open_store("s3://archive/some/prefix", endpoint_url=s3_endpoint, **keys)
+    store = open_store("s3://archive/opened/prefix", endpoint_url=s3_endpoint, **keys)
     for info in file_archive.store.list("topics/"):
         store.put(info.key, file_archive.store.get(info.key)[0])
     options = {"s3_endpoint": s3_endpoint, "s3_access_key": "id", "s3_secret_key": "secret", "s3_region": "us-east-1"}
-    with stratalog.open("s3://archive/some/prefix", **options) as archive:
+    with stratalog.open("s3://archive/opened/prefix", **options) as archive:
         found = archive.topic("orders").to_arrow(columns=COLUMNS)
         assert len(list_leases(store)) == 1
     assert list_leases(store) == []
