@@ -26,7 +26,7 @@ from stratalog.tier.slices import (
 )
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["TASK_BYTES", "BackfillForecast", "forecast_backfill", "table_by_entry"]
+__all__ = ["TASK_BYTES", "BackfillForecast", "forecast_backfill", "piece_usage", "table_by_entry"]
 
 TASK_BYTES = 256 << 20
 """Default of the option maxPartitionBytes of the Spark source."""
@@ -74,12 +74,13 @@ def forecast_backfill(
         if piece.key not in tables:
             tables[piece.key] = table_of(entries[piece.key])
         found = forecasts[piece.topic_partition]
-        found.usage += _piece_usage(piece, tables[piece.key])
+        found.usage += piece_usage(piece, tables[piece.key])
         found.data_bytes += piece.read_bytes
     return list(forecasts.values()), len(tasks)
 
 
-def _piece_usage(piece: SegmentSlice, table: ChunkTable) -> Usage:
+def piece_usage(piece: SegmentSlice, table: ChunkTable) -> Usage:
+    """What reading one slice asks of the bucket, by the object's chunk table or an even one."""
     sizes = [tail_bytes(piece)]
     if piece.size_bytes > WHOLE_BYTES_MAX:
         sizes += (sum(chunk.length for chunk in run) for run in chunk_runs(table, piece))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from stratalog.tier.object_copy import CopiesItself
 from stratalog.tier.store import (
     Buffer,
     Metadata,
@@ -113,6 +114,12 @@ class PrefixStore(StoreWrapper):
     def file_of(self, key: str) -> str | None:
         """As the wrapped store's."""
         return file_of(self.inner, self._full("file_of", key))
+
+    def copy_inside(self, key: str, target_key: str) -> bool:
+        """As the wrapped store's, if it copies by itself."""
+        if not isinstance(self.inner, CopiesItself):
+            return False
+        return self.inner.copy_inside(self._full("copy", key), self._full("copy", target_key))
 
     def _full(self, operation: str, key: str) -> str:
         """Return the whole key; the relative one has to keep the rules too, whatever the prefix would hide."""

@@ -173,6 +173,19 @@ class S3Store:
                 raise
             return own
 
+    def copy_inside(self, key: str, target_key: str) -> bool:
+        """Copy the object by one request, up to S3's 5 GiB; see :class:`CopiesItself`."""
+        validate_key("copy", key, self.url)
+        validate_key("copy", target_key, self.url)
+        with s3_errors("copy", key, self.url):
+            self.client.copy_object(
+                Bucket=self.bucket,
+                Key=target_key,
+                CopySource={"Bucket": self.bucket, "Key": key},
+                **self.settings.put_options,
+            )
+        return True
+
     def get(self, key: str) -> tuple[bytes, Version]:
         """Return bytes and version, checked against the stored CRC-32C where there is one."""
         validate_key("get", key, self.url)

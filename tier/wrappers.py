@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from stratalog.tier.object_copy import CopiesItself
 from stratalog.tier.ports import Timing
 from stratalog.tier.source import source_length
 from stratalog.tier.store import (
@@ -176,6 +177,13 @@ class StoreWrapper:
     def file_of(self, key: str) -> str | None:
         """As the wrapped store's; no request."""
         return file_of(self.inner, key)
+
+    def copy_inside(self, key: str, target_key: str) -> bool:
+        """As the wrapped store's, if it copies by itself."""
+        inner = self.inner
+        if not isinstance(inner, CopiesItself):
+            return False
+        return self._around(Call("copy", key), lambda: inner.copy_inside(key, target_key))
 
 
 @dataclass(frozen=True, slots=True)

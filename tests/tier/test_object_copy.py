@@ -1,0 +1,62 @@
+"""Copies inside a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.object_copy import CopiesItself, copy_object
+from stratalog.tier.prefix_store import PrefixStore
+from stratalog.tier.store import NotFound
+from stratalog.tier.wrappers import CountingStore
+
+
+def pytest_generate_tests(metafunc):
+    """Over every store of the conformance suite, and stores around them."""
+    if "any_store" in metafunc.fixturenames:
+        metafunc.parametrize("any_store", ["memory_store", "local_store", "s3_store"], indirect=True)
+
+
+@pytest.fixture
+def any_store(request):
+    """A store of each kind."""
+    return request.getfixturevalue(request.param)
+
+
+def test_a_copy_has_the_same_bytes_and_metadata(any_store):
+    """Twice the same, also over another object; the original stays."""
+    any_store.put("a/b", b"data", metadata={"name": "value"})
+    any_store.put("c", b"old")
+    for _ in range(2):
+        copy_object(any_store, "a/b", "c")
+    assert any_store.get("c")[0] == any_store.get("a/b")[0] == b"data"
+    assert any_store.head("c").metadata["name"] == "value"
+
+
+def test_what_is_not_there_is_not_copied(any_store):
+    """The error names the key, nothing is written."""
+    with pytest.raises(NotFound, match="none"):
+        copy_object(any_store, "none", "c")
+    with pytest.raises(NotFound):
+        any_store.head("c")
+
+
+def test_s3_copies_by_one_request(s3_store):
+    """Also below a prefix and behind a counter: no bytes travel."""
+    inner = CountingStore(s3_store)
+    store = PrefixStore(inner, "p")
+    store.put("a", b"data")
+    assert isinstance(store, CopiesItself)
+    copy_object(store, "a", "b")
+    assert store.get("b")[0] == b"data"
+    assert [inner.count(name) for name in ("copy", "get", "put")] == [1, 1, 1]
+
+
+def test_stores_around_one_that_does_not_copy_say_so():
+    """The object is then read and written."""
+    inner = CountingStore(MemoryStore())
+    store = PrefixStore(inner, "p")
+    store.put("a", b"data")
+    assert not store.copy_inside("a", "b")
+    copy_object(store, "a", "b")
+    assert store.get("b")[0] == b"data"
