@@ -1,0 +1,70 @@
+"""Names in the target of a backfill."""
+
+from __future__ import annotations
+
+import pytest
+
+from stratalog.spark.backfill_layout import (
+    checkpoint_key,
+    day_folder,
+    file_name,
+    head_key,
+    hour_folder,
+    run_key,
+    run_name,
+    staged_seq,
+    staging_prefix,
+    topic_folder,
+    value_folder,
+)
+from stratalog.tier.store import validate_key
+from stratalog.wire.errors import Invalid
+
+HOUR_US = 3_600_000_000
+
+
+def test_files_are_named_by_topic_partition_and_offsets() -> None:
+    """Twenty digits, so that names sort by offset; a rewrite has its run in the name."""
+    assert file_name("orders", 3, 7, 99) == "orders+3+00000000000000000007+00000000000000000099.parquet"
+    assert file_name("orders", 3, 7, 99, 12) == "orders+3+00000000000000000007+00000000000000000099+r12.parquet"
+
+
+def test_no_topic_is_hidden() -> None:
+    """Spark takes what begins with a dot or an underscore for no data; the longest name fits a file name."""
+    assert topic_folder("orders") == "orders"
+    assert topic_folder("_schemas") == "%5Fschemas"
+    assert topic_folder(".x") == "%2Ex"
+    longest = "_" + "t" * 198
+    validate_key("put", f"{topic_folder(longest)}/date=2013-07-04/" + file_name(longest, 9, 0, 1), "x")
+
+
+def test_folders_of_time_are_in_utc() -> None:
+    """Before 1970 too; a time that no calendar of four digits has goes where Spark looks for nulls."""
+    assert day_folder(1_372_900_000_000_000) == "date=2013-07-04"
+    assert day_folder(-1000) == "date=1969-12-31"
+    assert hour_folder(HOUR_US * 31) == "date=1970-01-02/hour=07"
+    assert hour_folder(-1) == "date=1969-12-31/hour=23"
+    for far in (2**63 - 1, -(2**63), 253_402_300_800_000_000, -40_000_000_000_000_000):
+        assert day_folder(far) == "date=__HIVE_DEFAULT_PARTITION__"
+        assert hour_folder(far).endswith("hour=__HIVE_DEFAULT_PARTITION__")
+    assert day_folder(253_402_300_799_999_999) == "date=9999-12-31"
+
+
+def test_folders_of_values_are_escaped() -> None:
+    """As Hive does it; null and empty have a name of their own, a novel has none."""
+    assert value_folder("carrier", "AA") == "carrier=AA"
+    assert value_folder("c", "a/b=c%") == "c=a%2Fb%3Dc%25"
+    assert value_folder("c", "Zürich") == "c=Zürich"
+    assert value_folder("c", None) == value_folder("c", "") == "c=__HIVE_DEFAULT_PARTITION__"
+    with pytest.raises(Invalid, match="too long to name a folder"):
+        value_folder("c", "x" * 121)
+
+
+def test_everything_else_lies_out_of_sight() -> None:
+    """Ledger, records, staged files; the number of a staged run is read from its name."""
+    name = run_name(12, "ab" * 16)
+    keys = [head_key("_t"), run_key("_t", name), checkpoint_key("_t", name), staging_prefix("_t", name) + "x"]
+    assert all(key.startswith("_stratalog/backfill/%5Ft/") for key in keys)
+    assert staged_seq("_t", keys[3]) == 12
+    assert staged_seq("_t", keys[0]) is None
+    assert staged_seq("u", keys[3]) is None
