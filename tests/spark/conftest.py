@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -245,3 +247,20 @@ def file_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveBuilder:
         ]
         builder.add("orders", partition, *segments)
     return builder
+
+
+@pytest.fixture(scope="session")
+def rig() -> ModuleType:
+    """The module ``backfill_rig`` beside this file."""
+    spec = importlib.util.spec_from_file_location("backfill_rig", Path(__file__).with_name("backfill_rig.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def archive_in() -> Callable[[str], ArchiveBuilder]:
+    """A new archive in the store at a URL."""
+    return lambda url: ArchiveBuilder(open_store(url))

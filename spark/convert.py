@@ -1,0 +1,132 @@
+"""One span of offsets into staged Parquet files: what a worker of a backfill does.
+
+Objects are fetched and decoded as for a query, and pyarrow writes the files right here, so that no row passes through
+the JVM. Names and bytes follow from the span alone: an attempt that is repeated, or that runs twice, stages the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from stratalog.spark.backfill_layout import LAYOUT_VERSION, day_folder, file_name, hour_folder, topic_folder
+from stratalog.spark.backfill_plan import SpanTask
+from stratalog.spark.backfill_target import Target, open_target
+from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
+from stratalog.spark.ledger import OutputFile, Span, SpanId
+from stratalog.spark.parquet_files import FileLimits, Folders, WrittenFile, by_time, write_files
+from stratalog.spark.planner import DataLoss
+from stratalog.spark.read_lease import LeaseTicket, keep_lease
+from stratalog.spark.schema import COLUMNS
+from stratalog.tier.store import ObjectStore
+
+__all__ = ["PARTITIONINGS", "ConvertRequest", "convert_span", "convert_task"]
+
+_DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
+
+_logger = logging.getLogger("stratalog.spark")
+
+PARTITIONINGS: Final[Mapping[str, Folders]] = {
+    "date": by_time(day_folder, _DAY_US),
+    "hour": by_time(hour_folder, _HOUR_US),
+    "none": lambda batch: ((("", batch)),),
+}
+"""How the rows of a topic may be divided into folders, besides by columns of their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertRequest:
+    """What all spans of one run, number ``seq``, have in common; it travels to every worker."""
+
+    topic: str
+    archive: str
+    target: str
+    staging: str
+    seq: int
+    partitioning: str = "date"
+    limits: FileLimits = field(default_factory=FileLimits)
+    batch_bytes: int = 2 << 20
+    read_committed: bool = True
+    fail_on_data_loss: bool = True
+    lease: LeaseTicket | None = None
+    archive_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    target_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def convert_task(spans: tuple[SpanTask, ...], request: ConvertRequest) -> list[Span]:
+    """Convert ``spans`` one after the other, in a worker. Raises what reading and writing raise."""
+    store = open_archive(request.archive, request.archive_options)
+    target = open_target(request.target, request.target_options)
+    converted: list[Span] = []
+    for span in spans:
+        keep_lease(store, request.lease)
+        try:
+            converted.append(convert_span(store, target, span, request))
+        except DataLoss as loss:
+            if request.fail_on_data_loss:
+                raise
+            _logger.warning("not converted, because failOnDataLoss is false: %s", loss)
+            converted += _what_there_is(store, target, span, request)
+    return converted
+
+
+def _what_there_is(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Iterator[Span]:
+    """A span for each object that is there; what is not there stays to be converted, should it come back."""
+    if span.rewrites or len(span.slices) < 2:
+        return
+    for piece, source in zip(span.slices, span.sources, strict=True):
+        part = SpanTask(SpanId(span.id.partition, piece.start_offset, piece.end_offset), (piece,), (source,))
+        try:
+            yield convert_span(store, target, part, request)
+        except DataLoss as loss:
+            _logger.warning("not converted, because failOnDataLoss is false: %s", loss)
+
+
+def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Span:
+    """Read the span from ``store`` and stage its files in ``target``."""
+    read = ReadRequest(
+        columns=COLUMNS,
+        batch_bytes=request.batch_bytes,
+        read_committed=request.read_committed,
+    )
+
+    def new_path() -> Path:
+        return target.new_path(request.staging)
+
+    def metadata(file: WrittenFile) -> dict[str, str]:
+        return _lineage(span, request.topic, file)
+
+    written = write_files(
+        read_slices(store, span.slices, read),
+        PARTITIONINGS[request.partitioning],
+        new_path,
+        metadata,
+        request.limits,
+    )
+    files = tuple(_staged(target, span, request, file) for file in written)
+    return Span(span.id, span.sources, files, span.source_bytes)
+
+
+def _staged(target: Target, span: SpanTask, request: ConvertRequest, file: WrittenFile) -> OutputFile:
+    rewritten_by = request.seq if span.rewrites else 0
+    name = file_name(request.topic, span.id.partition, file.first, file.last, rewritten_by)
+    path = "/".join(filter(None, (topic_folder(request.topic), file.folder, name)))
+    size_bytes, crc = target.stage(file.path, request.staging + path)
+    return OutputFile(path, file.rows, size_bytes, crc, file.first, file.last)
+
+
+def _lineage(span: SpanTask, topic: str, file: WrittenFile) -> dict[str, str]:
+    """The key-values of the footer: where the rows come from, for whoever finds the file without its ledger."""
+    return {
+        "stratalog.layout": str(LAYOUT_VERSION),
+        "stratalog.topic": topic,
+        "stratalog.partition": str(span.id.partition),
+        "stratalog.base": str(file.first),
+        "stratalog.last": str(file.last),
+        "stratalog.span": f"{span.id.start}-{span.id.end}",
+        "stratalog.sources": "\n".join(f"{source.key} {source.crc32c:08x}" for source in span.sources),
+    }
