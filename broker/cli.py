@@ -35,6 +35,8 @@ COMMANDS: Final = {
     ),
     "doctor": LazyPath(
         "stratalog.spark.cli_doctor", "doctor", "Say what is missing to read archives, and how to mend it."
+    "backfill": LazyPath(
+        "stratalog.spark.cli_backfill", "backfill", "Convert archived topics to Parquet files, with Spark; no broker."
     ),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."

@@ -1,0 +1,1 @@
+"""Programs for ``spark-submit``: the same commands, on whatever cluster it starts them."""

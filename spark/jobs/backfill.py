@@ -1,0 +1,8 @@
+"""``spark-submit --py-files stratalog.zip backfill.py --bucket s3://archive/prod --topic orders --to s3://lake/raw``."""
+
+import sys
+
+from stratalog.spark.__main__ import main
+
+if __name__ == "__main__":
+    main(["backfill", *sys.argv[1:]])
