@@ -19,7 +19,7 @@ from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as NativeTable
-    from deltalake.transaction import AddAction
+    from deltalake.transaction import AddAction, RemoveAction
 
 __all__ = ["DeltaTable", "open_delta"]
 
@@ -92,7 +92,9 @@ class DeltaTable:
         application = f"stratalog-backfill-{head.topic}-{head.topic_id}"
         self._table.update_incremental()
         last = self._table.transaction_version(application)
-        actions = [self._action(file, run.created_ms) for span in run.spans for file in span.files]
+        actions: list[AddAction | RemoveAction] = [
+            self._action(file, run.created_ms) for span in run.spans for file in span.files
+        ]
         if not actions or (last is not None and last >= run.seq):
             return
         offsets = {str(partition): spans[-1][1] for partition, spans in sorted(head.coverage.items()) if spans}
