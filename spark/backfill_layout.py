@@ -21,7 +21,6 @@ __all__ = [
     "hour_folder",
     "run_key",
     "run_name",
-    "staged_seq",
     "staging_prefix",
     "topic_folder",
     "value_folder",
@@ -104,10 +103,3 @@ def checkpoint_key(topic: str, name: str) -> str:
 def staging_prefix(topic: str, name: str = "") -> str:
     """Where the files of a run wait for its commit; without a name, where those of all runs do."""
     return f"{HIDDEN}{topic_folder(topic)}/staging/" + (f"{name}/" if name else "")
-
-
-def staged_seq(topic: str, key: str) -> int | None:
-    """The number of the run that a staged file belongs to; None for anything else."""
-    prefix = staging_prefix(topic)
-    number = key[len(prefix) : len(prefix) + 12]
-    return int(number) if key.startswith(prefix) and number.isdecimal() else None

@@ -77,7 +77,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: Sequence[
     metavar="DIR|URL|TABLE",
     help="Where to: a directory, s3://bucket/prefix, iceberg:catalog.namespace.table or delta:URL.",
 )
-@click.option("--partition-by", "partitioning", type=click.Choice(["date", "hour", "none"]), default="date", show_default=True, help="Folders below the topic's, by the time of the record (UTC).")  # fmt: skip
+@click.option("--partition-by", "partitioning", default="date", show_default=True, metavar="LIST", help="Folders below the topic's: date or hour of the record (UTC), none, value.FIELD of JSON values, or a list like date,value.carrier.")  # fmt: skip
 @click.option("--file-bytes", type=_Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of a file to aim at.")  # fmt: skip
 @click.option("--task-bytes", type=_Size(), default="256MiB", show_default=True, metavar="SIZE", help="Most bytes of the archive a Spark task.")  # fmt: skip
 @click.option("--run-bytes", type=_Size(), default="16GiB", show_default=True, metavar="SIZE", help="Commit after so many bytes of the archive; a kill loses no more than that.")  # fmt: skip
@@ -118,9 +118,11 @@ def backfill(**given: Any) -> None:
 
 def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
     from stratalog.spark.backfill import BackfillSettings  # noqa: PLC0415 - not for --help
+    from stratalog.spark.backfill_folders import folder_columns  # noqa: PLC0415
     from stratalog.spark.options import parse_options  # noqa: PLC0415
     from stratalog.spark.sinks import is_table, open_table  # noqa: PLC0415
 
+    folder_columns(given["partitioning"])
     if not 0 < given["file_bytes"] <= _FILE_BYTES_MAX:
         raise Invalid(f"--file-bytes is at least 1 and at most {_FILE_BYTES_MAX}, not {given['file_bytes']}")
     archive = _store_options(given["bucket"], given["endpoint_url"], given["region"])

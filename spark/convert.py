@@ -10,32 +10,22 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
-from stratalog.spark.backfill_layout import LAYOUT_VERSION, day_folder, file_name, hour_folder, topic_folder
+from stratalog.spark.backfill_folders import folders_of
+from stratalog.spark.backfill_layout import LAYOUT_VERSION, file_name, topic_folder
 from stratalog.spark.backfill_plan import SpanTask
 from stratalog.spark.backfill_target import Target, open_target
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.ledger import OutputFile, Span, SpanId
-from stratalog.spark.parquet_files import FileLimits, Folders, WrittenFile, by_time, write_files
+from stratalog.spark.parquet_files import FileLimits, WrittenFile, write_files
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.read_lease import LeaseTicket, keep_lease
 from stratalog.spark.schema import COLUMNS
 from stratalog.tier.store import ObjectStore
 
-__all__ = ["PARTITIONINGS", "ConvertRequest", "convert_span", "convert_task"]
-
-_DAY_US: Final = 86_400_000_000
-_HOUR_US: Final = 3_600_000_000
+__all__ = ["ConvertRequest", "convert_span", "convert_task"]
 
 _logger = logging.getLogger("stratalog.spark")
-
-PARTITIONINGS: Final[Mapping[str, Folders]] = {
-    "date": by_time(day_folder, _DAY_US),
-    "hour": by_time(hour_folder, _HOUR_US),
-    "none": lambda batch: ((("", batch)),),
-}
-"""How the rows of a topic may be divided into folders, besides by columns of their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +92,7 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
 
     written = write_files(
         read_slices(store, span.slices, read),
-        PARTITIONINGS[request.partitioning],
+        folders_of(request.partitioning),
         new_path,
         metadata,
         request.limits,

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stratalog.spark.schema import COLUMNS, arrow_schema
 
-__all__ = ["FileLimits", "Folders", "WrittenFile", "by_time", "write_files"]
+__all__ = ["FileLimits", "Folders", "WrittenFile", "write_files"]
 
 ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 64_000_000
@@ -50,23 +49,6 @@ class WrittenFile(NamedTuple):
     rows: int
     first: int
     last: int
-
-
-def by_time(name_of: Callable[[int], str], period_us: int) -> Folders:
-    """Folders by the record's time, a new one each ``period_us``; ``name_of`` names it by any time inside."""
-
-    def divide(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        times = np.frombuffer(batch.column("timestamp").buffers()[1], np.int64)
-        times = times[batch.column("timestamp").offset :][: batch.num_rows]
-        periods = times // period_us
-        first, last = int(periods.min()), int(periods.max())
-        if first == last:
-            yield name_of(first * period_us), batch
-            return
-        for period in np.unique(periods).tolist():
-            yield name_of(period * period_us), batch.filter(pa.array(periods == period))
-
-    return divide
 
 
 def write_files(

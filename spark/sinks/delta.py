@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
+from stratalog.spark.backfill_folders import folder_columns
 from stratalog.spark.backfill_layout import NO_VALUE
 from stratalog.spark.ledger import Head, OutputFile, Run
 from stratalog.spark.schema import COLUMNS, arrow_schema
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaTable", "open_delta"]
 
-_FOLDERS: Final = {"date": ("date",), "hour": ("date", "hour"), "none": ()}
 _FOLDER: Final = re.compile(r"([^/=]+)=([^/]*)/")
 
 
@@ -38,7 +39,7 @@ def open_delta(url: str, partitioning: str, options: Mapping[str, str], *, creat
         from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
     except ImportError as error:
         raise Invalid("delta: needs deltalake: pip install 'stratalog[delta]'") from error
-    columns = _FOLDERS[partitioning]
+    columns = folder_columns(partitioning)
     storage = _storage_options(options) if url.startswith("s3") else None
     try:
         found = Native(url, storage_options=storage)
@@ -58,7 +59,7 @@ def open_delta(url: str, partitioning: str, options: Mapping[str, str], *, creat
 
 def _schema(folders: tuple[str, ...]) -> pa.Schema:
     types = {"date": pa.date32(), "hour": pa.int32()}
-    return pa.schema([*arrow_schema(COLUMNS), *(pa.field(name, types[name]) for name in folders)])
+    return pa.schema([*arrow_schema(COLUMNS), *(pa.field(name, types.get(name, pa.string())) for name in folders)])
 
 
 def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -81,7 +82,7 @@ class DeltaTable:
 
     def __init__(self, url: str, table: NativeTable, partitioning: str, options: Mapping[str, str]) -> None:
         self._table = table
-        self._folders = _FOLDERS[partitioning]
+        self._folders = folder_columns(partitioning)
         self.files_url = url
         self.files_options = dict(options) if url.startswith("s3") else {}
 
@@ -112,7 +113,7 @@ class DeltaTable:
     def _action(self, file: OutputFile, created_ms: int) -> AddAction:
         from deltalake.transaction import AddAction as Add  # noqa: PLC0415 - an extra
 
-        values = {name: None if value == NO_VALUE else value for name, value in _FOLDER.findall(file.path)}
+        values = {name: None if value == NO_VALUE else unquote(value) for name, value in _FOLDER.findall(file.path)}
         stats = {
             "numRecords": file.rows,
             "minValues": {"offset": file.first},

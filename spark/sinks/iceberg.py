@@ -45,6 +45,8 @@ def open_iceberg(
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError  # noqa: PLC0415
     except ImportError as error:
         raise Invalid("iceberg: needs pyiceberg: pip install 'stratalog[iceberg]'") from error
+    if "value." in partitioning:
+        raise Invalid(f"an Iceberg table has no column for --partition-by {partitioning}: use date, hour or none")
     catalog_name, _, table_name = name.partition(".")
     if "." not in table_name:
         raise Invalid(f"iceberg:{name} names no table: write iceberg:catalog.namespace.table")

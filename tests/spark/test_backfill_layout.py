@@ -12,7 +12,6 @@ from stratalog.spark.backfill_layout import (
     hour_folder,
     run_key,
     run_name,
-    staged_seq,
     staging_prefix,
     topic_folder,
     value_folder,
@@ -61,10 +60,7 @@ def test_folders_of_values_are_escaped() -> None:
 
 
 def test_everything_else_lies_out_of_sight() -> None:
-    """Ledger, records, staged files; the number of a staged run is read from its name."""
+    """Ledger, records, staged files."""
     name = run_name(12, "ab" * 16)
     keys = [head_key("_t"), run_key("_t", name), checkpoint_key("_t", name), staging_prefix("_t", name) + "x"]
     assert all(key.startswith("_stratalog/backfill/%5Ft/") for key in keys)
-    assert staged_seq("_t", keys[3]) == 12
-    assert staged_seq("_t", keys[0]) is None
-    assert staged_seq("u", keys[3]) is None

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stratalog.spark.backfill_layout import day_folder
-from stratalog.spark.parquet_files import FileLimits, WrittenFile, by_time, write_files
+from stratalog.spark.backfill_folders import folders_of
+from stratalog.spark.parquet_files import FileLimits, WrittenFile, write_files
 from stratalog.spark.schema import COLUMNS, arrow_schema
 
 DAY_US = 86_400_000_000
-DAYS = by_time(day_folder, DAY_US)
+DAYS = folders_of("date")
 
 
 def rows(offsets: range, time_us: Callable[[int], int], value_bytes: int = 10) -> pa.RecordBatch:

@@ -47,7 +47,7 @@ def rows_of(url: Path) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: row[:2])
 
 
-@pytest.mark.parametrize("partitioning", ["date", "hour", "none"])
+@pytest.mark.parametrize("partitioning", ["date", "hour", "none", "date,value.x"])
 def test_every_row_is_in_the_table_once(partitioning: str, tmp_path: Path, orders: Any, batches: Any, rig: Any) -> None:
     """A version a run, with its name and offsets in the commit; folders are columns."""
     url = tmp_path / "lake"
