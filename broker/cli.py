@@ -35,6 +35,7 @@ COMMANDS: Final = {
     ),
     "doctor": LazyPath(
         "stratalog.spark.cli_doctor", "doctor", "Say what is missing to read archives, and how to mend it."
+    ),
     "backfill": LazyPath(
         "stratalog.spark.cli_backfill", "backfill", "Convert archived topics to Parquet files, with Spark; no broker."
     ),

@@ -13,7 +13,10 @@ from stratalog.wire.errors import Invalid, StratalogError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: Final = {"backfill": ("stratalog.spark.cli_backfill", "backfill")}
+COMMANDS: Final = {
+    "backfill": ("stratalog.spark.cli_backfill", "backfill"),
+    "doctor": ("stratalog.spark.cli_doctor", "doctor"),
+}
 """Name: module and attribute, imported on use."""
 
 _FAILED: Final = 1

@@ -39,7 +39,11 @@ def test_spans_and_their_files_are_told(
         spans = converted_spans(str(lake), "orders")
         assert [span.id.start for span in spans] == [0, *(span.id.end for span in spans[:-1])]
         urls = [url for span in spans for url in span.urls]
-        rows = [at for url in urls for at in pq.read_table(unquote(url.removeprefix("file://"))).column("offset").to_pylist()]
+        rows = [
+            at
+            for url in urls
+            for at in pq.read_table(unquote(url.removeprefix("file://"))).column("offset").to_pylist()
+        ]
         assert rows == list(range(100))
         backfill(wanted, rig.HereRunner())
     assert not any("_stratalog" in url for url in urls)
