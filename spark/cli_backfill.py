@@ -164,6 +164,10 @@ def _refuse(read: ReadOptions) -> None:
             "option 'badRecords' is not for a backfill, which would call damaged offsets converted: repair the archive, "
             "or let failOnDataLoss=false leave out objects that are gone"
         )
+    if read.values.decoded():
+        raise Invalid(
+            "keyFormat and valueFormat are not for a backfill: files hold keys and values as they were written"
+        )
     if read.hot_tail is not None:
         raise Invalid("option 'hotTail' is not for a backfill: what is converted is what is archived")
 

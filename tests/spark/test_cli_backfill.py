@@ -113,6 +113,9 @@ def test_following_goes_on_until_interrupted(
         (("--file-bytes", "lots"), "'lots' is no size"),
         (("--option", "startingOffsets"), "is not NAME=VALUE"),
         (("--option", "startingOfsets=1"), "did you mean 'startingOffsets'"),
+        (("--option", "valueFormat=string"), "as they were written"),
+        (("--option", "badRecords=quarantine", "--option", "badRecordsPath=/tmp/x"), "not for a backfill"),
+        (("--partition-by", "day"), "nothing to partition by"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, orders: Any, arguments: tuple[str, ...], words: str) -> None:
