@@ -1,4 +1,4 @@
-"""Avro data to Arrow structs: fastavro decodes and resolves schemas, Arrow makes the columns.
+"""Avro data to Arrow structs: whole columns at a time where all is as it should be, else row by row by fastavro.
 
 The schema that a row was written with and the one that a program reads with may differ as Avro allows: new fields have
 defaults, old ones are passed over, numbers widen.
@@ -15,6 +15,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
+from stratalog.spark.avro_columns import GiveUp, Reader, decode_columns, reader_of
 from stratalog.spark.value_rows import array_of
 from stratalog.spark.value_types import TIMESTAMP
 from stratalog.wire.errors import Invalid
@@ -41,6 +42,8 @@ _LOGICAL: Final = {
     ("long", "local-timestamp-millis"): pa.timestamp("us"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
+_ROWS_MAX: Final = 128
+"""So few rows are decoded sooner row by row, among them those about a damaged one."""
 _WIDER: Final = ("int", "long", "float", "double")
 _DECIMAL_DIGITS_MAX: Final = 38
 
@@ -82,9 +85,35 @@ class AvroDecoder:
         self._reader = reader
         self._writer = reader if writer is None else writer
         self.kind = _Types().type(reader)
+        self._columns: Reader | None
+        try:
+            self._columns = reader_of(self._reader, self._writer, self.kind, lambda schema: _Types().type(schema))
+        except (GiveUp, Invalid):
+            self._columns = None
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """The decoded form of a binary array without nulls, and what is wrong with those rows that are null in it."""
+        if self._columns is None:
+            return self.decode_rows(values)
+        errors: dict[int, str] = {}
+        made = []
+        left = [(0, len(values))]
+        while left:
+            start, end = left.pop()
+            if end - start <= _ROWS_MAX:
+                decoded, wrong = self.decode_rows(values[start:end])
+                made.append(decoded)
+                errors.update({start + row: reason for row, reason in wrong.items()})
+                continue
+            try:
+                made.append(decode_columns(values[start:end], self._columns))
+            except GiveUp:
+                half = (start + end) // 2
+                left += [(half, end), (start, half)]
+        return pa.concat_arrays(made), errors
+
+    def decode_rows(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """The same, row by row."""
         errors: dict[int, str] = {}
         objects: list[Any] = []
         read, writer, reader = fastavro.schemaless_reader, self._writer, self._reader
