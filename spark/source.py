@@ -22,7 +22,7 @@ from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
 from stratalog.spark.stream_options import parse_stream
 from stratalog.spark.values import ReadColumns, resolve_values
-from stratalog.spark.worker_memory import keep_freed_memory
+from stratalog.spark.worker_memory import freeze_modules, keep_freed_memory
 from stratalog.wire.errors import Invalid
 
 __all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
@@ -98,11 +98,12 @@ class StratalogReader(DataSourceReader):
         lease = take_lease(store, self._options.lease_ms) if self._options.lease_ms else None  # before any manifest
         return [LeasedTask(task, lease) for task in plan(store, self._options, os.cpu_count() or 1)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. A plan without tasks comes back as one whose value is None."""
-        if partition.value is None:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one task. A plan without tasks comes back as one whose value is None, in PySpark 4.1 as None."""
+        if partition is None or partition.value is None:
             return iter(())
         keep_freed_memory()
+        freeze_modules()
         return self._columns.decode(self._read(partition))
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

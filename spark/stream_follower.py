@@ -144,7 +144,7 @@ class ArchiveFollower:
             return last.lease  # None where the bucket may only be read, which was told once
         if last is not None and last.lease is not None:
             self._old_leases.append(last.lease)
-        return take_lease(self._store, self._lease_ms)
+        return take_lease(self._store, self._lease_ms, "spark stream")
 
     def _find(self, *, must_exist: bool) -> list[Manifest]:
         manifests = find_manifests(self._store, self._subscription)

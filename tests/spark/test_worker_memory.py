@@ -1,8 +1,9 @@
-"""Freed memory stays with the process that asked for that."""
+"""Freed memory stays with the process that asked for that, and its modules are not searched."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 import sys
 
@@ -42,3 +43,29 @@ def has_mallopt() -> bool:
 def test_buffers_of_the_same_size_cost_no_page_faults_again() -> None:
     """Unlike without it, where each turn takes all of its pages from the kernel."""
     assert page_faults("keep") * 5 < page_faults("leave")
+
+
+FREEZING = """
+import gc, json, sys
+from stratalog.spark.worker_memory import freeze_modules
+
+seen = []
+for task in range(4):
+    freeze_modules()
+    if task == 0:
+        import pyarrow
+    garbage = []
+    garbage.append(garbage)
+    del garbage
+    seen.append([gc.get_freeze_count(), len(gc.get_objects()), gc.collect()])
+print(json.dumps(seen))
+"""
+
+
+def test_what_two_tasks_have_loaded_is_not_searched_again() -> None:
+    """Modules that the first of them needed included; garbage is found in every task."""
+    ran = subprocess.run([sys.executable, "-c", FREEZING], capture_output=True, text=True, check=True)
+    frozen, searched, found = zip(*json.loads(ran.stdout), strict=True)
+    assert frozen[0] < frozen[1] == frozen[2] == frozen[3]
+    assert searched[3] * 20 < frozen[3]
+    assert min(found) > 0
