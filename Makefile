@@ -4,9 +4,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 BUCKET ?= file
 S3 ?= seaweed
+PYSPARK ?= 4.1.1
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 
-.PHONY: help demo test test-slow test-java test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean model
+.PHONY: help demo test test-slow test-java test-pyspark test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -20,6 +21,7 @@ help:
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
+	@echo "make test-pyspark [PYSPARK=4.1.1]  the Spark tests on another PySpark (400 MB, fetched once)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18), a reader in JavaScript the bucket"
 	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
@@ -41,6 +43,11 @@ test-slow: $(VENV)/.ready
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java
+
+test-pyspark: $(VENV)/.ready
+	@test -d build/pyspark-$(PYSPARK)/pyspark || \
+		$(PY) -m pip install --quiet --no-deps --target build/pyspark-$(PYSPARK) pyspark==$(PYSPARK)
+	PYTHONPATH=$(CURDIR)/build/pyspark-$(PYSPARK) $(PY) -m pytest -m "not s3 and not slow" -o filterwarnings=default tests/spark
 
 test-node: $(VENV)/.ready
 	$(PY) -m pytest -m node tests/clients/test_kafkajs.py tests/tier/test_format_reader_node.py
