@@ -47,7 +47,8 @@ _ENDED: Final = 32
 class Connection(asyncio.BufferedProtocol):
     """A client's connection, from accept to close.
 
-    ``principal`` and ``authenticated`` belong to authentication; ``muted_until`` (monotonic seconds) to quotas;
+    ``principal`` and ``authenticated`` belong to authentication; ``muted_until`` (monotonic seconds) to quotas; ``patient`` is
+    whose latest fetch was answered from the archive;
     ``client_id`` is that of the latest request; ``stalled`` is not 0 while no request may be handled; ``software_name`` and ``software_version`` come with ApiVersions.
     """
 
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         "host",
         "listener",
         "muted_until",
+        "patient",
         "peer",
         "principal",
         "quota",
@@ -118,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host = self.peer = ""
         self.muted_until = 0.0
         self.read_at = 0.0
-        self.closed = False
+        self.closed = self.patient = False
         self._opened_at = 0.0
         self._receiver = FrameReceiver(services.buffers, services.clock.monotonic)
         self._responses = ResponseQueue()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
+from stratalog.broker.event_loop import ready_sockets_of
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
@@ -59,4 +60,4 @@ class Services:
 
     def __post_init__(self) -> None:
         """Large answers of all connections stand in one queue."""
-        self.turns = SendTurns(self.loop)
+        self.turns = SendTurns(self.loop, ready_sockets_of(self.loop))

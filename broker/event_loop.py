@@ -17,6 +17,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from stratalog.broker.clock import SystemClock
+
 __all__ = ["BrokerLoop", "ReadySockets", "add_reader", "ready_sockets_of", "remove_reader", "run"]
 
 T = TypeVar("T")
@@ -38,6 +40,8 @@ class ReadySockets(selectors.EpollSelector):
         self._known: dict[int, Ready] = {}
         self._afterwards: list[Callable[[], object]] = []
         self._telling = False
+        self.idle_seconds = 0.0
+        """How long nobody was ready, since the beginning."""
 
     def tell(self, descriptor: int, ready: Ready) -> None:
         """From now on call ``ready`` when ``descriptor`` may be read, in turns that begin with asyncio reading it."""
@@ -66,7 +70,12 @@ class ReadySockets(selectors.EpollSelector):
             seconds = math.ceil(timeout * 1e3) * 1e-3  # epoll counts milliseconds: rather late than early
         left: list[tuple[selectors.SelectorKey, int]] = []
         known = self._known
-        events = self._epoll.poll(seconds, EVENTS_MAX)
+        if seconds:
+            began = SystemClock.monotonic()
+            events = self._epoll.poll(seconds, EVENTS_MAX)
+            self.idle_seconds += SystemClock.monotonic() - began
+        else:
+            events = self._epoll.poll(seconds, EVENTS_MAX)
         self._telling = True
         try:
             for descriptor, event in events:

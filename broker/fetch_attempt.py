@@ -138,6 +138,10 @@ class FetchAttempt:
             self._wait_for_archive(reader, read.throttle_ms)
         if read.size_bytes:
             answer.records = list(read.parts)
+            connection = (
+                self.context.connection
+            )  # who is answered from elsewhere, too, is in as much of a hurry as ever
+            connection.patient = read.remote and (min_one_batch or connection.patient)
             if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
                 self.cut_bytes += max_bytes - read.size_bytes
         if read.aborted:

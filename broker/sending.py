@@ -35,7 +35,9 @@ _MORE = socket.MSG_MORE
 
 
 class SenderOwner(Protocol):
-    """What a sender tells its connection."""
+    """What a sender tells its connection. ``patient``: what it sends was read from the archive and may wait longest."""
+
+    patient: bool
 
     def send_drained(self) -> None:
         """Everything that was queued has been handed to the kernel (or to TLS)."""
@@ -301,7 +303,7 @@ class PlainSender(Sender):
     def _wait_for_turn(self) -> None:
         self._waiting = True
         self._stop_writing()
-        self._turns.wait(self)
+        self._turns.wait(self, patient=self._owner.patient)
 
     def _wait_writable(self) -> None:
         if not self._writing:

@@ -214,3 +214,14 @@ async def test_other_loops_do_without():
         assert ready_sockets_of(loop) is None
     finally:
         loop.close()
+
+
+async def test_the_time_in_which_nobody_is_ready_is_counted():
+    """Not that of turns which did not wait."""
+    sockets = ready_sockets_of(asyncio.get_running_loop())
+    idle_seconds = sockets.idle_seconds
+    await turns(10)
+    assert sockets.idle_seconds == idle_seconds
+    began = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.005)
+    assert 0 < sockets.idle_seconds - idle_seconds <= asyncio.get_running_loop().time() - began

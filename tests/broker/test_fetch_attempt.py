@@ -1,6 +1,7 @@
 """What all kinds of fetches share: reading one partition, and waiting. More in tests/broker/api/test_fetch.py."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -67,3 +68,26 @@ def test_a_reader_that_has_everything_reads_nothing(broker, new_batch, monkeypat
     assert partition.aborted_transactions == ([] if isolation_level else None)
     (partition,) = link.call(request(topic_id, offset=3), 18).responses[0].partitions
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("remote", "patient"), [("tu", True), ("t", False), ("u", False), ("", False)])
+def test_whoever_is_answered_from_the_archive_alone_is_patient(broker, new_batch, monkeypatch, remote, patient):
+    """One hot partition among them, in whatever place, and the answer is in a hurry; so is a hot one after a cold one."""
+    topics = []
+    for name in "tu":
+        topic_id = broker.create(name).topic_id
+        broker.append(name, new_batch(b"one"))
+        topics += request(topic_id).topics
+    read, connections = type(broker.partition("t")).read, []
+
+    def read_remote(unified, reader, offset, **options):
+        connections.append(reader[0])
+        return replace(read(unified, reader, offset, **options), remote=unified.topic_partition.topic in remote)
+
+    link = broker.link()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broker.partition("t")), "read", read_remote)
+        link.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 18)
+    assert [one.patient for one in connections] == [patient] * 2
+    link.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 18)
+    assert not connections[0].patient

@@ -4,6 +4,7 @@ import os
 import random
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,8 @@ from stratalog.wire.parts import FileSlice
 
 class Owner:
     """A connection that remembers what it was told."""
+
+    patient = False
 
     def __init__(self):
         self.drained = 0
@@ -329,4 +332,19 @@ async def test_a_connection_that_closes_while_it_waits_for_its_turn_is_passed(da
     await asyncio.sleep(0)
     assert harness.metrics.bytes_sent == 0
     assert not len(harness.turns)
+    harness.close()
+
+
+@pytest.mark.parametrize("patient", [False, True])
+async def test_whose_answers_come_from_the_archive_waits_among_the_patient(data, patient):
+    """Its connection says so when the wait begins."""
+    file, content = data
+    harness = Harness()
+    waits = []
+    harness.sender._turns = SimpleNamespace(
+        small_count=0, at_once=lambda: 0, wait=lambda sender, *, patient: waits.append((sender, patient))
+    )
+    harness.owner.patient = patient
+    harness.sender.send([FileSlice(file, 0, len(content))])
+    assert waits == [(harness.sender, patient)]
     harness.close()
