@@ -56,6 +56,8 @@ _OPTIONAL: Final = {
     "fastavro": ("Avro values", Versions((1, 10), (), "values")),
     "protobuf": ("Protobuf values", Versions((6, 31), (), "values")),
     "s3fs": ("Parquet in S3 with pandas", Versions((2025, 1), (), "fsspec")),
+    "pyiceberg": ("stratalog backfill into Iceberg", Versions((0, 11), (), "iceberg")),
+    "deltalake": ("stratalog backfill into Delta", Versions((1, 2), (), "delta")),
 }
 PACKAGES: Final = (*_NEEDED, *_OPTIONAL)
 """Those whose versions are asked about."""
