@@ -14,7 +14,7 @@ import pytest
 
 from stratalog.spark.stream import StratalogStreamReader
 from stratalog.tier.leases import list_leases
-from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 
 pytestmark = pytest.mark.spark
 
@@ -243,3 +243,18 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
     end, rows = restarted.batch(end)
     assert (end, rows) == ({"orders": {"0": 100}}, list(range(80, 100)))
     assert restarted.batch(end) == (end, [])
+
+
+def test_values_are_decoded_in_streams_too(spark, growing_archive, tmp_path):
+    """Each row as its schema says; what cannot be decoded is there, and told."""
+    records = [Record(n, 1, None, b'{"n":%d}' % n if n != 7 else b"broken") for n in range(20)]
+    growing_archive.add("orders", 0, bytes(build_batch(records, leader_epoch=0)))
+    options = {"subscribe": "orders", "startingOffsets": "earliest", "valueFormat": "json", "valueSchema": "n int"}
+    rows = spark.readStream.format("stratalog").options(**options).load(growing_archive.store.url)
+    out = str(tmp_path / "out")
+    writer = rows.select("offset", "value.n", "valueError").writeStream.format("parquet")
+    query = writer.options(path=out, checkpointLocation=f"{out}.checkpoint").trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    found = {row.offset: (row.n, row.valueError) for row in spark.read.parquet(out).collect()}
+    assert found.pop(7) == (None, "no JSON of this schema: it is no object in braces")
+    assert found == {n: (n, None) for n in range(20) if n != 7}
