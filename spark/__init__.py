@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["bad_records", "count", "read", "read_stream", "register", "session"]
+    from stratalog.spark.backfill import Summary
+
+__all__ = ["bad_records", "count", "read", "read_stream", "register", "session", "to_parquet"]
 
 
 def read(
@@ -65,6 +67,38 @@ def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = ()
     if topics:
         given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
     return count_archive(spark, parse_options({"path": archive, **given}))
+
+
+def to_parquet(
+    spark: SparkSession,
+    archive: str,
+    target: str,
+    *,
+    topic: str,
+    partition_by: str = "date",
+    **options: str | int | bool,
+) -> Summary:
+    """Convert what ``archive`` holds of ``topic`` and ``target`` does not to Parquet files: ``stratalog backfill``.
+
+    ``target`` is a directory or ``s3://bucket/prefix``; ``options`` are those of the source, ``s3.…`` hold for both
+    sides. Raises `LedgerConflict` if another backfill to the same target commits first; nothing of this one is seen.
+    """
+    from stratalog.spark.backfill import BackfillSettings, backfill  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415 - needs PySpark
+    from stratalog.spark.options import parse_options  # noqa: PLC0415
+
+    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    settings = BackfillSettings(
+        topic=topic,
+        read=parse_options({"path": archive, "subscribe": topic, **given}),
+        target=target,
+        target_options={name: value for name, value in given.items() if name.startswith("s3.")}
+        if target.startswith("s3")
+        else {},
+        partitioning=partition_by,
+        core_count=spark.sparkContext.defaultParallelism,
+    )
+    return backfill(settings, SparkRunner(spark))
 
 
 def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:

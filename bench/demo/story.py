@@ -281,6 +281,10 @@ class Story:
         self._compare("delay by carrier, Spark SQL and pandas", found["by_carrier"], _delays(table, "carrier"))
         self._compare("delay by month, Spark SQL and pandas", found["by_month"], _delays(table, "month"))
         parquet = found["parquet"]
+        self._say(
+            f"A backfill to Parquet files, and a second one that finds nothing new, took {parquet['seconds']:.1f} s."
+        )
+        self._compare("rows of both backfills", parquet["rows"], [expected["flights"].count, 0])
         self._compare(
             f"Parquet beside it ({parquet['bytes'] / 1e6:.0f} MB), read back",
             _fingerprint(parquet["partitions"]),
