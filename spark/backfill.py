@@ -292,14 +292,20 @@ def _new_spans(
 
 @contextmanager
 def _leased(store: ObjectStore, duration_ms: int) -> Iterator[LeaseTicket | None]:
-    """A lease from before the first manifest is read; ended if all goes well, else it runs out."""
-    lease = take_lease(store, duration_ms) if duration_ms else None
-    yield lease
-    if lease is not None:
-        try:
-            end_lease(store, lease.uuid)
-        except StoreError as error:
-            _logger.warning("the lease of this backfill was not ended and runs out by itself: %s", error)
+    """A lease from before the first manifest is read, ended with the backfill; that of a killed one runs out."""
+    lease = take_lease(store, duration_ms, "backfill") if duration_ms else None
+    try:
+        yield lease
+    finally:
+        if lease is not None:
+            _end(store, lease)
+
+
+def _end(store: ObjectStore, lease: LeaseTicket) -> None:
+    try:
+        end_lease(store, lease.uuid)
+    except StoreError as error:
+        _logger.warning("the lease of this backfill was not ended and runs out by itself: %s", error)
 
 
 def _count(summary: Summary, run: Run) -> None:

@@ -198,6 +198,7 @@ def test_a_worker_that_dies_leaves_nothing_behind(tmp_path: Path, orders: Any, r
         backfill(rig.settings(orders, str(tmp_path / "lake")), rig.HereRunner())
     store = open_store(f"file://{tmp_path / 'lake'}")
     assert rig.visible_keys(store) == []
+    assert list(orders.store.list("leases/")) == []
     orders.store.put(entry.key, data)
     backfill(rig.settings(orders, str(tmp_path / "lake")), rig.HereRunner())
     assert rig.target_rows(store) == rig.archive_rows(orders)

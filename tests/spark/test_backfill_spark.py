@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from stratalog import spark as stratalog_spark
+from stratalog.spark import backfill_spark
 from stratalog.spark.backfill import backfill
 from stratalog.spark.backfill_spark import SparkRunner, TaskFailed
 from stratalog.spark.backfill_target import open_target
@@ -61,6 +64,7 @@ def test_spark_reads_the_rows_that_were_archived(spark: SparkSession, tmp_path: 
     expected = fingerprint(archived(spark, orders))
     assert fingerprint(spark.read.parquet(url)) == expected
     assert rig.target_rows(open_target(url, {}).store) == rig.archive_rows(orders)
+    assert stratalog_spark.to_parquet(spark, orders.store.url, url, topic="orders").runs == 0
     day = spark.read.parquet(f"{url}/orders").where("date = '2013-07-05'")
     assert day.selectExpr("min(to_date(timestamp)) = max(to_date(timestamp))", "count(*)").first() == (True, 2 * 5 * 8)
 
@@ -75,6 +79,46 @@ def test_an_error_of_a_task_is_told_in_our_words(spark: SparkSession, tmp_path: 
         f"orders-1, offsets 200 to 299, object {entry.key}: the object that the manifest"
     )
     assert "\n" not in str(failed.value)
+
+
+def dying(spans: Any, request: Any) -> Any:
+    """As `convert_task`, in a worker that is killed: in the middle of a file, or when it has staged its files."""
+    import os
+    from pathlib import Path
+
+    from stratalog.spark.backfill_target import open_target
+    from stratalog.spark.convert import convert_task
+
+    target = open_target(request.target, {})
+    if Path(target.root.parent, "in-a-file").exists():
+        target.new_path(request.staging).write_bytes(b"PAR1")
+    else:
+        convert_task(spans, request)
+    os.kill(os.getpid(), 9)
+
+
+@pytest.mark.parametrize("point", ["in-a-file", "after-staging"])
+def test_a_worker_that_is_killed_loses_no_row_and_doubles_none(
+    point: str, spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark says that it crashed, nothing is visible; the next backfill makes it whole and leaves nothing staged."""
+    (tmp_path / point).touch()
+    wanted = rig.settings(orders, str(tmp_path / "lake"))
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # workers cannot import it
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(backfill_spark, "convert_task", dying)
+            with pytest.raises(TaskFailed, match="crashed"):
+                backfill(wanted, SparkRunner(spark))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    target = open_target(str(tmp_path / "lake"), {})
+    assert rig.visible_keys(target.store) == []
+    assert len(target.folders("_stratalog/backfill/orders/staging/")) == 1
+    assert backfill(wanted, SparkRunner(spark)).rows == 1000
+    assert rig.target_rows(target.store) == rig.archive_rows(orders)
+    assert target.folders("_stratalog/backfill/orders/staging/") == set()
 
 
 PROGRAM = """
