@@ -269,8 +269,17 @@ def _told(piece: SegmentSlice) -> Iterator[None]:
 def open_segment(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
     """Read and verify the tail of the object behind ``piece``.
 
-    Raises `DataLoss` if it is not there, and `Corrupt` if it is not the one that the manifest describes.
+    Raises `DataLoss` if it is not there, and `Corrupt` if it is not the one that the manifest describes, also when it is
+    fetched once more: bytes that were damaged on their way are no damage.
     """
+    try:
+        return _opened_once(store, piece)
+    except Corrupt as error:
+        _logger.warning("%s: what describes it is fetched once more", error)
+        return _opened_once(store, piece)
+
+
+def _opened_once(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
     with _told(piece):
         suffix, total_bytes = store.get_suffix(piece.key, tail_bytes(piece, WHOLE_BYTES_MAX))
         if total_bytes != piece.size_bytes:
@@ -319,7 +328,8 @@ def chunk_bytes(
 ) -> ChunkData:
     """The bytes of neighbouring ``chunks``. Raises `DataLoss`, and `Corrupt` unless each has its CRC-32C.
 
-    That covers base offsets too, which a batch's own CRC does not. With ``on_damage``, which is told the parts and the
+    That covers base offsets too, which a batch's own CRC does not. Before anything counts as damaged it is fetched once
+    more: what was damaged on its way is not. With ``on_damage``, which is told the parts and the
     position of their chunk, the damaged batches are left out instead. Of an object that came whole nothing is copied.
     """
     first = chunks[0].position
@@ -329,17 +339,27 @@ def chunk_bytes(
             found = ChunkData(opened.data, first, first + length)
         else:
             found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
-        view = memoryview(found.data)[found.start : found.end]
-        spans = [(chunk.position - first, chunk.position - first + chunk.length) for chunk in chunks]
-        sound = [crc32c(view[at:to]) == chunk.crc32c for chunk, (at, to) in zip(chunks, spans, strict=True)]
+        sound = _sound(found, chunks)
+        if not all(sound):
+            _logger.warning("%s: a CRC does not hold; the bytes are fetched once more", opened.piece.key)
+            found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
+            sound = _sound(found, chunks)
         if all(sound):
             return found
         pieces: list[bytes] = []
-        for chunk, (at, to), is_sound in zip(chunks, spans, sound, strict=True):
-            data = bytes(view[at:to])
+        for chunk, is_sound in zip(chunks, sound, strict=True):
+            at = found.start + chunk.position - first
+            data = found.data[at : at + chunk.length]
             pieces += [data] if is_sound else _salvaged(opened, chunk, data, on_damage)
     joined = b"".join(pieces)
     return ChunkData(joined, 0, len(joined))
+
+
+def _sound(found: ChunkData, chunks: Sequence[Chunk]) -> list[bool]:
+    """Which of the chunks have their CRC."""
+    view = memoryview(found.data)
+    ats = [found.start + chunk.position - chunks[0].position for chunk in chunks]
+    return [crc32c(view[at : at + chunk.length]) == chunk.crc32c for chunk, at in zip(chunks, ats, strict=True)]
 
 
 def _salvaged(opened: OpenedSegment, chunk: Chunk, data: bytes, on_damage: OnDamagedPart | None) -> list[bytes]:

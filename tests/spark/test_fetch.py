@@ -15,7 +15,9 @@ from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.quarantine import Quarantine
 from stratalog.tier.entry import Entry
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.retrying_store import RetryingStore, RetryPolicy
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks, task_limits
 from stratalog.tier.store import NotFound
@@ -284,3 +286,25 @@ def test_holes_and_large_records_are_read(memory_archive: Any) -> None:
     ]
     assert [row["offset"] for row in rows] == [0, 1, 2, 2_000_000_000]
     assert rows[-1]["value"] == large.value
+
+
+@pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.TRUNCATE])
+@pytest.mark.parametrize("operation", ["get_suffix", "get_range"])
+def test_damage_on_the_way_is_no_damage(
+    large: tuple[Any, list[Entry]], quarantine: Quarantine, fault: Fault, operation: str
+) -> None:
+    """What a second request brings whole is neither an error nor left out."""
+    archive, entries = large
+    for number in range(3):
+        store = FaultyStore(archive.store, [FaultRule(fault, operation, skip=number)])
+        rows = read_slices(store, slices_of(entries), OFFSETS, quarantine)
+        assert [o for batch in rows for o in batch.column(0).to_pylist()] == list(range(1000))
+    assert list(quarantine.ranges()) == []
+
+
+def test_a_store_that_is_busy_is_asked_again(large: tuple[Any, list[Entry]]) -> None:
+    """503s cost time and no row; the wrapper that S3 is opened with repeats requests."""
+    archive, entries = large
+    busy = FaultyStore(archive.store, [FaultRule(Fault.FAIL_BEFORE, count=None, probability=0.5)])
+    store = RetryingStore(busy, RetryPolicy(first_wait_s=0.0001, longest_wait_s=0.001))
+    assert read_offsets(store, slices_of(entries)) == list(range(1000))
