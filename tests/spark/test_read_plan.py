@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from stratalog.spark.fetch import ReadRequest, read_slices
 from stratalog.spark.options import parse_options
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.read_plan import plan, plan_slices
+from stratalog.tier.wrappers import StoreWrapper
 from stratalog.wire.errors import Invalid
 
 Batches = Callable[..., bytes]
@@ -67,3 +69,32 @@ def test_planning_and_reading_need_no_pyspark() -> None:
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "done\n"
     )
+
+
+@pytest.mark.parametrize("whole_bytes_max", [0, 8 << 20])
+def test_a_hundredth_of_the_time_costs_a_twentieth_of_the_bytes(
+    memory_archive: Any, batches: Batches, monkeypatch: pytest.MonkeyPatch, whole_bytes_max: int
+) -> None:
+    """At most, planning included, whether objects come whole or by their chunks; rows are those of the time."""
+    monkeypatch.setattr("stratalog.spark.fetch.WHOLE_BYTES_MAX", whole_bytes_max)
+    memory_archive.chunk_bytes = 2000
+    segments = [batches(i * 200, 200, timestamp_ms=1_000_000 + i * 200_000) for i in range(100)]
+    entries = memory_archive.add("orders", 0, *segments)
+    fetched: list[int] = []
+
+    class Counting(StoreWrapper):
+        def get_range(self, key: str, position: int, length: int) -> bytes:
+            fetched.append(length)
+            return super().get_range(key, position, length)
+
+        def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
+            data, size_bytes = super().get_suffix(key, length)
+            fetched.append(len(data))
+            return data, size_bytes
+
+    store = Counting(memory_archive.store)
+    asked = options(startingTimestamp="11050000", endingTimestamp="11250000")
+    slices = plan_slices(store, asked)
+    found = [o for b in read_slices(store, slices, ReadRequest(("offset",))) for o in b.column(0).to_pylist()]
+    assert found == list(range(10_050, 10_250))
+    assert sum(fetched) <= 0.05 * sum(entry.size_bytes for entry in entries)
