@@ -39,6 +39,8 @@ _OWN: Final = (
     "badRecords",
     "badRecordsPath",
     "hotTail",
+    "prefer",
+    "converted",
 )
 _STORE: Final = (
     "s3.endpoint",
@@ -136,6 +138,10 @@ class ReadOptions:
     """Where damage is told of and left out; None to fail on damage."""
     hot_tail: str | None
     """The brokers that are asked for what is not archived yet; None to ask nobody."""
+    converted: str | None
+    """The target of a backfill, whose files are read instead of the objects that they were converted from."""
+    converted_required: bool
+    """Whether it is an error if they cannot be."""
     columns: tuple[str, ...]
     values: ValueOptions
     store_options: Mapping[str, str] = field(repr=False)
@@ -179,6 +185,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         lease_ms=_lease_ms(given),
         bad_records_url=_bad_records_url(given),
         hot_tail=None if streaming else _hot_tail(given),
+        converted=None if streaming else _converted(given),
+        converted_required=given.get("prefer", "").strip().lower() == "parquet",
         columns=_columns(given, values),
         values=values,
         store_options={name: given[name] for name in _STORE if name in given},
@@ -311,6 +319,14 @@ def _hot_tail(given: Mapping[str, str]) -> str | None:
     if wanted == "true" and protocol != "PLAINTEXT":
         raise Invalid(f"option 'hotTail' is true: brokers are asked by PLAINTEXT only, not by {protocol}")
     return servers if servers and protocol == "PLAINTEXT" and wanted != "false" else None
+
+
+def _converted(given: Mapping[str, str]) -> str | None:
+    prefer = choice(given, "prefer", ("auto", "segments", "parquet"))
+    url = given.get("converted", "").strip() or None
+    if prefer == "parquet" and url is None:
+        raise Invalid("option 'prefer' is parquet: option 'converted' must name the target of the backfill")
+    return None if prefer == "segments" else url
 
 
 def _columns(given: Mapping[str, str], values: ValueOptions) -> tuple[str, ...]:

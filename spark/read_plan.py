@@ -16,6 +16,7 @@ from stratalog.spark.garbage_pause import garbage_pause
 from stratalog.spark.hot_tail import HotSlice, HotTail, group_hot
 from stratalog.spark.kafka_client import BrokerAway, KafkaClient
 from stratalog.spark.options import OffsetBound, ReadOptions
+from stratalog.spark.parquet_plan import ParquetSlice, group_files, split_range, usable_spans
 from stratalog.spark.planner import DataLoss, FindTimestamp, limits_of, resolve_range
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
@@ -29,7 +30,7 @@ _THREADS: Final = 16
 _logger = logging.getLogger("stratalog.spark")
 
 
-Task: TypeAlias = tuple[SegmentSlice, ...] | tuple[HotSlice, ...]
+Task: TypeAlias = tuple[SegmentSlice, ...] | tuple[HotSlice, ...] | tuple[ParquetSlice, ...]
 
 
 class PlannedRange(NamedTuple):
@@ -58,12 +59,30 @@ def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[Task
     for topics, partitions and offsets that do not fit the archive, and `Retriable` for brokers that do not answer.
     """
     ranges = plan_ranges(store, options)
+    files: list[ParquetSlice] = []
+    if options.converted is not None:
+        files, ranges = _without_converted(ranges, options)
     slices = _slices(ranges, options)
     hot = [each.hot for each in ranges if each.hot is not None]
     return [
+        *group_files(files, core_count, options.partition_bytes_max),
         *group_tasks(slices, limits_of(slices, options, core_count)),
         *group_hot(hot, core_count, options.partition_records_max),
     ]
+
+
+def _without_converted(
+    ranges: Sequence[PlannedRange], options: ReadOptions
+) -> tuple[list[ParquetSlice], list[PlannedRange]]:
+    """What was converted, as files, and what is left to the archive and the brokers."""
+    spans = usable_spans(options, [each.archive for each in ranges])
+    files: list[ParquetSlice] = []
+    left: list[PlannedRange] = []
+    for each in ranges:
+        parts = split_range(each.archive.partition, each.offsets, spans.get(each.archive.partition, ()))
+        files += parts.files
+        left += [PlannedRange(each.archive, offsets) for offsets in parts.left]
+    return files, left
 
 
 @garbage_pause()

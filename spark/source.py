@@ -17,6 +17,8 @@ from pyspark.sql.types import StructType
 from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
 from stratalog.spark.hot_tail import HotSlice, read_hot_slices
 from stratalog.spark.options import ReadOptions, parse_options
+from stratalog.spark.parquet_plan import ParquetSlice
+from stratalog.spark.parquet_read import read_parquet_slices
 from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
 from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
@@ -116,6 +118,9 @@ class StratalogReader(DataSourceReader):
         )
         if self._options.hot_tail is not None and isinstance(partition.value[0], HotSlice):
             return read_hot_slices(self._options.hot_tail, partition.value, request)
+        if self._options.converted is not None and isinstance(partition.value[0], ParquetSlice):
+            settings = self._options.store_options
+            return read_parquet_slices(self._options.converted, settings, partition.value, request)
         store = open_archive(self._options.archive, self._options.store_options)
         keep_lease(store, getattr(partition, "lease", None))
         url = self._options.bad_records_url
