@@ -46,14 +46,17 @@ def read_parquet_slices(
             if request.fail_on_data_loss:
                 raise DataLoss(loss) from error
             _logger.warning("%s; skipped, because failOnDataLoss is false", loss)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError) as error:
             raise Corrupt(f"{where}: {error}; option 'prefer=segments' reads the archive instead") from error
 
 
 def _rows(store: ObjectStore, each: ParquetSlice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(request.columns, request.required)
     read = [*request.columns] if each.whole or "offset" in request.columns else [*request.columns, "offset"]
-    with _opened(store, each) as source, pq.ParquetFile(source, pre_buffer=True) as file:
+    with (
+        _opened(store, each) as source,
+        pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True) as file,
+    ):
         groups = range(file.num_row_groups) if each.whole else _groups(file, each)
         if not groups:
             return
