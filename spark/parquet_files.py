@@ -1,7 +1,8 @@
 """Rows of one span into Parquet files, in a worker: a file a folder, in offset order, at most so large.
 
 Row groups end at 131,072 rows or 64 MB, whichever comes first. zstd-3; offsets and times are delta-encoded (a million
-offsets take 5 KB), topic, partition and timestampType are dictionaries, and statistics are kept of what is searched by.
+offsets take 5 KB), topic, partition and timestampType are dictionaries, statistics are kept of what is searched by, and
+each page has a checksum.
 The same rows make the same files, whoever writes them and how often.
 """
 
@@ -189,4 +190,5 @@ def _writer(stream: pa.NativeFile) -> pq.ParquetWriter:
         column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
         write_statistics=["topic", "partition", "offset", "timestamp"],
         write_page_index=True,
+        write_page_checksum=True,
     )

@@ -54,9 +54,7 @@ class ConvertedParts(NamedTuple):
     left: list[OffsetRange]
 
 
-def usable_spans(
-    options: ReadOptions, archives: Iterable[PartitionArchive]
-) -> Mapping[TopicPartition, Sequence[Span]]:
+def usable_spans(options: ReadOptions, archives: Iterable[PartitionArchive]) -> Mapping[TopicPartition, Sequence[Span]]:
     """The spans of each partition that may be read instead, ascending, as the ledger in ``options.converted`` has them.
 
     Raises `Invalid` where option ``prefer`` is ``parquet`` and nothing of a topic may be, `Corrupt` for a damaged ledger.

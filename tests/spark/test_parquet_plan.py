@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from stratalog import spark as sl
 from stratalog.spark.backfill import backfill
-from stratalog.spark.parquet_plan import ParquetSlice, group_files, split_range
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.ledger import OutputFile, Span, SpanId
 from stratalog.spark.options import parse_options
+from stratalog.spark.parquet_plan import ParquetSlice, group_files, split_range
 from stratalog.spark.parquet_read import read_parquet_slices
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.read_plan import plan
