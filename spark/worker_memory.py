@@ -1,8 +1,7 @@
 """Memory of an executor's worker: what was freed is kept for the next range, what is loaded is not searched for garbage.
 
 A task reads range after range into buffers of some megabytes. The C library gives such memory back to the kernel when it is
-freed and gets it again, zeroed, page by page: a fifth of the CPU of reading records of 1 KiB. Told to keep
-`KEPT_BYTES`, it does not. Only for processes that do nothing else: never in a user's own.
+freed and gets it again, zeroed, page by page. Told to keep `KEPT_BYTES`, it does not. Only for processes that do nothing else: never in a user's own.
 """
 
 from __future__ import annotations
