@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,10 @@ from stratalog.spark.ledger import OutputFile, Span, SpanId
 from stratalog.spark.options import parse_options
 from stratalog.spark.parquet_plan import ParquetSlice, group_files, split_range
 from stratalog.spark.parquet_read import read_parquet_slices
-from stratalog.spark.planner import DataLoss
 from stratalog.spark.read_plan import plan
 from stratalog.spark.schema import COLUMNS
 from stratalog.tier.slices import OffsetRange
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -121,41 +118,6 @@ def test_another_topic_of_the_name_is_not_taken(lake: Any, archive_in: Callable[
     data = lake.store.get(lake.manifests["orders", 0].entries[0].key)[0]
     other.add("orders", 0, data[: lake.manifests["orders", 0].entries[0].data_bytes], topic_id=b"o" * 16)
     assert rows(other, converted=lake.lake) == rows(other)
-
-
-def test_a_file_that_is_gone_or_damaged_is_told(lake: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """By its name; a loss may be accepted."""
-    path = min(Path(lake.lake).rglob("orders+1+*.parquet"))
-    size_bytes = path.stat().st_size
-    name = path.relative_to(lake.lake).as_posix()
-    slices = [ParquetSlice("orders", 1, name, size_bytes, 0, 1000, whole=True)]
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(Corrupt, match=rf"orders-1, file file://.*{re.escape(path.name)}.*prefer=segments"):
-        list(read_parquet_slices(lake.lake, {}, slices, ReadRequest(("offset",))))
-    path.unlink()
-    with pytest.raises(DataLoss, match="it is not there"):
-        list(read_parquet_slices(lake.lake, {}, slices, ReadRequest(("offset",))))
-    with caplog.at_level(logging.WARNING):
-        assert list(read_parquet_slices(lake.lake, {}, slices, ReadRequest(("offset",), fail_on_data_loss=False))) == []
-    assert path.name in caplog.text
-
-
-def test_damaged_pages_are_no_rows(lake: Any) -> None:
-    """Each page has a checksum."""
-    path = min(Path(lake.lake).rglob("orders+0+*.parquet"))
-    name = path.relative_to(lake.lake).as_posix()
-    slices = [ParquetSlice("orders", 0, name, path.stat().st_size, 0, 1000, whole=True)]
-    data = path.read_bytes()
-    footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
-    request = ReadRequest(COLUMNS)
-    expected = [batch.to_pylist() for batch in read_parquet_slices(lake.lake, {}, slices, request)]
-    for position in range(40, len(data) - footer_bytes, 97):
-        path.write_bytes(data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :])
-        try:
-            found = [batch.to_pylist() for batch in read_parquet_slices(lake.lake, {}, slices, request)]
-        except Corrupt:
-            continue
-        assert found == expected, position  # in bytes that no reader needs
 
 
 def test_files_of_a_store_are_read_by_ranges(lake: Any) -> None:
