@@ -48,7 +48,9 @@ def lake(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     files = s3fs.S3FileSystem(endpoint_url=s3_endpoint, skip_instance_cache=True)
-    files.mkdir("lake")
+    files.makedirs("lake", exist_ok=True)  # the server is that of all tests of this process
+    if files.exists("lake/flights"):
+        files.rm("lake/flights", recursive=True)
     table = pa.table({"offset": range(5), "value": [flight(number) for number in range(5)], "key": [b"k"] * 5})
     pq.write_table(table, "lake/flights/part-0.parquet", filesystem=files)
     return s3_endpoint
