@@ -80,21 +80,26 @@ def to_parquet(
 ) -> Summary:
     """Convert what ``archive`` holds of ``topic`` and ``target`` does not to Parquet files: ``stratalog backfill``.
 
-    ``target`` is a directory or ``s3://bucket/prefix``; ``options`` are those of the source, ``s3.…`` hold for both
-    sides. Raises `LedgerConflict` if another backfill to the same target commits first; nothing of this one is seen.
+    ``target`` is a directory, ``s3://bucket/prefix``, or a table as the command knows them (``iceberg:…``, ``delta:…``);
+    ``options`` are those of the source, ``s3.…`` hold for both sides. Raises `LedgerConflict` if another backfill to the
+    same target commits first; nothing of this one is seen.
     """
     from stratalog.spark.backfill import BackfillSettings, backfill  # noqa: PLC0415 - needs numpy and pyarrow
     from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415 - needs PySpark
     from stratalog.spark.options import parse_options  # noqa: PLC0415
+    from stratalog.spark.sinks import is_table, open_table  # noqa: PLC0415
 
     given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    read = parse_options({"path": archive, "subscribe": topic, **given})
+    on_s3 = target.removeprefix("delta:").startswith("s3")
+    target_options = {name: value for name, value in given.items() if name.startswith("s3.")} if on_s3 else {}
+    table = open_table(target, partition_by, target_options) if is_table(target) else None
     settings = BackfillSettings(
         topic=topic,
-        read=parse_options({"path": archive, "subscribe": topic, **given}),
-        target=target,
-        target_options={name: value for name, value in given.items() if name.startswith("s3.")}
-        if target.startswith("s3")
-        else {},
+        read=read,
+        target=table.files_url if table else target,
+        table=table,
+        target_options=dict(table.files_options) if table else target_options,
         partitioning=partition_by,
         core_count=spark.sparkContext.defaultParallelism,
     )
