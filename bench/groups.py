@@ -26,6 +26,7 @@ GROUPS, MEMBERS_OF_EACH = 100, 10
 _PAUSE_SECONDS = 0.02
 """How long a member that has nothing to do waits with its next heartbeat while others rebalance."""
 _SETTLING_SECONDS = 0.2
+_WARMING_SECONDS = 2.0
 _MEASURED_SECONDS = 10.0
 _HEARTBEAT_SECONDS = {"consumer": 5.0, "classic": 3.0}
 """The intervals that brokers and clients have by default."""
@@ -166,6 +167,12 @@ def _settle(everybody: _Crowd, groups: Sequence[Sequence[Member]]) -> None:
             raise SystemExit("the groups did not settle in a minute")
         for _ in range(50):
             everybody.turn()
+    everybody.rest()
+    now = time.monotonic()  # what a member has sent again and again is what is measured
+    for member in everybody.members:
+        everybody.send_at(now, member)
+    while time.monotonic() < now + _WARMING_SECONDS:
+        everybody.turn()
     everybody.rest()
 
 

@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._on_open(self):
             self.abort()
         elif isinstance(self._sender, PlainSender):
-            self._receiver.read_when_ready(services.loop, transport, self._sender.receive_into, self.buffer_updated)
+            self._receiver.read_when_ready(services.loop, transport, self._sender.receive_into, self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing
         """The transport is gone: give everything back."""

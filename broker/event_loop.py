@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import SystemClock
+from stratalog.broker.resting_sockets import RestingSockets
 
 __all__ = ["BrokerLoop", "ReadySockets", "add_reader", "ready_sockets_of", "remove_reader", "run"]
 
@@ -40,6 +41,9 @@ class ReadySockets(selectors.EpollSelector):
         self._known: dict[int, Ready] = {}
         self._afterwards: list[Callable[[], object]] = []
         self._telling = False
+        self._resting = RestingSockets(self._epoll, SystemClock.monotonic)
+        self._known[self._resting.fileno()] = self._look_at_resting
+        self._may_rest = False
         self.idle_seconds = 0.0
         """How long nobody was ready, since the beginning."""
 
@@ -50,6 +54,18 @@ class ReadySockets(selectors.EpollSelector):
     def forget(self, descriptor: int) -> None:
         """The descriptor is about to be closed."""
         self._known.pop(descriptor, None)
+        self._wake(descriptor)
+
+    def rest(self, descriptor: int) -> None:
+        """Who is being told of ``descriptor`` does not mind to be told of the next bytes a little later.
+
+        To be said each time; see :mod:`stratalog.broker.resting_sockets`. Nothing is changed while asyncio writes to the socket.
+        """
+        self._may_rest = True
+        if descriptor not in self._resting:
+            key = self.get_map().get(descriptor)
+            if key is not None and key.events == selectors.EVENT_READ:
+                self._resting.add(descriptor)
 
     def call_afterwards(self, callable_: Callable[[], object]) -> bool:
         """Call ``callable_``, which raises nothing, when all who are ready have been told.
@@ -70,8 +86,12 @@ class ReadySockets(selectors.EpollSelector):
             seconds = math.ceil(timeout * 1e3) * 1e-3  # epoll counts milliseconds: rather late than early
         left: list[tuple[selectors.SelectorKey, int]] = []
         known = self._known
+        resting = self._resting
         if seconds:
             began = SystemClock.monotonic()
+            if resting.due != math.inf:
+                wait = math.ceil(max(resting.due - began, 0.0) * 1e3) * 1e-3
+                seconds = min(seconds, wait) if seconds > 0 else wait
             events = self._epoll.poll(seconds, EVENTS_MAX)
             self.idle_seconds += SystemClock.monotonic() - began
         else:
@@ -82,12 +102,39 @@ class ReadySockets(selectors.EpollSelector):
                 ready = known.get(descriptor)
                 if ready is None or not ready():
                     self._leave(left, descriptor, event)
+            if resting.due != math.inf and SystemClock.monotonic() >= resting.due:
+                self._look_at_resting()
             for callable_ in self._afterwards:
                 callable_()
         finally:
             self._telling = False
             self._afterwards.clear()
         return left
+
+    def _look_at_resting(self) -> bool:
+        """Tell of those who rest. Who does not ask for more rest, or leaves the event to asyncio, is woken."""
+        for descriptor, _ in self._resting.look():
+            self._may_rest = False
+            ready = self._known.get(descriptor)
+            if ready is None or not ready() or not self._may_rest:
+                self._wake(descriptor)
+        return True
+
+    def _wake(self, descriptor: int) -> None:
+        if descriptor in self._resting:
+            self._resting.remove(descriptor, select.EPOLLIN)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As of the base class; who is interested in more than before does not rest."""
+        if self._resting:
+            self._wake(self.get_key(fileobj).fd)
+        return super().modify(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """As of the base class; nobody rests unregistered."""
+        if self._resting:
+            self._wake(self.get_key(fileobj).fd)
+        return super().unregister(fileobj)
 
     def _leave(self, left: list[tuple[selectors.SelectorKey, int]], descriptor: int, event: int) -> None:
         """Leave an event to asyncio, unless who was interested in it has gone in this turn."""
@@ -99,6 +146,7 @@ class ReadySockets(selectors.EpollSelector):
 
     def close(self) -> None:
         """Close the selector."""
+        self._resting.close()
         self._epoll.close()
         super().close()
 

@@ -39,6 +39,11 @@ class Dispatch(Protocol):
 class Shortcut(Protocol):
     """A way to handle requests like earlier ones of the same connection with less work."""
 
+    @property
+    def rests(self) -> bool:
+        """Whether the latest requests were such as can wait for a few milliseconds, and so the next one may."""
+        ...
+
     def handle(self, connection: Connection, frame: memoryview, /) -> bool:
         """Handle the request if it is like those; False, and nothing done, if it is not. Raises nothing."""
         ...
@@ -77,15 +82,17 @@ class FrameReceiver:
         loop: asyncio.AbstractEventLoop,
         transport: asyncio.Transport,
         receive_into: Callable[[memoryview], int],
-        updated: Callable[[int], None],
+        connection: Connection,
     ) -> None:
-        """Receive without the transport where the loop allows it: ``updated(count)`` is called as by the transport.
+        """Receive without the transport where the loop allows it: the connection is told of bytes as by the transport.
 
         Whatever is not the usual case, the end of the stream first of all, is left to the transport.
         """
         sockets = ready_sockets_of(loop)
         if sockets is None:
             return
+
+        descriptor = transport.get_extra_info("socket").fileno()
 
         def ready() -> bool:
             try:
@@ -97,13 +104,15 @@ class FrameReceiver:
             if not count:
                 return False
             try:
-                updated(count)
+                connection.buffer_updated(count)
             except Exception as error:  # noqa: BLE001 - as a transport does with a protocol that fails
                 loop.call_exception_handler({"message": "a connection failed", "exception": error})
                 transport.abort()
+            shortcut = connection.shortcut
+            if shortcut is not None and shortcut.rests:
+                sockets.rest(descriptor)
             return True
 
-        descriptor = transport.get_extra_info("socket").fileno()
         sockets.tell(descriptor, ready)
         self._forget = partial(sockets.forget, descriptor)
 

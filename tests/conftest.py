@@ -23,7 +23,7 @@ from stratalog.broker.client import Client
 from stratalog.broker.client_admin import CreatedTopic, create_topic
 from stratalog.broker.client_records import NewRecord, Producer, fetch, produce_batches, visible_records
 from stratalog.broker.config import Flags, load_config
-from stratalog.broker.event_loop import BrokerLoop
+from stratalog.broker.event_loop import BrokerLoop, run
 from stratalog.broker.node import Node
 from stratalog.hot.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, build_batch
@@ -91,7 +91,7 @@ class RunningNode:
     def start(self) -> RunningNode:
         """Start, or start again on the same files. Raises what `Node.start` raises."""
         started: Future[None] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), name="broker")
+        self._thread = threading.Thread(target=lambda: run(self._main(started)), name="broker")
         self._thread.start()
         started.result(WAIT_SECONDS)
         return self

@@ -38,6 +38,9 @@ __all__ = ["HeartbeatShortcut", "remember"]
 _REST_AT: Final = 8
 _ANSWER_HEAD: Final = struct.Struct(">ii")
 
+_RESTS_AFTER: Final = 2
+"""Heartbeats in a row, all like the one that took the long way, after which the connection may rest."""
+
 
 class HeartbeatShortcut:
     """The heartbeat that a connection remembers."""
@@ -49,17 +52,21 @@ class HeartbeatShortcut:
         "_driver",
         "_frame_bytes",
         "_heartbeat",
+        "_in_a_row",
         "_monotonic",
         "_rest",
         "_row",
         "_shard",
         "_unpack",
+        "rests",
     )
 
     def __init__(
         self, context: RequestContext, frame: memoryview, driver: ShardDriver, heartbeat: RepeatedHeartbeat
     ) -> None:
         row = context.row
+        self.rests = False
+        self._in_a_row = 0
         self._monotonic = context.dispatcher.monotonic
         self._frame_bytes = len(frame)
         self._unpack = struct.Struct(f">4si{len(frame) - _REST_AT}s").unpack
@@ -75,16 +82,24 @@ class HeartbeatShortcut:
     def handle(self, connection: Connection, frame: memoryview) -> bool:
         """Answer a heartbeat with the same bytes; False, and nothing done, if it or its answer may be another."""
         if len(frame) != self._frame_bytes:
-            return False
+            return self._leave()
         code, correlation_id, rest = self._unpack(frame)
         driver = self._driver
         if rest != self._rest or code != self._code or not driver.has_settled(self._shard):
-            return False
+            return self._leave()
         if not self._heartbeat.beat(driver.now()):
-            return False
+            return self._leave()
+        if not self.rests:
+            self._in_a_row += 1
+            self.rests = self._in_a_row >= _RESTS_AFTER
         self._row.count(self._monotonic() - connection.read_at)
         connection.answer(ResponseSlot(), [_ANSWER_HEAD.pack(self._answer_bytes, correlation_id) + self._answer_behind])
         return True
+
+    def _leave(self) -> bool:
+        """Leave a request to the long way."""
+        self._in_a_row, self.rests = 0, False
+        return False
 
 
 def remember(context: RequestContext, frame: memoryview) -> None:

@@ -84,6 +84,8 @@ class ProduceShortcut:
         "_unseen",
     )
 
+    rests = False
+
     def __init__(self, shape: _Shape, table: PartitionTable) -> None:
         self._shape = shape
         self._suffix = _NO_TAGS if shape.flexible else b""

@@ -153,6 +153,103 @@ async def test_a_callback_that_fails_is_told_to_the_loop(pair):
     assert len(failures) == 1
 
 
+class Resting:
+    """Sockets of the loop that ask for rest each time they are told, and what they were told."""
+
+    def __init__(self, sockets, *ones):
+        self.sockets, self.ones, self.told, self.asks = sockets, ones, [], True
+        loop = asyncio.get_running_loop()
+        for number, one in enumerate(ones):
+            loop.add_reader(one.fileno(), unexpected)
+            sockets.tell(one.fileno(), partial(self.ready, number))
+
+    def ready(self, number):
+        self.told.append((number, self.ones[number].recv(10)))
+        if self.asks:
+            self.sockets.rest(self.ones[number].fileno())
+        return True
+
+    async def told_of(self, count):
+        """All that was told, when it is so much."""
+        async with asyncio.timeout(5):
+            while len(self.told) < count:  # noqa: ASYNC110 - the selector has nothing to wait for
+                await asyncio.sleep(0.001)
+        return self.told
+
+    def end(self):
+        for one in self.ones:
+            remove_reader(asyncio.get_running_loop(), one.fileno())
+
+
+async def test_who_rests_is_told_until_it_asks_no_more(pair):
+    """At rest or not, every byte is told once, by whatever way; who does not ask again wakes the loop itself."""
+    mine, theirs = pair
+    sockets = ready_sockets_of(asyncio.get_running_loop())
+    rig = Resting(sockets, mine)
+    for count in range(1, 8):
+        theirs.send(b"%d" % count)
+        await rig.told_of(count)
+        assert mine.fileno() in sockets._resting
+    rig.asks = False
+    theirs.send(b"8")
+    assert await rig.told_of(8) == [(0, b"%d" % count) for count in range(1, 9)]
+    assert mine.fileno() not in sockets._resting
+    theirs.send(b"9")
+    await turns()
+    assert rig.told[-1] == (0, b"9")
+    rig.end()
+
+
+async def test_two_that_rest_are_told_together(pair):
+    """Whoever comes while others were just told waits for the next look, and is told before what waits for it."""
+    sockets = ready_sockets_of(asyncio.get_running_loop())
+    rig = Resting(sockets, *pair)
+    for number in range(6):
+        pair[number % 2].send(b"x")
+        await rig.told_of(number + 1)
+    for one in pair:
+        one.send(b"together")
+    assert sorted((await rig.told_of(8))[6:]) == [(0, b"together"), (1, b"together")]
+    rig.end()
+    assert not sockets._resting
+
+
+@pytest.mark.parametrize("change", ["pause", "write", "leave"])
+async def test_rest_ends_when_asyncio_changes_the_registration(pair, change):
+    """Who is paused is not told; who is written to, or leaves the event to asyncio, is heard by asyncio."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    sockets = ready_sockets_of(loop)
+    rig = Resting(sockets, mine)
+    theirs.send(b"1")
+    await rig.told_of(1)
+    assert mine.fileno() in sockets._resting
+    read, written = [], asyncio.Event()
+    if change == "pause":
+        loop.remove_reader(mine.fileno())
+        theirs.send(b"2")
+        await turns()
+        assert len(rig.told) == 1
+        loop.add_reader(mine.fileno(), unexpected)
+    elif change == "write":
+        loop.add_writer(mine.fileno(), written.set)
+        sockets.tell(mine.fileno(), lambda: False)
+        await asyncio.wait_for(written.wait(), 5)
+        loop.remove_writer(mine.fileno())
+    else:
+        sockets.tell(mine.fileno(), lambda: False)
+        loop.add_reader(mine.fileno(), lambda: read.append(mine.recv(10)))
+        theirs.send(b"2")
+        async with asyncio.timeout(5):
+            while not read:  # noqa: ASYNC110 - the selector has nothing to wait for
+                await asyncio.sleep(0.001)
+    if change == "pause":
+        assert (await rig.told_of(2))[1] == (0, b"2")
+    else:
+        assert mine.fileno() not in sockets._resting
+    rig.end()
+
+
 async def test_timers_are_not_early():
     """What is waited for in milliseconds is rounded up."""
     loop = asyncio.get_running_loop()
@@ -170,14 +267,14 @@ async def test_connections_are_told_and_end(serve, wire, monkeypatch):
     assert (await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse)).text == "x"
     (connection,) = edge.server.connections
     sockets = ready_sockets_of(asyncio.get_running_loop())
-    assert len(sockets._known) == 1
+    assert len(sockets._known) == 2  # with those that rest
     monkeypatch.setattr(type(connection), "get_buffer", unexpected)
     assert (await client.ask(wire.EchoRequest(text="y"), wire.EchoResponse)).text == "y"
     client.writer.close()
     await client.writer.wait_closed()
     while edge.server.connections:  # noqa: ASYNC110 - the server has nothing to wait for
         await asyncio.sleep(0.001)
-    assert not sockets._known
+    assert len(sockets._known) == 1
     await edge.server.close()
     assert descriptors() <= before
 

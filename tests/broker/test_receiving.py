@@ -239,7 +239,7 @@ def test_a_shortcut_sees_frames_first():
         seen.append(bytes(frame))
         return bytes(frame) == short
 
-    feed.connection.shortcut = SimpleNamespace(handle=handle)
+    feed.connection.shortcut = SimpleNamespace(handle=handle, rests=False)
     feed.feed(framed(short) + framed(long) + framed(short))
     assert seen == [short, long, short]
     assert feed.frames == [long]

@@ -1,11 +1,13 @@
 """Heartbeats that repeat themselves on their connection: nothing but the time they take tells that they are remembered."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.api.heartbeat_shortcut import HeartbeatShortcut
 from stratalog.broker.broker_link import BrokerLink
+from stratalog.broker.event_loop import ready_sockets_of
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -158,3 +160,26 @@ def test_classic_members(node, link):
             lambda: node.node.groups.host.of("classic").shard.groups["classic"].state == "PreparingRebalance"
         )
         assert link.call(beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def resting(node):
+    """The descriptors that rest; to be called in the loop."""
+    return len(ready_sockets_of(asyncio.get_running_loop())._resting)
+
+
+def test_a_connection_of_heartbeats_rests_until_it_sends_something_else(node, link):
+    """And while it rests everything is answered as before."""
+    epoch = join(link, "rests", "a").member_epoch
+    for beats in range(4):
+        assert node.run(resting, node) == (beats > 2)
+        assert consumer(link, "rests", "a", epoch).error_code == 0
+    for _ in range(5):
+        assert consumer(link, "rests", "a", epoch).member_epoch == epoch
+    assert node.run(resting, node) == 1
+    assert not link.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6).coordinators[0].error_code
+    assert node.run(resting, node) == 0
+    for _ in range(3):
+        consumer(link, "rests", "a", epoch)
+    assert node.run(resting, node) == 1
+    link.close()
+    node.wait_until(lambda: not resting(node))
