@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planner import limits_of
@@ -60,13 +61,14 @@ class StreamDriver:
         A stream that ends waits for nothing: it would end with records left. Raises `DataLoss` before the micro-batch
         enters the checkpoint, unless loss is accepted; then `plan` tells it.
         """
-        spans = self._spans(self._follower.look())
+        look = self._follower.look()
+        spans = self._spans(look)
         if limits is None:
             limits = NO_LIMITS
         elif self._frozen is not None:
             limits = BatchLimits(limits.offsets_max)
         now_ms = _now_ms()
-        end = next_end(start, spans, limits, now_ms - self._let_go_ms)
+        end = next_end(start, spans, limits, now_ms - self._let_go_ms, partial(self._follower.record_end, look))
         if end == start:
             if self._frozen is not None:
                 self._follower.close()  # PySpark ends the worker without a word; nothing will be read any more

@@ -21,7 +21,7 @@ from stratalog.spark.options import Subscription
 from stratalog.spark.read_lease import LeaseTicket, take_lease
 from stratalog.spark.stream_offsets import Offsets, behind
 from stratalog.spark.stream_options import StreamOptions
-from stratalog.spark.stream_plan import Span, Spans
+from stratalog.spark.stream_plan import Span, Spans, record_end
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.leases import end_lease
@@ -112,6 +112,13 @@ class ArchiveFollower:
             return PartitionArchive(partition, *_span(manifest), entries, manifest.partition.topic_id)
 
         return list(self._each(read, list(ranges.items())))
+
+    def record_end(self, look: Look, partition: TopicPartition, begin: int, count: int) -> int:
+        """Where ``count`` records of ``partition`` from ``begin`` on end; without holes no entry is looked at."""
+        manifest = look.manifests[partition]
+        if manifest.totals.records >= manifest.remote_end - manifest.remote_start:
+            return begin + count
+        return record_end(iter_entries(self._store, manifest, begin), begin, count)
 
     def batch_done(self) -> None:
         """What was planned before the last look is read: end the leases that only it needed."""

@@ -7,15 +7,28 @@ in words, which the caller raises or skips.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from stratalog.spark.stream_offsets import Offsets
+from stratalog.tier.entry import Entry
 from stratalog.tier.slices import OffsetRange
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["DELAY_MS", "NO_LIMITS", "BatchLimits", "BatchRanges", "Span", "Spans", "batch_ranges", "frozen", "next_end"]
+__all__ = [
+    "DELAY_MS",
+    "NO_LIMITS",
+    "BatchLimits",
+    "BatchRanges",
+    "Reach",
+    "Span",
+    "Spans",
+    "batch_ranges",
+    "frozen",
+    "next_end",
+    "record_end",
+]
 
 DELAY_MS: Final = 15 * 60 * 1000
 
@@ -28,6 +41,8 @@ class Span(NamedTuple):
 
 
 Spans: TypeAlias = Mapping[TopicPartition, Span]
+Reach: TypeAlias = Callable[[TopicPartition, int, int], int]
+"""Where so many records of a partition end that begin at an offset: no less than so many offsets further on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,8 @@ class BatchLimits:
     """How many offsets a micro-batch should have. None is no limit.
 
     Fewer than ``offsets_min`` wait, but never longer than ``delay_ms_max`` after the batch before. ``offsets_max`` is
-    kept but for partitions whose share would be less than one offset: they get one, so that none starves.
+    kept but for partitions whose share would be less than one offset: they get one, so that none starves. Where
+    compaction has left holes, it counts records instead, as `record_end` knows them.
     """
 
     offsets_max: int | None = None
@@ -53,11 +69,19 @@ class BatchRanges(NamedTuple):
     losses: tuple[str, ...]
 
 
-def next_end(start: Offsets, spans: Spans, limits: BatchLimits, waited_ms: int) -> dict[TopicPartition, int]:
+def _by_offsets(partition: TopicPartition, begin: int, count: int) -> int:
+    del partition
+    return begin + count
+
+
+def next_end(
+    start: Offsets, spans: Spans, limits: BatchLimits, waited_ms: int, reach: Reach = _by_offsets
+) -> dict[TopicPartition, int]:
     """Where the micro-batch that begins at ``start`` ends; ``start`` itself if there is nothing, or not enough yet.
 
     ``waited_ms`` is how long ago the batch before was let go. Partitions that are gone are in the end no more, and
-    one that is shorter than it was ends where it ends now: `batch_ranges` tells both as losses.
+    one that is shorter than it was ends where it ends now: `batch_ranges` tells both as losses. ``reach`` is asked
+    where a limit ends the micro-batch inside a partition.
     """
     begins = {partition: _begin(start.get(partition), span) for partition, span in spans.items()}
     waiting = {partition: span.end_offset - begins[partition] for partition, span in spans.items()}
@@ -66,10 +90,31 @@ def next_end(start: Offsets, spans: Spans, limits: BatchLimits, waited_ms: int) 
         return dict(start)
     if limits.offsets_max is None or total <= limits.offsets_max:
         return {partition: span.end_offset for partition, span in spans.items()}
-    return {
-        partition: begins[partition] + min(count, max(1, limits.offsets_max * count // total))
-        for partition, count in waiting.items()
-    }
+    ends = {}
+    for partition, count in waiting.items():
+        share, begin = max(1, limits.offsets_max * count // total), begins[partition]
+        ends[partition] = begin + count if share >= count else min(begin + count, reach(partition, begin, share))
+    return ends
+
+
+def record_end(entries: Iterable[Entry], begin: int, count: int) -> int:
+    """Where ``count`` records end that begin at ``begin``, by what ``entries`` of the manifest say.
+
+    Inside an object that compaction has left holes in, records are taken to be spread evenly: a billion offsets that hold
+    ten records are passed in ten steps at most, however few are asked for. Else it is ``count`` offsets.
+    """
+    at = begin
+    for entry in entries:
+        first = max(at, entry.base)
+        if first >= entry.end:
+            continue
+        offset_count = entry.end - entry.base
+        record_count = min(entry.record_count, offset_count)
+        there = -(-(entry.end - first) * record_count // offset_count)
+        if there > count:
+            return first + -(-count * offset_count // record_count)
+        at, count = entry.end, count - there
+    return at + count
 
 
 def _begin(offset: int | None, span: Span) -> int:

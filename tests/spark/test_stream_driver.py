@@ -15,6 +15,7 @@ from stratalog.spark.stream_options import parse_stream
 from stratalog.tier.leases import list_leases
 from stratalog.tier.slices import WHOLE_BYTES_MAX
 from stratalog.tier.wrappers import CountingStore
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -199,3 +200,21 @@ def test_a_batch_is_planned_anew_from_its_offsets_alone(memory_archive, batches,
     )
     assert lease is None
     assert stream(memory_archive.store).plan({P0: 5}, {P0: 5}) == ([], None)
+
+
+def test_a_billion_offsets_without_records_are_no_batches(memory_archive, clock):
+    """Of a compacted topic: a limit counts what there is to read, so the stream is through in a few micro-batches."""
+    hole = 10**9
+    builder = memory_archive
+    records = [Record(offset, 1, b"k", b"v") for offset in (0, 1, 2, hole, hole + 1, hole + 2)]
+    data = b"".join(build_batch([each]) for each in records)
+    builder.add("orders", 0, data, compacted=True)
+    builder.add("orders", 0, build_batch([Record(hole + 3 + at, 1, b"k", b"v") for at in range(10)]))
+    driver = stream(builder.store, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    position, found, batch_count = driver.initial(), [], 0
+    while (end := driver.next_end(position, limits_of(maxOffsetsPerTrigger="4"))) != position:
+        tasks, _ = driver.plan(position, end)
+        found += offsets_read(builder.store, tasks).get(0, [])
+        position, batch_count = end, batch_count + 1
+    assert found == [0, 1, 2, hole, hole + 1, hole + 2, *range(hole + 3, hole + 13)]
+    assert batch_count <= 5

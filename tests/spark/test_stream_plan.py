@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.spark.stream_plan import NO_LIMITS, BatchLimits, Span, batch_ranges, frozen, next_end
+from stratalog.spark.stream_plan import NO_LIMITS, BatchLimits, Span, batch_ranges, frozen, next_end, record_end
 from stratalog.wire.topic import TopicPartition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 COUNTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), max_size=4)
 LATE = 1 << 40
+
+
+class Stub(NamedTuple):
+    """What `record_end` looks at of an entry."""
+
+    base: int
+    end: int
+    record_count: int
 
 
 @given(steps=st.lists(st.tuples(COUNTS, st.integers(1, 300)), min_size=1, max_size=12))
@@ -136,3 +146,44 @@ def test_frozen_spans_hide_what_came_later():
     """Newer records, new partitions, and a log start that has moved beyond the end."""
     now = {A: Span(0, 30), B: Span(25, 40), C: Span(0, 1)}
     assert frozen(now, {A: 20, B: 20}) == {A: Span(0, 20), B: Span(20, 20)}
+
+
+@given(
+    objects=st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 50)), min_size=1, max_size=5),
+    count=st.integers(1, 60),
+)
+@settings(max_examples=200)
+def test_holes_are_passed_in_as_many_steps_as_there_are_records(objects, count):
+    """However many offsets lie between them; each step goes on, and none further than a whole object too far."""
+    entries, at = [], 0
+    for offset_count, record_count in objects:
+        records = min(offset_count, record_count)
+        entries.append(Stub(at, at + offset_count, records))
+        at += offset_count
+    position, steps = 0, 0
+    while position < at:
+        end = record_end(entries, position, count)
+        assert end >= position + count
+        position, steps = end, steps + 1
+    assert steps <= sum(each.record_count for each in entries) // count + len(entries)
+
+
+def test_without_holes_records_are_offsets():
+    """Over borders of objects, from the middle of one, and behind all that there is."""
+    entries = [Stub(0, 100, 100), Stub(100, 150, 50)]
+    assert [record_end(entries, begin, 60) for begin in (0, 30, 90, 149, 200)] == [60, 90, 150, 209, 260]
+
+
+def test_a_limit_asks_how_far_records_reach():
+    """Only where it ends a micro-batch inside a partition, and never beyond what the partition has."""
+    asked = []
+
+    def reach(partition, begin, count):
+        asked.append((partition, begin, count))
+        return begin + 10**6
+
+    spans = {A: Span(0, 1000), B: Span(0, 10**9)}
+    ends = next_end({A: 1000, B: 5}, spans, BatchLimits(offsets_max=7), LATE, reach)
+    assert ends == {A: 1000, B: 1_000_005}
+    assert asked == [(B, 5, 7)]
+    assert next_end({A: 999, B: 10**9 - 20}, spans, BatchLimits(offsets_max=7), LATE, reach) == {A: 1000, B: 10**9}
