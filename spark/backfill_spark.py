@@ -5,10 +5,13 @@ No row passes through the JVM: what comes back is the list of files of each task
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
@@ -39,6 +42,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._worker_groups: set[int] = set()
 
     def convert(self, tasks: Sequence[tuple[SpanTask, ...]], request: ConvertRequest, progress: Progress) -> list[Span]:
         """Convert every task. Raises `TaskFailed` with the words of the first one that failed for good."""
@@ -51,10 +55,23 @@ class SparkRunner:
             finally:
                 done.set()
             told_bytes = watching.result()
+        self._worker_groups.update(row["process_group"] for row in rows)
         spans: list[Span] = [span for row in rows for span in pickle.loads(row["spans"])]  # noqa: S301 - our own workers
         total_bytes = sum(span.source_bytes for span in spans)
         progress.converted(total_bytes - told_bytes, sum(span.rows for span in spans))
         return spans
+
+    def end_workers(self) -> None:
+        """End the Python workers of this machine that have done these tasks, before a local session is stopped.
+
+        Spark closes the sockets of idle workers first; each then fails to answer, and is killed by its daemon's SIGHUP
+        while it prints the traceback of that. With SIGHUP first there is nothing to print.
+        """
+        if (self._spark.sparkContext.master or "").startswith("local"):
+            for group in self._worker_groups - {os.getpgrp()}:
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGHUP)  # the daemon, whose group it is, ignores it
+        self._worker_groups.clear()
 
     def _collect(self, group: str, tasks: Sequence[tuple[SpanTask, ...]], request: ConvertRequest) -> list[Any]:
         context = self._spark.sparkContext
@@ -65,11 +82,13 @@ class SparkRunner:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     spans = convert_task(pickle.loads(shipped.value[index]), request)  # noqa: S301 - from our driver
-                    yield pa.RecordBatch.from_pydict({"spans": [pickle.dumps(spans)]})
+                    yield pa.RecordBatch.from_pydict(
+                        {"spans": [pickle.dumps(spans)], "process_group": pa.array([os.getpgrp()], pa.int64())}
+                    )
 
         try:
             numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-            return numbers.mapInArrow(convert, "spans binary").collect()
+            return numbers.mapInArrow(convert, "spans binary, process_group bigint").collect()
         except KeyboardInterrupt:
             context.cancelJobGroup(group)
             raise

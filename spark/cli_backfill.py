@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from stratalog.spark.backfill import BackfillSettings, Summary
     from stratalog.spark.backfill_plan import BackfillPlan
+    from stratalog.spark.backfill_spark import SparkRunner
     from stratalog.spark.options import ReadOptions
     from stratalog.tier.prices import PriceTable
 else:
@@ -195,14 +196,23 @@ def _session(master: str | None, options: Mapping[str, str]) -> SparkSession:
 
 def _convert(chosen: Sequence[BackfillSettings], spark: SparkSession, given: Mapping[str, Any]) -> None:
     """Backfill each topic; with ``--follow`` again and again, until interrupted."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from stratalog.spark.backfill import backfill as run  # noqa: PLC0415
-    from stratalog.spark.backfill_progress import ProgressBar  # noqa: PLC0415
     from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415
 
     runner = SparkRunner(spark)
-    cores = given["cores"] or spark.sparkContext.defaultParallelism
+    try:
+        _convert_with(runner, chosen, given, given["cores"] or spark.sparkContext.defaultParallelism)
+    finally:
+        runner.end_workers()
+
+
+def _convert_with(
+    runner: SparkRunner, chosen: Sequence[BackfillSettings], given: Mapping[str, Any], cores: int
+) -> None:
+    from dataclasses import replace  # noqa: PLC0415 - not for --help
+
+    from stratalog.spark.backfill import backfill as run  # noqa: PLC0415
+    from stratalog.spark.backfill_progress import ProgressBar  # noqa: PLC0415
+
     while True:
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
