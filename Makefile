@@ -7,7 +7,7 @@ S3 ?= seaweed
 PYSPARK ?= 4.1.1
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 
-.PHONY: help demo test test-slow test-java test-pyspark test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka clean model
+.PHONY: help demo test test-slow test-java test-pyspark test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -19,6 +19,7 @@ help:
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
+	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-pyspark [PYSPARK=4.1.1]  the Spark tests on another PySpark (400 MB, fetched once)"
@@ -89,6 +90,9 @@ bench: $(VENV)/.ready
 
 bench-kafka: $(VENV)/.ready
 	$(PY) -m bench.versus $(if $(CELLS),--cells $(CELLS)) $(if $(DISK),--on-disk)
+
+bench-spark: $(VENV)/.ready
+	$(PY) -m bench.versus_spark $(if $(CELLS),--cells $(CELLS)) $(if $(KEEP),--keep $(KEEP))
 
 clean:
 	rm -rf $(VENV) demo-data bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

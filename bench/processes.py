@@ -9,6 +9,7 @@ __all__ = [
     "cpu_seconds",
     "cpu_seconds_of_children",
     "cpu_seconds_of_tree",
+    "cpu_seconds_of_tree_and_ended",
     "family",
     "parse_cpu_ticks",
     "parse_pss_kib",
@@ -61,6 +62,15 @@ def cpu_seconds_of_children(pid: int) -> float:
 def cpu_seconds_of_tree(pid: int) -> float:
     """The CPU time of a process and its living descendants (a broker and its workers)."""
     return sum(cpu_seconds(member) for member in family(pid))
+
+
+def cpu_seconds_of_tree_and_ended(pid: int) -> float:
+    """The same with those of its descendants that have ended and were waited for: a Spark session's workers come and go."""
+    ticks = 0
+    for member in family(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / _TICKS_PER_SECOND
 
 
 def pss_megabytes_of_tree(pid: int) -> float:
