@@ -19,13 +19,13 @@ from bench.servers import BrokerServer
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["TOPIC", "SparkSide", "counted_and_hashed", "measured_by_spark", "spark_side"]
+__all__ = ["TOPIC", "SparkSide", "counted_and_hashed", "measured_by_spark", "run_spark_side", "spark_side"]
 
 TOPIC = "rows"
 _PARTITION_COUNT = 4
 _SEGMENT_BYTES = 32 << 20
 _VALUE_BYTES = 100
-_MESSAGE_COUNT = 4_000_000
+_MESSAGE_COUNT = 6_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,17 @@ def measured_by_spark(module: str, folder: Path, repetitions: int) -> dict[str, 
         produce(broker.port, TOPIC, values, _MESSAGE_COUNT, acks="all", partitioner="random")
         rows = sum(wait_archived(broker, TOPIC, _PARTITION_COUNT))
         bucket = broker.bucket
+    found = run_spark_side(module, bucket, folder, repetitions)
+    if found["rows"] != rows:
+        raise SystemExit(f"Spark found {found['rows']} rows, {rows} are archived")
+    for kind, each in found["seconds"].items():
+        print(f"  {kind:8} {', '.join(f'{one:.2f}' for one in each)} s, {rows} rows", file=sys.stderr, flush=True)
+    found["seconds"] = {kind: median(each) for kind, each in found["seconds"].items()}
+    return found
+
+
+def run_spark_side(module: str, bucket: str, folder: Path, repetitions: int) -> dict[str, Any]:
+    """Run ``module`` over an archive; the JSON object that it prints in its last line. Raises ``SystemExit``."""
     command = [sys.executable, "-m", module, "--bucket", bucket, "--folder", str(folder)]
     command += ["--repetitions", str(repetitions)]
     with (folder / "spark.log").open("w") as log:
@@ -56,11 +67,6 @@ def measured_by_spark(module: str, folder: Path, repetitions: int) -> dict[str, 
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)}\n{(folder / 'spark.log').read_text()[-4000:]}")
     found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    if found["rows"] != rows:
-        raise SystemExit(f"Spark found {found['rows']} rows, {rows} are archived")
-    for kind, each in found["seconds"].items():
-        print(f"  {kind:8} {', '.join(f'{one:.2f}' for one in each)} s, {rows} rows", file=sys.stderr, flush=True)
-    found["seconds"] = {kind: median(each) for kind, each in found["seconds"].items()}
     return found
 
 

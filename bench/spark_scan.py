@@ -84,6 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         return time.monotonic() - started
 
     seconds = interleaved(tuple(kinds), given.repetitions, run)
+    interleaved(tuple(counts), WARM_RUNS, count)
     seconds |= interleaved(tuple(counts), given.repetitions, count)
     size_bytes = sum(path.stat().st_size for path in parquet.glob("*.parquet"))
     print(json.dumps({"rows": wanted.pop()[0], "seconds": seconds, "parquet_bytes": size_bytes}))

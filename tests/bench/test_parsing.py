@@ -11,6 +11,7 @@ from bench.primitives import SIZES, Primitives, predict
 from bench.processes import parse_cpu_ticks, parse_pss_kib
 from bench.servers import parse_metric
 from bench.settings import file_system
+from bench.spark_memory import parse_peak_kib
 from bench.uploads import _judge, _Run
 
 
@@ -102,3 +103,9 @@ def test_predictions_follow_from_the_primitives():
     assert free["fetch-1MiB"] == 1
     assert dear["produce-200B-pipelined"] < dear["produce-200B"] < dear["fetch-1MiB"] < 1
     assert dear["start-empty"] == 0.3
+
+
+def test_the_peak_of_a_process_is_its_high_water_mark():
+    """Not what it holds now; a process that has ended has none."""
+    assert parse_peak_kib("Name:\tpython\nVmHWM:\t  1200 kB\nVmRSS:\t   900 kB\n") == 1200
+    assert parse_peak_kib("Name:\tpython\nState:\tZ (zombie)\n") == 0
