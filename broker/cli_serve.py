@@ -215,6 +215,8 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
             click.echo(
                 f"ready kafka={_text(node.kafka_address)} http={_text(node.http_address)} bucket={config.bucket_url}"
             )
+            await node.http.opened()
+            gc.freeze()  # what that imported stays as well
         await _first(stop, node.failed)
         log.info("stopping")
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
@@ -33,9 +34,17 @@ class HttpServer:
         self._reasons = reasons
         self._more = dict(more or {})
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
         """Listen; returns the address, with the port that was chosen for 0. Raises OSError."""
+        listening = await asyncio.get_running_loop().create_server(await self.prepare(), host, port)
+        self._listening = listening
+        address = listening.sockets[0].getsockname()
+        return str(address[0]), int(address[1])
+
+    async def prepare(self) -> Callable[[], asyncio.BaseProtocol]:
+        """Get ready to serve; what makes the protocol of a connection, for whoever listens."""
         application = web.Application()
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
@@ -45,17 +54,14 @@ class HttpServer:
             application.router.add_route(method or "GET", path, route)
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except BaseException:
-            await runner.cleanup()
-            raise
         self._runner = runner
-        address = runner.addresses[0]
-        return str(address[0]), int(address[1])
+        assert runner.server is not None
+        return runner.server
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and end what is being served."""
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stratalog.broker import api
 from stratalog.broker.allocator import tune_allocator
@@ -30,8 +30,7 @@ from stratalog.broker.dispatch import Dispatcher
 from stratalog.broker.dynamic_config import follow_settings
 from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.housekeeping import Housekeeping
-from stratalog.broker.http import HttpServer
-from stratalog.broker.http_routes import http_routes
+from stratalog.broker.http_listener import HttpListener
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
 from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_fragments import MetadataFragments
@@ -58,6 +57,9 @@ from stratalog.metadata.image import ClusterImage, ImageDelta
 from stratalog.tier.commands import WriteProjection
 from stratalog.tier.projection import topic_projection
 from stratalog.wire.errors import Corrupt
+
+if TYPE_CHECKING:
+    from stratalog.broker.http import HttpServer
 
 __all__ = ["Node"]
 
@@ -167,10 +169,17 @@ class Node:
         self.housekeeping.start()
         self.compaction = Compaction(self)
         self.compaction.start()
-        self.http = HttpServer(self.metrics, self.not_ready, http_routes(self, self.tier_watch))
-        self.http_address = await self.http.start(self.config.http_host, self.config.http_port)
+        self.http = HttpListener(self._http_server, self.failed.set)
+        self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         await self.server.accept()
+        self.http.serve()
         log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
+
+    def _http_server(self) -> HttpServer:
+        from stratalog.broker.http import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
+        from stratalog.broker.http_routes import http_routes  # noqa: PLC0415
+
+        return HttpServer(self.metrics, self.not_ready, http_routes(self, self.tier_watch))
 
     async def _abandon(self) -> None:
         """The start failed half-way: give back ports, workers, threads and locks."""

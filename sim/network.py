@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sim.process import Process, current_process
 
@@ -109,6 +109,19 @@ class _Address:
 
     def setsockopt(self, *_: object) -> None:
         """Buffers in memory have the size they have."""
+
+    def dup(self) -> _Address:
+        """The same."""
+        return self
+
+    def listen(self, _: int) -> None:
+        """Nobody waits to be let in."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
 
 
 class SimServer:
