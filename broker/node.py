@@ -96,6 +96,7 @@ class Node:
         self.tier_watch = TierWatch(self)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
+        self.http = HttpListener(self._http_server, self.failed.set)
 
     new_topic_id = staticmethod(new_topic_id)
 
@@ -169,7 +170,6 @@ class Node:
         self.housekeeping.start()
         self.compaction = Compaction(self)
         self.compaction.start()
-        self.http = HttpListener(self._http_server, self.failed.set)
         self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         await self.server.accept()
         self.http.serve()
@@ -198,8 +198,7 @@ class Node:
             await self.compaction.close()
         if "removals" in built:
             self.removals.close()
-        if "http" in built:
-            await self.http.close()
+        await self.http.close()
         self._sync_threads.shutdown(wait=True)
         if "directories" in built:
             self.directories.release()
