@@ -82,6 +82,7 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
             pages=(),
             entries=target.entries,
             trash=tuple(item for item in manifest.trash if item.key not in wanted),
+            archive_clean_offset=0,  # older objects come back; what a compaction said holds for its own
             deleted_ms=-1,
         ),
         "rewind",

@@ -57,6 +57,13 @@ def test_a_clean_archive_needs_no_repair(archive, repairing):
     assert repairing.plan() is None
 
 
+def test_what_a_compaction_said_is_forgotten(archive, repairing):
+    """The objects that were found may be those from before it."""
+    archive.put(replace(archive.manifest, archive_clean_offset=200))
+    archive.damage("wrong-bounds")
+    assert repairing.apply(repairing.plan()).archive_clean_offset == 0
+
+
 @pytest.mark.parametrize("kind", WITHOUT_LOSS)
 def test_damage_that_loses_nothing_is_repaired_whole(archive, repairing, kind):
     """Afterwards every byte verifies, all offsets are there, and a second repair finds nothing to do."""

@@ -69,6 +69,12 @@ def test_an_archive_goes_back_to_what_the_cut_held(memory_store, cut, log_bytes)
     assert clean(memory_store)
 
 
+def test_what_a_compaction_said_is_forgotten(memory_store, cut, log_bytes):
+    """Objects from before it are live again: a tombstone that went because they were gone would be missed."""
+    change_manifest(memory_store, log_bytes.partition, lambda manifest: replace(manifest, archive_clean_offset=400))
+    assert back(memory_store, cut).archive_clean_offset == 0
+
+
 def test_it_is_repeated_without_effect(memory_store, cut):
     """After a lost reply, say."""
     assert back(memory_store, cut) == back(memory_store, cut)
