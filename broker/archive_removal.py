@@ -27,6 +27,8 @@ _FIRST_LOOK_INTERVALS: Final = 10
 """The first look after a start comes within so many intervals, by chance: ten thousand partitions must not ask at once."""
 _NEVER_MS: Final = 1 << 62
 _DOUBLINGS_MAX: Final = 8
+_OTHERS_MS: Final = 3_600_000
+"""What jobs and cuts have changed in a manifest is noticed with the next commit, and within this time where none comes."""
 _PAUSE_INTERVALS_MAX: Final = 20
 """What cuts, leases or retention hold for long is looked at less and less often, up to once in so many intervals."""
 
@@ -88,6 +90,7 @@ class ArchiveRemoval:
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
         self._due_ms = ports.elapsed_ms() + int(first_ms)
         self._retry_ms = 0
+        self._others_ms = ports.elapsed_ms() + int(ports.chance() * _OTHERS_MS)
 
     @property
     def switched_off(self) -> bool:
@@ -99,6 +102,9 @@ class ArchiveRemoval:
         """Do what is due. ``held``: the manifest carries this leadership's claim, as far as is known."""
         now_ms = self._ports.elapsed_ms()
         facts = self._remote.facts
+        if facts is not None and now_ms >= self._others_ms:
+            self._others_ms = now_ms + _OTHERS_MS
+            self._remote.refresh(entries=False)
         if self._busy:
             return
         if self.switched_off and (facts is None or not facts.deleted) and now_ms >= self._retry_ms:

@@ -45,7 +45,7 @@ class Rig:
             entries=None,
             known=True,
             apply=lambda view: setattr(self.remote, "facts", view),
-            refresh=lambda: self.calls.append("refresh"),
+            refresh=lambda **_: self.calls.append("refresh"),
             note_trash=lambda report: setattr(self.remote.facts, "trash_count", report.left_count),
         )
         ports = RemovalPorts(
@@ -87,6 +87,19 @@ def test_the_first_look_comes_by_chance_and_only_once(rig):
     assert rig.look(after_ms=10_000) == []
     rig.answer(commands.TrashEmptied(seq=5))
     assert rig.look(after_ms=10**9) == [], "nothing is left: nothing to look for"
+
+
+def test_what_others_have_changed_is_noticed_in_time(rig):
+    """Within an hour, also where nothing is archived; nothing is asked where nothing is known."""
+    rig.look(after_ms=1_799_999)
+    assert rig.calls == []
+    rig.look(after_ms=1)
+    assert rig.calls == ["refresh"]
+    rig.look(after_ms=3_599_999)
+    assert rig.calls == ["refresh"]
+    rig.remote.facts = None
+    rig.look(after_ms=1)
+    assert rig.calls == ["refresh"]
 
 
 def test_new_trash_is_looked_after(rig):
