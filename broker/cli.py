@@ -39,6 +39,12 @@ COMMANDS: Final = {
     "backfill": LazyPath(
         "stratalog.spark.cli_backfill", "backfill", "Convert archived topics to Parquet files, with Spark; no broker."
     ),
+    "compact": LazyPath(
+        "stratalog.spark.cli_compact", "compact", "Compact the archive of a compacted topic, with Spark; no broker."
+    ),
+    "erase": LazyPath(
+        "stratalog.spark.cli_erase", "erase", "Erase records of a key from an archive, with Spark; no broker."
+    ),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
     ),

@@ -15,6 +15,8 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
     "backfill": ("stratalog.spark.cli_backfill", "backfill"),
+    "compact": ("stratalog.spark.cli_compact", "compact"),
+    "erase": ("stratalog.spark.cli_erase", "erase"),
     "doctor": ("stratalog.spark.cli_doctor", "doctor"),
 }
 """Name: module and attribute, imported on use."""

@@ -28,7 +28,7 @@ from stratalog.spark.columns import (
     timestamp_column,
     varints,
 )
-from stratalog.spark.schema import HEADERS, arrow_schema
+from stratalog.spark.schema import DELETE_HORIZON, HEADERS, TOMBSTONE, arrow_schema
 from stratalog.spark.starts import RECORD_BYTES_MIN, record_starts
 from stratalog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, check_batch, iter_headers
 from stratalog.wire.compression import Codec, decompress
@@ -46,8 +46,8 @@ OnDamage: TypeAlias = Callable[[int, int, str], None]
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _GROUP_BATCHES_MAX: Final = 4096
-_RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS})
-_FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS})
+_RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS, TOMBSTONE, DELETE_HORIZON})
+_FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS, TOMBSTONE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,9 @@ class _Rows:
             made["offset"] = int64_column(offsets)
         if "timestamp" in wanted:
             made["timestamp"] = timestamp_column(self._times(time_deltas))
+        if DELETE_HORIZON in wanted:
+            horizons = [header.base_timestamp if header.has_delete_horizon else -1 for header in self._group.headers]
+            made[DELETE_HORIZON] = int64_column(self._pick(self._repeat(horizons)))
         if wanted & _FIELD_COLUMNS:
             self._fields(payload, at, ends, wanted, made)
         return made
@@ -314,12 +317,14 @@ class _Rows:
         at = keys + np.maximum(key_lengths, 0)
         if "key" in wanted:
             made["key"] = slices(self._buffer, keys, key_lengths)
-        if wanted.isdisjoint({"value", HEADERS}):
+        if wanted.isdisjoint({"value", HEADERS, TOMBSTONE}):
             return
         value_lengths, values = varints(payload, at)
         if (value_lengths > ends - values - 1).any():
             raise Corrupt("a value reaches beyond its record")
         at = values + np.maximum(value_lengths, 0)
+        if TOMBSTONE in wanted:
+            made[TOMBSTONE] = pa.array(value_lengths < 0)
         if "value" in wanted:
             made["value"] = slices(self._buffer, values, value_lengths)
         if HEADERS in wanted:

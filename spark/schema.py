@@ -14,9 +14,13 @@ import pyarrow as pa
 from stratalog.spark.value_types import ddl_of
 from stratalog.wire.errors import Invalid
 
-__all__ = ["COLUMNS", "HEADERS", "arrow_schema", "check_columns", "spark_ddl"]
+__all__ = ["COLUMNS", "DELETE_HORIZON", "HEADERS", "TOMBSTONE", "arrow_schema", "check_columns", "spark_ddl"]
 
 HEADERS: Final = "headers"
+TOMBSTONE: Final = "tombstone"
+"""Whether a record has no value. Of our own jobs only: no reader of rows is handed it."""
+DELETE_HORIZON: Final = "deleteHorizon"
+"""From when on, in ms since 1970, tombstones of the record's batch may go; -1 if no cleaner has looked at it. Ours too."""
 
 _HEADER_STRUCT: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -40,6 +44,8 @@ _ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
     HEADERS: pa.list_(pa.field("element", _HEADER_STRUCT)),
+    TOMBSTONE: pa.bool_(),
+    DELETE_HORIZON: pa.int64(),
 }
 
 Decoded: TypeAlias = Mapping[str, pa.DataType]

@@ -13,6 +13,7 @@ from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
 
 __all__ = [
+    "AUDIT_PREFIX",
     "CLUSTERS_PREFIX",
     "FORMAT_KEY",
     "LEASES_PREFIX",
@@ -22,6 +23,7 @@ __all__ = [
     "PartitionId",
     "SegmentKey",
     "TopicKey",
+    "audit_key",
     "cluster_key",
     "cut_groups_key",
     "cut_id_of",
@@ -40,6 +42,7 @@ FORMAT_KEY: Final = "format.json"
 CLUSTERS_PREFIX: Final = "clusters/"
 TOPICS_PREFIX: Final = "topics/"
 LEASES_PREFIX: Final = "leases/"
+AUDIT_PREFIX: Final = "audit/"
 _TOPIC_CHARS_MAX: Final = 200
 """A topic name may have 249 characters; with its id it must fit a file name of 255 bytes. The id keeps it unique."""
 _CUT_KEY_SLASHES: Final = 3
@@ -190,6 +193,11 @@ def group_key(cluster_id: str, group_hash: str, seq: int) -> str:
 def lease_key(uuid: Uuid) -> str:
     """A reader's lease: the only keys that a reader writes."""
     return f"{LEASES_PREFIX}{uuid_text(uuid)}.json"
+
+
+def audit_key(started_ms: int, uuid: Uuid) -> str:
+    """The record of an erasure; keys sort by when it began."""
+    return f"{AUDIT_PREFIX}{started_ms:013}-{uuid_text(uuid)}.json"
 
 
 def parse_key(key: str) -> TopicKey | SegmentKey | PageKey | HistoryKey:

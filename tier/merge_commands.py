@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from crc32c import crc32c
 
 from stratalog.tier.commands import MergeObjects, ObjectsMerged
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.footer import Footer, read_footer
 from stratalog.tier.manifest import Manifest, check_claim
-from stratalog.tier.manifest_entries import iter_entries, read_page
-from stratalog.tier.manifest_jobs import JobRefused, affected_pages, end_job, list_job, page_rewrite, swap
+from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifest_jobs import JobRefused, end_job, list_job, swap
 from stratalog.tier.manifest_parts import Job
-from stratalog.tier.manifest_spill import write_page
+from stratalog.tier.manifest_runs import is_run_listed
 from stratalog.tier.manifest_store import StoredManifest, change_manifest, writer_version
 from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.merge_plan import MergeSettings, borders, plan_merge
@@ -20,6 +22,7 @@ from stratalog.tier.segment_object import SegmentRequest, build_segment
 from stratalog.tier.segment_reader import CorruptObject
 from stratalog.tier.segment_upload import put_segment
 from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.swap_in import swapped_in
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["MERGE_KIND", "merge_objects"]
@@ -28,7 +31,7 @@ MERGE_KIND = "merge"
 
 
 def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
-    """Make one object of the oldest small neighbours; nothing to do if there are too few.
+    """Make one object of the oldest small neighbours; nothing to do if there are too few, or while a run rewrites them.
 
     A merge that an earlier attempt left listed is struck off first: its swap, should it still come, is refused.
     Raises `ManifestFenced`, `NotClaimed`, `JobRefused` if something changed meanwhile, `Corrupt` for a damaged object
@@ -40,7 +43,7 @@ def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
         MergeSettings(command.objects_min, command.bytes_max),
         no_crossing=borders(stored.manifest),
     )
-    if not inputs or stored.manifest.deleted_ms >= 0:
+    if not inputs or stored.manifest.deleted_ms >= 0 or is_run_listed(stored.manifest):
         return ObjectsMerged(_view(stored))
     job = Job(command.uuid, MERGE_KIND, command.now_ms, command.expires_ms, tuple(entry.uuid for entry in inputs))
     change_manifest(
@@ -53,7 +56,11 @@ def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
             store, build_segment(_request(store, command, inputs)), storage_class=command.storage_class
         )
         swapped = change_manifest(
-            store, command.partition, lambda manifest: _swapped(store, manifest, command, inputs, output)
+            store,
+            command.partition,
+            lambda manifest: swapped_in(
+                store, manifest, inputs, output, partial(swap, now_ms=command.now_ms, claimant=command.claimant)
+            ),
         )
     except (Corrupt, NotFound, JobRefused):
         change_manifest(
@@ -73,29 +80,6 @@ def _strike_off(manifest: Manifest, command: MergeObjects) -> Manifest:
         if job.kind == MERGE_KIND and job.uuid != command.uuid:
             return end_job(manifest, job.uuid, now_ms=command.now_ms)
     return manifest
-
-
-def _swapped(
-    store: ObjectStore, manifest: Manifest, command: MergeObjects, inputs: tuple[Entry, ...], output: Entry
-) -> Manifest:
-    """The swap, after the page that it needs has been written."""
-    if all(job.uuid != command.uuid for job in manifest.jobs):
-        there = next(iter_entries(store, manifest, output.base), None)
-        if there is not None and there.uuid == output.uuid:
-            return manifest  # an earlier attempt, whose reply was lost
-    pages = {page.key: read_page(store, manifest, page) for page in affected_pages(manifest, output.base, output.end)}
-    rewrite = page_rewrite(manifest, inputs, output, pages) if pages else None
-    page = write_page(store, manifest, rewrite.entries, manifest.seq + 1) if rewrite and rewrite.entries else None
-    return swap(
-        manifest,
-        command.uuid,
-        inputs,
-        output,
-        now_ms=command.now_ms,
-        rewrite=rewrite,
-        page=page,
-        claimant=command.claimant,
-    )
 
 
 def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...]) -> SegmentRequest:

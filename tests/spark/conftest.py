@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -264,3 +265,15 @@ def rig() -> ModuleType:
 def archive_in() -> Callable[[str], ArchiveBuilder]:
     """A new archive in the store at a URL."""
     return lambda url: ArchiveBuilder(open_store(url))
+
+
+@pytest.fixture(scope="session")
+def rewrite_rig() -> ModuleType:
+    """The module ``rewrite_rig`` beside this file."""
+    spec = importlib.util.spec_from_file_location("rewrite_rig", Path(__file__).with_name("rewrite_rig.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

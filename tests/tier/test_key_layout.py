@@ -9,6 +9,7 @@ from stratalog.tier.cuts import CUT_NAME
 from stratalog.tier.keys import (
     FORMAT_KEY,
     PartitionId,
+    audit_key,
     cluster_key,
     cut_key,
     cut_manifest_key,
@@ -32,6 +33,7 @@ def keys_of(topic, topic_id, partition, number, cut):
         cut_manifest_key("cluster", number, cut, where),
         group_key("cluster", "ab" * 16, number),
         lease_key(topic_id),
+        audit_key(number, topic_id),
         topic_key(topic, topic_id),
         where.manifest_key,
         where.segment_key(number, number + 1, 1, topic_id),

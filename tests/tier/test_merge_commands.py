@@ -17,6 +17,7 @@ from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_jobs import JobRefused, list_job
 from stratalog.tier.manifest_parts import Job, Pin
 from stratalog.tier.manifest_pins import pin
+from stratalog.tier.manifest_runs import begin_run, end_run
 from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.merge_commands import merge_objects
 from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
@@ -185,3 +186,12 @@ def test_objects_in_pages_are_merged_like_the_others(memory_store, log_bytes, mo
     pages = {each.key for each in memory_store.list(log_bytes.partition.prefix + "pages/")}
     trashed = {item.key for item in manifest.trash}
     assert pages == {page.key for page in manifest.pages} | {key for key in trashed if "/pages/" in key}
+
+
+def test_nothing_is_merged_while_a_run_rewrites_the_archive(archive, log_bytes):
+    """The run says afterwards which objects it has looked at: there must be no others."""
+    run = Job(b"r" * 16, "compact", 5, 1 << 50)
+    change_manifest(archive, log_bytes.partition, lambda manifest: begin_run(manifest, run, now_ms=5))
+    assert merge_objects(archive, merge(log_bytes)).object_count == 0
+    change_manifest(archive, log_bytes.partition, lambda manifest: end_run(manifest, run.uuid, now_ms=6))
+    assert merge_objects(archive, merge(log_bytes)).object_count == 12

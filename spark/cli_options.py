@@ -1,0 +1,136 @@
+"""What the commands on Spark share: sizes, ``NAME=VALUE``, the bucket, the session, tables. Imports no Spark by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    _IntParam = click.ParamType[int]
+else:
+    _IntParam = click.ParamType  # not generic in the older releases that we accept
+
+__all__ = [
+    "Size",
+    "archive_options",
+    "mib_text",
+    "pairs",
+    "progress_bar",
+    "spark_options",
+    "spark_session",
+    "store_options",
+    "write_table",
+]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class Size(_IntParam):
+    """Bytes, with or without a unit: ``256MiB``, ``1g``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes. Raises `click.BadParameter`."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            self.fail(f"{value!r} is no size: write 256MiB, 1g or bytes", param, ctx)
+        return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` as a dictionary. Raises `click.BadParameter`."""
+    found = {}
+    for value in values:
+        name, sign, text = value.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", context, parameter)
+        found[name] = text
+    return found
+
+
+def archive_options(function: Decorated) -> Decorated:
+    """Add ``--bucket``, ``--endpoint-url`` and ``--region``."""
+    function = click.option("--region", metavar="NAME", help="The region of the bucket.")(function)
+    function = click.option("--endpoint-url", metavar="URL", help="Another S3 server than Amazon's.")(function)
+    text = "The archive: s3://bucket/prefix, file:///path or another fsspec URL."
+    return click.option("--bucket", required=True, metavar="URL", help=text)(function)
+
+
+def spark_options(function: Decorated) -> Decorated:
+    """Add ``--master`` and ``--conf``, as ``master`` and ``spark_conf``."""
+    text = "Any setting of Spark."
+    function = click.option("--conf", "spark_conf", multiple=True, callback=pairs, metavar="NAME=VALUE", help=text)(
+        function
+    )
+    text = "The Spark master; else spark-submit's, or local[*]."
+    return click.option("--master", metavar="URL", help=text)(function)
+
+
+def store_options(url: str, endpoint_url: str | None, region: str | None) -> dict[str, str]:
+    """Options ``s3.…`` of the source for what is at ``url``."""
+    if not url.startswith(("s3:", "s3a:")):
+        return {}
+    options = {"s3.endpoint": endpoint_url, "s3.region": region}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def spark_session(app_name: str, master: str | None, options: Mapping[str, str]) -> SparkSession:
+    """The session of spark-submit where it has started us, else one on ``master``."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - not for --help
+
+    from stratalog.spark.sessions import session  # noqa: PLC0415
+
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        builder = SparkSession.builder.appName(app_name)
+        for name, value in options.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    return session(master or "local[*]", app_name=app_name, **options)
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """On a terminal a bar, which moves when it is told the bytes done and those in all; nothing in a pipe."""
+    from rich.console import Console  # noqa: PLC0415 - not for --help
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.disable = not bar.console.is_terminal
+    task = bar.add_task(description, total=None)
+    with bar:
+        yield lambda done_bytes, total_bytes: bar.update(task, completed=done_bytes, total=total_bytes)
+
+
+def mib_text(size_bytes: int) -> str:
+    """A size for people."""
+    return f"{size_bytes / (1 << 20):,.1f} MiB"
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Rows as aligned text; ``columns`` are the keys of a row and their headings. Numbers stand at the right."""
+    lines = [list(columns.values()), *([_cell(row.get(key)) for key in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    numeric = [all(isinstance(row.get(key), int | None) for row in rows) for key in columns]
+    for line in lines:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,78 @@
+"""The command ``erase``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stratalog.broker.cli import cli
+from stratalog.spark import __main__ as spark_main
+from stratalog.spark import cli_erase
+from stratalog.spark.jobs import erase as job
+from stratalog.tier.manifest_parts import Pin
+from stratalog.tier.manifest_pins import pin
+from stratalog.tier.manifest_store import change_manifest
+
+
+@pytest.fixture
+def store(rewrite_rig: Any, growing_archive: Any) -> Any:
+    rewrite_rig.archive(growing_archive.store, rewrite_rig.make_history(1))
+    return growing_archive.store
+
+
+def run(store: Any, *arguments: str) -> Any:
+    return CliRunner().invoke(
+        cli, ["erase", "--bucket", store.url, "--topic", "t", "--without-spark", *arguments], catch_exceptions=True
+    )
+
+
+def test_one_command_by_three_names() -> None:
+    """``stratalog erase``, ``python -m stratalog.spark erase`` and the program for spark-submit."""
+    found = cli.get_command(None, "erase")  # type: ignore[arg-type]
+    assert found is not None
+    assert found.params is cli_erase.erase.params
+    assert job.main is spark_main.main
+
+
+def test_an_erasure(rewrite_rig: Any, store: Any) -> None:
+    """A dry run counts; then the records go, and what is still there of them is told."""
+    kept = [row for row in rewrite_rig.make_history(1).rows if row[1] not in (b"key-3", b"key-4")]
+    dry = run(store, "--key", "key-3", "--key", "key-4", "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "records would be erased" in dry.stdout
+    manifest = rewrite_rig.manifest_of(store)
+    change_manifest(
+        store, manifest.partition, lambda found: pin(found, Pin("monday", 1, found.remote_end, 0), now_ms=5)
+    )
+    done = run(store, "--key", "key-3", "--key", "key-4", "--by", "me")
+    assert done.exit_code == 0, done.output
+    assert dry.stdout.partition(" would")[0] == done.stdout.partition(" were")[0]
+    assert "record of it: audit/" in done.stdout
+    assert "in the trash until the broker empties it" in done.stdout
+    assert "The cut monday holds old objects" in done.stdout
+    assert rewrite_rig.rows_of(store) == kept
+    row = json.loads(run(store, "--key", "key-3", "--json").stdout)
+    assert (row["erased"], row["kind"], row["cuts"], row["audit"][:6]) == (0, "erase", [], "audit/")
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("utf8", "key-3"), ("hex", "6b65792d33"), ("base64", "a2V5LTM=")])
+def test_keys_come_from_a_file_in_many_writings(
+    rewrite_rig: Any, store: Any, tmp_path: Path, encoding: str, text: str
+) -> None:
+    """One a line."""
+    file = tmp_path / "keys.txt"
+    file.write_text(f"{text}\n")
+    found = run(store, "--key-file", str(file), "--key-encoding", encoding)
+    assert found.exit_code == 0, found.output
+    assert {row[1] for row in rewrite_rig.rows_of(store)} & {b"key-3", b"key-4"} == {b"key-4"}
+
+
+def test_what_is_no_key_is_refused(rewrite_rig: Any, store: Any) -> None:
+    """So is nothing at all."""
+    for arguments in (("--key", "xyz", "--key-encoding", "hex"), ("--key", "%", "--key-encoding", "base64"), ()):
+        assert run(store, *arguments).exit_code != 0
+    assert rewrite_rig.rows_of(store) == rewrite_rig.make_history(1).rows

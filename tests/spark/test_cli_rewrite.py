@@ -1,0 +1,53 @@
+"""What the commands that rewrite archives share."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from stratalog.spark.cli_rewrite import Duration, read_options, rewriter_of, tell, told_on_terminal
+from stratalog.spark.rewrite_summary import RewriteSummary
+from stratalog.spark.rewriter import HereRewriter
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90s", 90_000), ("7d", 604_800_000), ("5ms", 5), (17, 17)])
+def test_times_have_units(text: str, expected: int) -> None:
+    """As people write them."""
+    assert Duration().convert(text, None, None) == expected
+    with pytest.raises(click.BadParameter, match="is no time"):
+        Duration().convert("5 weeks", None, None)
+
+
+def test_the_bucket_is_reached_as_by_the_source() -> None:
+    """Its own options, and those of S3."""
+    given = {"bucket": "s3://b/p", "endpoint_url": "http://x", "region": None, "source_options": {"s3.access-key": "k"}}
+    read = read_options(given, "orders")
+    assert read.archive == "s3://b/p"
+    assert dict(read.store_options) == {"s3.endpoint": "http://x", "s3.access-key": "k"}
+    assert read.subscription.topics == ("orders",)
+
+
+def test_a_small_archive_needs_no_spark() -> None:
+    """Then this process does it."""
+    with rewriter_of({"without_spark": True}, "compact") as (rewriter, cores):
+        assert isinstance(rewriter, HereRewriter)
+        assert cores >= 1
+
+
+def test_progress_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a pipe nobody sees it."""
+    with told_on_terminal("orders") as told:
+        told.planned(100, 50)
+        told.moved(30)
+        told.moved(40)
+        assert (told._done_bytes, told._total_bytes) == (70, 150)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_was_left_is_told_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr."""
+    summary = RewriteSummary("t", "compact", objects=3, records=10, records_kept=4, refused=["a"], failed=["b"])
+    tell(summary, 1.0, dry_run=False, as_json=False)
+    told = capsys.readouterr()
+    assert told.out.startswith("t: 6 of 10 records went; ")
+    assert told.err == "Left as it was: b\nLeft as it was: a\n"
