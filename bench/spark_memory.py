@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = 0
     for step in ("scan", "convert"):
         spark = stratalog_spark.session("local[2]", app_name="bench", **{"spark.driver.memory": "2g"})
-        spark.range(2).rdd.map(int).count()
+        spark.sparkContext.parallelize(range(2), 2).map(str).count()  # a worker that has done nothing
         megabytes.setdefault("start", _largest_worker_megabytes())
         if step == "scan":
             frame = spark.read.format("stratalog").option("subscribe", TOPIC).load(given.bucket)
