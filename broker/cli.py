@@ -45,6 +45,9 @@ COMMANDS: Final = {
     "erase": LazyPath(
         "stratalog.spark.cli_erase", "erase", "Erase records of a key from an archive, with Spark; no broker."
     ),
+    "spark-zip": LazyPath(
+        "stratalog.spark.cli_spark_zip", "spark_zip", "Write stratalog as a zip for the executors of Spark."
+    ),
     "dump": LazyPath(
         "stratalog.broker.cli_dump", "dump_command", "Read and check one file of a data directory or bucket."
     ),

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "compact": ("stratalog.spark.cli_compact", "compact"),
     "erase": ("stratalog.spark.cli_erase", "erase"),
     "doctor": ("stratalog.spark.cli_doctor", "doctor"),
+    "spark-zip": ("stratalog.spark.cli_spark_zip", "spark_zip"),
 }
 """Name: module and attribute, imported on use."""
 
@@ -48,7 +49,13 @@ def main(arguments: list[str] | None = None) -> None:
         commands(args=sys.argv[1:] if arguments is None else arguments, prog_name="python -m stratalog.spark")
     except (StratalogError, OSError) as error:
         click.echo(f"Error: {error}", err=True)
-        code = _NOT_FOUND if isinstance(error, NotFound) else _USAGE if isinstance(error, Invalid) else _FAILED
+        code = (
+            _NOT_FOUND
+            if isinstance(error, NotFound | FileNotFoundError)
+            else _USAGE
+            if isinstance(error, Invalid)
+            else _FAILED
+        )
         raise SystemExit(code) from error
 
 
