@@ -12,7 +12,7 @@ PySpark is imported when a function is called, never by importing this package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ def read(
 ) -> DataFrame:
     """The rows of ``topics`` in the bucket at ``archive``.
 
-    ``columns`` saves the work for all others; ``options`` are those of the source, under their own names.
+    ``columns`` saves the work for all others; ``options`` are those of the source, under their own names. What the
+    session says about S3 in Hadoop's words (``spark.hadoop.fs.s3a.…``) holds where they say nothing.
     """
-    return spark.read.format("stratalog").options(**_named(topics, columns), **options).load(archive)
+    given = _completed(spark, archive, {**_named(topics, columns), **options})
+    return spark.read.format("stratalog").options(**given).load(archive)
 
 
 def read_stream(
@@ -47,12 +49,21 @@ def read_stream(
     **options: str | int | bool,
 ) -> DataFrame:
     """The same as a stream, which follows the archive while it grows: ``spark.readStream``."""
-    return spark.readStream.format("stratalog").options(**_named(topics, columns), **options).load(archive)
+    given = _completed(spark, archive, {**_named(topics, columns), **options})
+    return spark.readStream.format("stratalog").options(**given).load(archive)
 
 
 def _named(topics: str | Sequence[str], columns: Sequence[str]) -> dict[str, str]:
     subscribe = topics if isinstance(topics, str) else ",".join(topics)
     return {"subscribe": subscribe, "columns": ",".join(columns)} if columns else {"subscribe": subscribe}
+
+
+def _completed(spark: SparkSession, archive: str, options: Mapping[str, str | int | bool]) -> dict[str, str]:
+    """``options`` as texts, and of the session's Hadoop settings what they leave open."""
+    from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415 - with boto3's settings
+
+    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return completed(given, s3a_of_session(spark), archive) if archive.startswith("s3") else given
 
 
 def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = (), **options: str | int | bool) -> int:
@@ -63,7 +74,7 @@ def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = ()
     from stratalog.spark.counting import count_archive  # noqa: PLC0415 - needs numpy and pyarrow
     from stratalog.spark.options import parse_options  # noqa: PLC0415
 
-    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    given = _completed(spark, archive, options)
     if topics:
         given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
     return count_archive(spark, parse_options({"path": archive, **given}))
@@ -81,18 +92,19 @@ def to_parquet(
     """Convert what ``archive`` holds of ``topic`` and ``target`` does not to Parquet files: ``stratalog backfill``.
 
     ``target`` is a directory, ``s3://bucket/prefix``, or a table as the command knows them (``iceberg:…``, ``delta:…``);
-    ``options`` are those of the source, ``s3.…`` hold for both sides. Raises `LedgerConflict` if another backfill to the
-    same target commits first; nothing of this one is seen.
+    ``options`` are those of the source, ``s3.…`` hold for both sides; what they leave open the session's settings
+    ``spark.hadoop.fs.s3a.…`` say. Raises `LedgerConflict` if another backfill to the same target commits first; nothing
+    of this one is seen.
     """
     from stratalog.spark.backfill import BackfillSettings, backfill  # noqa: PLC0415 - needs numpy and pyarrow
     from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415 - needs PySpark
     from stratalog.spark.options import parse_options  # noqa: PLC0415
     from stratalog.spark.sinks import is_table, open_table  # noqa: PLC0415
 
-    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    read = parse_options({"path": archive, "subscribe": topic, **given})
-    on_s3 = target.removeprefix("delta:").startswith("s3")
-    target_options = {name: value for name, value in given.items() if name.startswith("s3.")} if on_s3 else {}
+    read = parse_options({"path": archive, "subscribe": topic, **_completed(spark, archive, options)})
+    place = target.removeprefix("delta:")
+    given = _completed(spark, place, options) if place.startswith("s3") else {}
+    target_options = {name: value for name, value in given.items() if name.startswith("s3.")}
     table = open_table(target, partition_by, target_options) if is_table(target) else None
     settings = BackfillSettings(
         topic=topic,
@@ -114,14 +126,21 @@ def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:
     from stratalog.spark.fetch import open_quarantine  # noqa: PLC0415 - needs numpy and pyarrow
     from stratalog.spark.quarantine import BAD_RECORDS_DDL  # noqa: PLC0415
 
-    return spark.createDataFrame([tuple(each) for each in open_quarantine(path, options).ranges()], BAD_RECORDS_DDL)
+    given = _completed(spark, path, options)
+    return spark.createDataFrame([tuple(each) for each in open_quarantine(path, given).ranges()], BAD_RECORDS_DDL)
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format by hand, where PySpark cannot find ``pyspark_stratalog``: in zips of ``--py-files``."""
-    from stratalog.spark.source import StratalogSource  # noqa: PLC0415 - needs PySpark
+    """Register the format by hand, where PySpark cannot find ``pyspark_stratalog``: in zips of ``--py-files``.
 
-    spark.dataSource.register(StratalogSource)
+    The format then knows, too, what the session says now about S3 in Hadoop's words (``spark.hadoop.fs.s3a.…``).
+    """
+    from stratalog.spark.hadoop_settings import s3a_of_session  # noqa: PLC0415 - with boto3's settings
+    from stratalog.spark.sessions import show_zip_to_workers  # noqa: PLC0415 - needs PySpark
+    from stratalog.spark.source import source_with  # noqa: PLC0415
+
+    show_zip_to_workers(spark)
+    spark.dataSource.register(source_with(s3a_of_session(spark)))
 
 
 def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: str) -> SparkSession:

@@ -112,7 +112,7 @@ def backfill(**given: Any) -> None:
         return
     spark = _session(given["master"], given["spark_options"])
     try:
-        _convert(chosen, spark, given)
+        _convert([_with_session(settings, spark) for settings in chosen], spark, given)
     finally:
         spark.stop()
 
@@ -120,19 +120,22 @@ def backfill(**given: Any) -> None:
 def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
     from stratalog.spark.backfill import BackfillSettings  # noqa: PLC0415 - not for --help
     from stratalog.spark.backfill_folders import folder_columns  # noqa: PLC0415
+    from stratalog.spark.hadoop_settings import completed, s3a_of_configuration  # noqa: PLC0415
     from stratalog.spark.options import parse_options  # noqa: PLC0415
     from stratalog.spark.sinks import is_table, open_table  # noqa: PLC0415
 
     folder_columns(given["partitioning"])
     if not 0 < given["file_bytes"] <= _FILE_BYTES_MAX:
         raise Invalid(f"--file-bytes is at least 1 and at most {_FILE_BYTES_MAX}, not {given['file_bytes']}")
+    s3a = s3a_of_configuration(given["spark_options"])
     archive = _store_options(given["bucket"], given["endpoint_url"], given["region"])
+    options = {**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic}
+    read = parse_options(completed(options, s3a, given["bucket"]) if s3a else options)
+    place = given["target"].removeprefix("delta:")
     target = _store_options(
-        given["target"].removeprefix("delta:"),
-        given["to_endpoint_url"] or given["endpoint_url"],
-        given["to_region"] or given["region"],
+        place, given["to_endpoint_url"] or given["endpoint_url"], given["to_region"] or given["region"]
     )
-    read = parse_options({**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic})
+    target = completed(target, s3a, place) if s3a else target
     _refuse(read)
     for name in ("s3.access-key", "s3.secret-key", "s3.session-token", "s3.ca-bundle", "s3.addressing-style"):
         if target and name in read.store_options:
@@ -156,6 +159,18 @@ def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
         core_count=given["cores"] or os.cpu_count() or 1,
         rewrite=given["rewrite"],
     )
+
+
+def _with_session(settings: BackfillSettings, spark: SparkSession) -> BackfillSettings:
+    """What flags and options leave open about S3, as the session says it in Hadoop's words."""
+    from dataclasses import replace  # noqa: PLC0415 - not for --help
+
+    from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415
+
+    s3a = s3a_of_session(spark)
+    archive = completed(settings.read.store_options, s3a, settings.read.archive)
+    target = completed(settings.target_options, s3a, settings.target)
+    return replace(settings, read=replace(settings.read, store_options=archive), target_options=target)
 
 
 def _refuse(read: ReadOptions) -> None:

