@@ -124,7 +124,7 @@ def test_requests_are_counted_by_operation_and_topic(broker):
     assert metrics.remote_copy_errors == 0
     assert metrics.remote_fetch_requests == 0
     broker.values("t")
-    assert metrics.remote_fetch_requests >= 2
+    broker.wait_until(lambda: metrics.remote_fetch_requests >= 2)  # told when the worker has done, the bytes before
     assert metrics.remote_fetch_bytes > 0
     assert broker.run(lambda: broker.node.tiering._border_reads + broker.partition("t").remote.border_reads) == 1
 
