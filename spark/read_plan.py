@@ -23,7 +23,7 @@ from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid, KafkaError, Retriable
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices", "resolve_starts", "tell"]
+__all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices", "resolve_starts", "slices_of", "tell"]
 
 _THREADS: Final = 16
 
@@ -62,7 +62,7 @@ def plan(store: ObjectStore, options: ReadOptions, core_count: int) -> list[Task
     files: list[ParquetSlice] = []
     if options.converted is not None:
         files, ranges = _without_converted(ranges, options)
-    slices = _slices(ranges, options)
+    slices = slices_of(ranges, options)
     hot = [each.hot for each in ranges if each.hot is not None]
     return [
         *group_files(files, core_count, options.partition_bytes_max),
@@ -93,10 +93,11 @@ def plan_slices(store: ObjectStore, options: ReadOptions) -> list[SegmentSlice]:
     """
     if options.hot_tail is not None:
         raise Invalid("only archives are read here, no brokers: set option 'hotTail' to 'false'")
-    return _slices(plan_ranges(store, options), options)
+    return slices_of(plan_ranges(store, options), options)
 
 
-def _slices(ranges: Iterable[PlannedRange], options: ReadOptions) -> list[SegmentSlice]:
+def slices_of(ranges: Iterable[PlannedRange], options: ReadOptions) -> list[SegmentSlice]:
+    """The parts of objects that hold what is archived of ``ranges``. Raises `DataLoss` as `plan` does."""
     slices: list[SegmentSlice] = []
     losses: list[str] = []
     for each in ranges:

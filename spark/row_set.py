@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from stratalog.spark.fetch import ReadRequest, open_quarantine, read_slices
 from stratalog.spark.held_lease import HeldLease
+from stratalog.spark.hot_tail import read_hot_slices
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.read_plan import plan_slices
+from stratalog.spark.quarantine import Quarantine
+from stratalog.spark.read_plan import PlannedRange, plan_ranges, slices_of
 from stratalog.spark.values import ReadColumns, resolve_values
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
@@ -68,11 +70,11 @@ class RowSet:
         """The rows as a stream; it can be read once.
 
         Raises `Invalid` for what the archive does not have and `DataLoss` for offsets that are gone; while reading also
-        `Corrupt`, `RegistryError`, and what the store raises.
+        `Corrupt`, `RegistryError`, and what the store raises. With a hot tail also `Retriable` for brokers that do not answer.
         """
         self._archived.check_open()
         self._archived.lease.take()  # before any manifest
-        slices = plan_slices(self._archived.store, self._options)
+        ranges = plan_ranges(self._archived.store, self._options)
         request = ReadRequest(
             columns=self._columns.raw,
             batch_bytes=self._options.batch_bytes,
@@ -81,8 +83,26 @@ class RowSet:
         )
         url = self._options.bad_records_url
         quarantine = open_quarantine(url, self._options.store_options) if url else None
-        batches = self._columns.decode(read_slices(self._archived.store, slices, request, quarantine))
+        rows = self._rows(ranges, request, quarantine)
+        batches = self._columns.decode(rows)
         return pa.RecordBatchReader.from_batches(self.schema, self._leased(batches))
+
+    def _rows(
+        self, ranges: Sequence[PlannedRange], request: ReadRequest, quarantine: Quarantine | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Of each partition what is archived, then its hot tail. Objects are fetched ahead over as many as have none."""
+        brokers, store = self._options.hot_tail, self._archived.store
+        slices = slices_of(ranges, self._options)
+        if brokers is None or all(each.hot is None for each in ranges):
+            return read_slices(store, slices, request, quarantine)
+
+        def by_partition(brokers: str) -> Iterator[pa.RecordBatch]:
+            for each in ranges:
+                yield from read_slices(store, slices_of([each], self._options), request, quarantine)
+                if each.hot is not None:
+                    yield from read_hot_slices(brokers, [each.hot], request)
+
+        return by_partition(brokers)
 
     def _leased(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -11,6 +11,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.row_set import Archived, RowSet
@@ -21,7 +22,7 @@ from stratalog.tier.leases import list_leases
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Invalid, Retriable
 
 Batches = Callable[..., bytes]
 PRODUCED = {
@@ -262,3 +263,32 @@ def test_decoded_values_are_read_by_all(memory_archive: Any) -> None:
     lazy = whole.lazy_polars().select(pl.col("value").struct.field("n"), "valueError").collect()
     assert lazy["n"].to_list() == numbers
     assert lazy["valueError"].drop_nulls().len() == 10
+
+
+def test_brokers_that_are_named_are_asked_for_the_rest(stratalog_broker: Any, memory_archive: Any) -> None:
+    """Rows by partition and offset, wherever the archive of each ends; a partition that has none comes whole."""
+    topic = stratalog_broker.create_topic("t", partitions=3)
+    producer = Producer({"bootstrap.servers": stratalog_broker.bootstrap_servers, "linger.ms": 0})
+    for offset in range(10):
+        for partition in range(3):
+            producer.produce("t", b"%d of %d" % (offset, partition), partition=partition)
+        producer.flush()
+    for partition, end in ((0, 10), (1, 4)):
+        records = [Record(offset, 1, None, b"%d of %d" % (offset, partition)) for offset in range(end)]
+        memory_archive.add("t", partition, bytes(build_batch(records, leader_epoch=0)), topic_id=topic.topic_id)
+    archived = Archived(memory_archive.store, 3_600_000)
+    options = {"archive": "memory:x", "kafka.bootstrap.servers": stratalog_broker.bootstrap_servers}
+
+    def found(**selection: Any) -> list[tuple[int, int, bytes]]:
+        table = RowSet(archived, select("t", options, columns=["partition", "offset", "value"], **selection)).to_arrow()
+        return [tuple(row.values()) for row in table.to_pylist()]
+
+    expected = [
+        (partition, offset, b"%d of %d" % (offset, partition)) for partition in range(3) for offset in range(10)
+    ]
+    assert found() == expected
+    assert found(start={1: 2}, end={1: 7}, partitions=[1]) == expected[12:17]
+    assert found(end=4) == [row for row in expected if row[1] < 4]
+    stratalog_broker.stop()
+    with pytest.raises(Retriable, match="set option 'hotTail' to 'false'"):
+        found()
