@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,20 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from stratalog.spark.cli_options import Size, mib_text, pairs, spark_options, spark_session, store_options
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    _IntParam = click.ParamType[int]
 
     from stratalog.spark.backfill import BackfillSettings, Summary
     from stratalog.spark.backfill_plan import BackfillPlan
     from stratalog.spark.backfill_spark import SparkRunner
     from stratalog.spark.options import ReadOptions
     from stratalog.tier.prices import PriceTable
-else:
-    _IntParam = click.ParamType  # not generic in the older releases that we accept
 
 __all__ = ["EXAMPLES", "backfill"]
 
@@ -39,33 +35,8 @@ stratalog backfill --bucket s3://archive/prod --topic orders --to s3://lake/raw
 stratalog backfill --bucket file:///srv/archive --topic orders --to lake --dry-run
 stratalog backfill --bucket s3://archive/prod --topic orders --to s3://lake/raw --follow 60
 """
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
-_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _FILE_BYTES_MAX: Final = 4 << 30
 """S3 copies no more than 5 GiB by one request."""
-
-
-class _Size(_IntParam):
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(value.strip())
-        if match is None:
-            self.fail(f"{value!r} is no size: write 256MiB, 1g or bytes", param, ctx)
-        return int(match[1]) * _UNITS[match[2].lower()]
-
-
-def _pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """``NAME=VALUE`` as a dictionary."""
-    pairs = {}
-    for value in values:
-        name, sign, text = value.partition("=")
-        if not sign:
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE", context, parameter)
-        pairs[name] = text
-    return pairs
 
 
 @click.command("backfill")
@@ -79,21 +50,20 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: Sequence[
     help="Where to: a directory, s3://bucket/prefix, iceberg:catalog.namespace.table or delta:URL.",
 )
 @click.option("--partition-by", "partitioning", default="date", show_default=True, metavar="LIST", help="Folders below the topic's: date or hour of the record (UTC), none, value.FIELD of JSON values, or a list like date,value.carrier.")  # fmt: skip
-@click.option("--file-bytes", type=_Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of a file to aim at.")  # fmt: skip
-@click.option("--task-bytes", type=_Size(), default="256MiB", show_default=True, metavar="SIZE", help="Most bytes of the archive a Spark task.")  # fmt: skip
-@click.option("--run-bytes", type=_Size(), default="16GiB", show_default=True, metavar="SIZE", help="Commit after so many bytes of the archive; a kill loses no more than that.")  # fmt: skip
-@click.option("--min-file-bytes", "file_bytes_min", type=_Size(), default="0", metavar="SIZE", help="Leave a partition's newest records for later while they are fewer bytes in the archive.")  # fmt: skip
+@click.option("--file-bytes", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of a file to aim at.")  # fmt: skip
+@click.option("--task-bytes", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Most bytes of the archive a Spark task.")  # fmt: skip
+@click.option("--run-bytes", type=Size(), default="16GiB", show_default=True, metavar="SIZE", help="Commit after so many bytes of the archive; a kill loses no more than that.")  # fmt: skip
+@click.option("--min-file-bytes", "file_bytes_min", type=Size(), default="0", metavar="SIZE", help="Leave a partition's newest records for later while they are fewer bytes in the archive.")  # fmt: skip
 @click.option("--max-wait", "wait_seconds", type=click.FloatRange(min=0), default=3600.0, show_default=True, metavar="SECONDS", help="But not for longer than this after their upload.")  # fmt: skip
 @click.option("--rewrite", is_flag=True, help="Convert anew what was compacted in the archive since.")
 @click.option("--follow", "follow_seconds", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Go on, and look for more so often.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be read and written and what it costs; nothing is done.")
-@click.option("--option", "source_options", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any option of the Spark source: startingTimestamp, kafka.isolation.level, failOnDataLoss …")  # fmt: skip
+@click.option("--option", "source_options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="Any option of the Spark source: startingTimestamp, kafka.isolation.level, failOnDataLoss …")  # fmt: skip
 @click.option("--endpoint-url", metavar="URL", help="Another S3 server than Amazon's.")
 @click.option("--region", metavar="NAME", help="The region of the bucket.")
 @click.option("--to-endpoint-url", metavar="URL", help="The S3 server of the target; else that of the archive.")
 @click.option("--to-region", metavar="NAME", help="The region of the target; else that of the archive.")
-@click.option("--master", metavar="URL", help="The Spark master; else spark-submit's, or local[*].")
-@click.option("--conf", "spark_options", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting of Spark.")  # fmt: skip
+@spark_options
 @click.option("--cores", type=click.IntRange(min=1), metavar="COUNT", help="Cores that share the work; else Spark says, or this machine for --dry-run.")  # fmt: skip
 @click.option("--store", "store_name", metavar="NAME", help="Price table to use; else the first that fits the bucket's URL.")  # fmt: skip
 @click.option("--prices", "price_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Your own price tables (TOML), before those that come along.")  # fmt: skip
@@ -110,7 +80,7 @@ def backfill(**given: Any) -> None:
         for settings in chosen:
             _foresee(settings, given)
         return
-    spark = _session(given["master"], given["spark_options"])
+    spark = spark_session("stratalog backfill", given["master"], given["spark_conf"])
     try:
         _convert([_with_session(settings, spark) for settings in chosen], spark, given)
     finally:
@@ -127,12 +97,12 @@ def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
     folder_columns(given["partitioning"])
     if not 0 < given["file_bytes"] <= _FILE_BYTES_MAX:
         raise Invalid(f"--file-bytes is at least 1 and at most {_FILE_BYTES_MAX}, not {given['file_bytes']}")
-    s3a = s3a_of_configuration(given["spark_options"])
-    archive = _store_options(given["bucket"], given["endpoint_url"], given["region"])
+    s3a = s3a_of_configuration(given["spark_conf"])
+    archive = store_options(given["bucket"], given["endpoint_url"], given["region"])
     options = {**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic}
     read = parse_options(completed(options, s3a, given["bucket"]) if s3a else options)
     place = given["target"].removeprefix("delta:")
-    target = _store_options(
+    target = store_options(
         place, given["to_endpoint_url"] or given["endpoint_url"], given["to_region"] or given["region"]
     )
     target = completed(target, s3a, place) if s3a else target
@@ -188,27 +158,6 @@ def _refuse(read: ReadOptions) -> None:
         raise Invalid("option 'hotTail' is not for a backfill: what is converted is what is archived")
 
 
-def _store_options(url: str, endpoint_url: str | None, region: str | None) -> dict[str, str]:
-    if not url.startswith(("s3:", "s3a:")):
-        return {}
-    options = {"s3.endpoint": endpoint_url, "s3.region": region}
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _session(master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """The session of spark-submit where it has started us, else one on ``master``."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - not for --help and --dry-run
-
-    from stratalog.spark.sessions import session  # noqa: PLC0415
-
-    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        builder = SparkSession.builder.appName("stratalog backfill")
-        for name, value in options.items():
-            builder = builder.config(name, value)
-        return builder.getOrCreate()
-    return session(master or "local[*]", app_name="stratalog backfill", **options)
-
-
 def _convert(chosen: Sequence[BackfillSettings], spark: SparkSession, given: Mapping[str, Any]) -> None:
     """Backfill each topic; with ``--follow`` again and again, until interrupted."""
     from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415
@@ -250,8 +199,8 @@ def _tell(settings: BackfillSettings, summary: Summary, seconds: float, *, as_js
         click.echo(f"{settings.topic}: nothing new in the archive.")
     else:
         click.echo(
-            f"{settings.topic}: {summary.rows:,} rows in {summary.files} files, {_mib(summary.file_bytes)} of "
-            f"{_mib(summary.source_bytes)} in the archive, {seconds:.1f} s, {summary.rows / seconds:,.0f} rows/s."
+            f"{settings.topic}: {summary.rows:,} rows in {summary.files} files, {mib_text(summary.file_bytes)} of "
+            f"{mib_text(summary.source_bytes)} in the archive, {seconds:.1f} s, {summary.rows / seconds:,.0f} rows/s."
         )
     if summary.stale:
         click.echo(
@@ -275,7 +224,7 @@ def _foresee(settings: BackfillSettings, given: Mapping[str, Any]) -> None:
     usage, target = plan.usage, plan.target_usage
     click.echo(
         f"{settings.topic}: {plan.offsets:,} offsets in {plan.spans} spans, {plan.tasks} tasks, {plan.runs} commits.\n"
-        f"  from the archive: {usage.reads:,} GETs, {_mib(usage.received_bytes)}{_cost(*costs[0])}\n"
+        f"  from the archive: {usage.reads:,} GETs, {mib_text(usage.received_bytes)}{_cost(*costs[0])}\n"
         f"  to the target:    about {plan.files:,} files, {target.writes + target.lists:,} PUTs, COPYs and LISTs"
         f"{_cost(*costs[1])}"
     )
@@ -312,7 +261,3 @@ def _prices(url: str, given: Mapping[str, Any]) -> PriceTable | None:
 
 def _cost(cost: float | None, currency: str) -> str:
     return "" if cost is None else f", {cost:.4g} {currency}"
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 20):,.1f} MiB"

@@ -5,10 +5,13 @@ No row passes through the JVM: what comes back is what the work has returned.
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import uuid4
 
@@ -20,7 +23,7 @@ from stratalog.wire.errors import StratalogError
 if TYPE_CHECKING:
     from pyspark import StatusTracker
 
-__all__ = ["TaskFailed", "ended_tasks", "run_tasks", "words_of"]
+__all__ = ["SparkTasks", "TaskFailed", "ended_tasks", "words_of"]
 
 _LOOK_SECONDS: Final = 0.5
 _OURS: Final = "stratalog."
@@ -33,56 +36,79 @@ class TaskFailed(StratalogError):
     """A task failed on Spark, after as many attempts as Spark gives it."""
 
 
-def run_tasks(
-    spark: SparkSession,
-    description: str,
-    tasks: Sequence[TaskT],
-    work: Callable[[TaskT], ResultT],
-    on_ended: Callable[[int], object],
-) -> list[ResultT]:
-    """What ``work`` returns for each task, in the order of ``tasks``. Tasks and results are pickled; a task may run
-    more than once.
+class SparkTasks:
+    """Runs Python work on the session's executors."""
 
-    ``on_ended`` hears now and then, in another thread, how many tasks have ended. Raises `TaskFailed` with the words
-    of the first task that failed for good. Interrupted, the job is cancelled.
-    """
-    group = f"stratalog-{uuid4().hex}"
-    done = threading.Event()
-    with ThreadPoolExecutor(1, thread_name_prefix="stratalog-progress") as pool:
-        watching = pool.submit(_watch, spark, group, len(tasks), on_ended, done)
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._worker_groups: set[int] = set()
+
+    def run(
+        self,
+        description: str,
+        tasks: Sequence[TaskT],
+        work: Callable[[TaskT], ResultT],
+        on_ended: Callable[[int], object],
+    ) -> list[ResultT]:
+        """What ``work`` returns for each task, in the order of ``tasks``. Tasks and results are pickled; a task may run
+        more than once.
+
+        ``on_ended`` hears now and then, in another thread, how many tasks have ended. Raises `TaskFailed` with the words
+        of the first task that failed for good. Interrupted, the job is cancelled.
+        """
+        group = f"stratalog-{uuid4().hex}"
+        done = threading.Event()
+        with ThreadPoolExecutor(1, thread_name_prefix="stratalog-progress") as pool:
+            watching = pool.submit(_watch, self.spark, group, len(tasks), on_ended, done)
+            try:
+                rows = self._collect(group, description, tasks, work)
+            finally:
+                done.set()
+            watching.result()
+        self._worker_groups.update(row["process_group"] for row in rows)
+        results: dict[int, ResultT] = {
+            row["task"]: pickle.loads(row["result"])  # noqa: S301 - our own workers
+            for row in rows
+        }
+        return [results[index] for index in range(len(tasks))]
+
+    def end_workers(self) -> None:
+        """End the Python workers of this machine that have done these tasks, before a local session is stopped.
+
+        Spark closes the sockets of idle workers first; each then fails to answer, and is killed by its daemon's SIGHUP
+        while it prints the traceback of that. With SIGHUP first there is nothing to print.
+        """
+        if (self.spark.sparkContext.master or "").startswith("local"):
+            for group in self._worker_groups - {os.getpgrp()}:
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGHUP)  # the daemon, whose group it is, ignores it
+        self._worker_groups.clear()
+
+    def _collect(
+        self, group: str, description: str, tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]
+    ) -> list[Any]:
+        context = self.spark.sparkContext
+        context.setJobGroup(group, f"stratalog {description}", interruptOnCancel=True)
+        shipped = context.broadcast([pickle.dumps(task) for task in tasks])
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    result = work(pickle.loads(shipped.value[index]))  # noqa: S301 - from our driver
+                    columns = {"task": [index], "result": [pickle.dumps(result)], "process_group": [os.getpgrp()]}
+                    yield pa.RecordBatch.from_pydict(columns)
+
         try:
-            rows = _collect(spark, group, description, tasks, work)
+            numbers = self.spark.range(0, len(tasks), 1, len(tasks))
+            return numbers.mapInArrow(run, "task bigint, result binary, process_group bigint").collect()
+        except KeyboardInterrupt:
+            context.cancelJobGroup(group)
+            raise
+        except Exception as error:
+            raise TaskFailed(words_of(error)) from error
         finally:
-            done.set()
-        watching.result()
-    results: dict[int, ResultT] = {row["task"]: pickle.loads(row["result"]) for row in rows}  # noqa: S301 - our own workers
-    return [results[index] for index in range(len(tasks))]
-
-
-def _collect(
-    spark: SparkSession, group: str, description: str, tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]
-) -> list[Any]:
-    context = spark.sparkContext
-    context.setJobGroup(group, f"stratalog {description}", interruptOnCancel=True)
-    shipped = context.broadcast([pickle.dumps(task) for task in tasks])
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                result = work(pickle.loads(shipped.value[index]))  # noqa: S301 - from our driver
-                yield pa.RecordBatch.from_pydict({"task": [index], "result": [pickle.dumps(result)]})
-
-    try:
-        numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(run, "task bigint, result binary").collect()
-    except KeyboardInterrupt:
-        context.cancelJobGroup(group)
-        raise
-    except Exception as error:
-        raise TaskFailed(words_of(error)) from error
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", cast("str", None))  # None takes it away
-        shipped.destroy()
+            context.setLocalProperty("spark.jobGroup.id", cast("str", None))  # None takes it away
+            shipped.destroy()
 
 
 def _watch(
@@ -95,7 +121,7 @@ def _watch(
 
 
 def ended_tasks(tracker: StatusTracker, group: str) -> int:
-    """How many tasks of a job group have ended."""
+    """How many tasks of the job group have ended so far."""
     ended = 0
     for job in tracker.getJobIdsForGroup(group):
         info = tracker.getJobInfo(job)

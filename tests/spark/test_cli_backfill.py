@@ -70,7 +70,7 @@ def test_topics_are_converted_and_summed_up(
     spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Spark; once more there is nothing new; a topic that is not there is a wrong command."""
-    monkeypatch.setattr(cli_backfill, "_session", lambda master, options: spark)
+    monkeypatch.setattr(cli_backfill, "spark_session", lambda name, master, options: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     found = run(orders, tmp_path / "lake", "--json", "--partition-by", "none")
     assert found.exit_code == 0, found.output
@@ -88,7 +88,7 @@ def test_following_goes_on_until_interrupted(
     spark: SparkSession, tmp_path: Path, orders: Any, batches: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came between two looks is converted; looks that find nothing say nothing."""
-    monkeypatch.setattr(cli_backfill, "_session", lambda master, options: spark)
+    monkeypatch.setattr(cli_backfill, "spark_session", lambda name, master, options: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     naps = []
 

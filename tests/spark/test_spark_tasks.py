@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stratalog.spark import spark_tasks
-from stratalog.spark.spark_tasks import TaskFailed, run_tasks
+from stratalog.spark.spark_tasks import SparkTasks, TaskFailed
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: SparkSession, monkeypatch
         return task[1], task[0] ** 2
 
     tasks = [(number, "x" * number) for number in range(5)]
-    assert run_tasks(spark, "test", tasks, work, told.append) == [("x" * number, number**2) for number in range(5)]
+    assert SparkTasks(spark).run("test", tasks, work, told.append) == [("x" * number, number**2) for number in range(5)]
     assert told == sorted(told)
     assert set(told) <= set(range(6))
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
@@ -41,6 +41,6 @@ def test_a_task_that_fails_is_told_in_its_own_words(spark: SparkSession) -> None
         return 1 / task
 
     with pytest.raises(TaskFailed, match=r"^object 7 is damaged$"):
-        run_tasks(spark, "test", [7], ours, print)
+        SparkTasks(spark).run("test", [7], ours, print)
     with pytest.raises(TaskFailed, match="ZeroDivisionError"):
-        run_tasks(spark, "test", [0], others, print)
+        SparkTasks(spark).run("test", [0], others, print)
