@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +15,7 @@ from stratalog.broker.cli_values import parse_duration_ms
 from stratalog.broker.clock import SystemClock
 
 if TYPE_CHECKING:
-    from stratalog.tier.anomaly import Anomaly
-    from stratalog.tier.verify_partition import PartitionReport
+    from stratalog.tier.verify_summary import VerifySummary
 
 __all__ = ["verify"]
 
@@ -25,14 +23,6 @@ EXAMPLES: Final = """
 stratalog tier verify --bucket s3://archive/prod
 stratalog tier verify --bucket file:///srv/bucket --deep --topic orders --json
 """
-COLUMNS: Final = {
-    "kind": "KIND",
-    "topic": "TOPIC",
-    "partition": "PARTITION",
-    "offset": "OFFSET",
-    "key": "KEY",
-    "detail": "WHAT",
-}
 
 
 @command("verify", EXAMPLES)
@@ -73,85 +63,44 @@ def verify(
     """
     from stratalog.tier.verify import verify_bucket  # noqa: PLC0415 - the command line starts without the tier
     from stratalog.tier.verify_partition import VerifyOptions  # noqa: PLC0415
+    from stratalog.tier.verify_summary import VerifySummary, anomaly_row  # noqa: PLC0415
 
     store = open_bucket(bucket, endpoint_url, region)
     options = VerifyOptions(SystemClock().wall_ms(), parse_duration_ms(grace), deep)
     progress = Progress("verified")
     reports = verify_bucket(store, options, topics=topics, threads=threads, on_object=progress.add)
-    found: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
-    sums = _Sums()
+    summary = VerifySummary()
     for report in reports:
-        sums.add(report)
+        summary.add(report)
         for anomaly in report.anomalies:
-            found[anomaly.kind] += 1
-            row = _row(anomaly)
+            row = anomaly_row(anomaly)
             if as_json:
                 write_json({"what": "anomaly", **row, "advice": anomaly.kind.advice})
             rows.append(row)
     if tell is not None:
-        outcome = {"bucket": bucket, "deep": deep, "topics": list(topics), **sums.counts(found)}
-        http_json(tell, "POST", "/v1/tier/verification", outcome)
-    _conclude(sums, rows, found, as_json=as_json)
-
-
-class _Sums:
-    """What was looked at."""
-
-    def __init__(self) -> None:
-        self.partitions = self.objects = self.size_bytes = self.untold = 0
-
-    def add(self, report: PartitionReport) -> None:
-        """One partition more."""
-        self.partitions += report.partition.partition >= 0
-        self.objects += report.object_count
-        self.size_bytes += report.size_bytes
-        self.untold += report.untold
-
-    def counts(self, found: Counter[str]) -> dict[str, int]:
-        """For the broker."""
-        return {
-            "partitions": self.partitions,
-            "objects": self.objects,
-            "size_bytes": self.size_bytes,
-            "anomalies": found.total() + self.untold,
+        counts = {
+            "partitions": summary.partition_count,
+            "objects": summary.object_count,
+            "size_bytes": summary.size_bytes,
+            "anomalies": summary.anomaly_count,
         }
-
-
-def _row(anomaly: Anomaly) -> dict[str, Any]:
-    return {
-        "kind": str(anomaly.kind),
-        "topic": anomaly.topic or None,
-        "partition": anomaly.partition if anomaly.partition >= 0 else None,
-        "offset": anomaly.offset if anomaly.offset >= 0 else None,
-        "key": anomaly.key,
-        "detail": anomaly.detail,
-    }
-
-
-def _conclude(sums: _Sums, rows: Sequence[dict[str, Any]], found: Counter[str], *, as_json: bool) -> None:
-    """The table and the sums; the exit code."""
-    from stratalog.tier.anomaly import AnomalyKind  # noqa: PLC0415
-
-    count = sum(found.values()) + sums.untold
-    if as_json:
-        write_json(
-            {
-                "what": "summary",
-                "partitions": sums.partitions,
-                "objects": sums.objects,
-                "bytes": sums.size_bytes,
-                "anomalies": count,
-                "kinds": dict(sorted(found.items())),
-            }
+        http_json(
+            tell, "POST", "/v1/tier/verification", {"bucket": bucket, "deep": deep, "topics": list(topics), **counts}
         )
+    _conclude(summary, rows, as_json=as_json)
+
+
+def _conclude(summary: VerifySummary, rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """The table and the sums; the exit code."""
+    from stratalog.tier.verify_summary import COLUMNS  # noqa: PLC0415
+
+    if as_json:
+        write_json(summary.row())
     elif rows:
         write_rows(rows, COLUMNS, as_json=False)
-        for kind in sorted(found):
-            note(f"{kind} ({found[kind]}): {AnomalyKind(kind).meaning} {AnomalyKind(kind).advice}")
-    if sums.untold:
-        note(f"{sums.untold} more of the same kinds are not listed.")
-    looked = f"{sums.partitions} partitions, {sums.objects} objects, {bytes_text(sums.size_bytes)}"
-    note(f"{count} anomalies in {looked}." if count else f"Clean: {looked}.")
-    if count:
+    for line in summary.untold() if as_json else summary.advice():
+        note(line)
+    note(summary.conclusion(bytes_text(summary.size_bytes)))
+    if summary.anomaly_count:
         raise SystemExit(int(ExitCode.UNHEALTHY))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, NamedTuple
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Final
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.bucket_walk import PartitionFolder, iter_partitions, iter_topics, read_topic_document
@@ -14,15 +14,10 @@ from stratalog.tier.store import ObjectStore
 from stratalog.tier.verify_partition import PartitionReport, VerifyOptions, verify_partition
 from stratalog.wire.topic import ZERO_UUID
 
-__all__ = ["verify_bucket"]
+__all__ = ["iter_folders", "verify_bucket"]
 
 _AHEAD: Final = 2
 """Partitions for each thread that may be under way or waiting to be told."""
-
-
-class _Work(NamedTuple):
-    folder: PartitionFolder
-    name: str
 
 
 def verify_bucket(
@@ -31,21 +26,23 @@ def verify_bucket(
     *,
     topics: Collection[str] = (),
     threads: int = 8,
+    readers: Executor | None = None,
     on_object: Callable[[int], object] = lambda _: None,
 ) -> Iterator[PartitionReport]:
     """A report for each partition, in key order; ``topics`` are the names to look at, all if empty.
 
-    ``on_object`` hears, in any thread, of the bytes of each object that was looked at. Keys that belong to no topic
-    or partition come last, under an empty name. Raises `NewerManifest`, and what the store raises.
+    ``readers`` carries out what reads objects; by default as many threads as look at partitions. ``on_object`` hears, in
+    any thread, of the bytes of each object that was looked at. Keys that belong to no topic or partition come last, under
+    an empty name. Raises `NewerManifest`, and what the store raises.
     """
     foreign: list[str] = []
     pending: deque[Future[PartitionReport]] = deque()
-    with ThreadPoolExecutor(threads, "verify") as partitions, ThreadPoolExecutor(threads, "verify-read") as readers:
+    with ThreadPoolExecutor(threads, "verify") as partitions, ThreadPoolExecutor(threads, "verify-read") as own:
         try:
-            for work in _works(store, topics, foreign):
+            for folder, name in iter_folders(store, topics, foreign.append):
                 pending.append(
                     partitions.submit(
-                        verify_partition, store, work.folder, work.name, options, readers=readers, on_object=on_object
+                        verify_partition, store, folder, name, options, readers=readers or own, on_object=on_object
                     )
                 )
                 while len(pending) > _AHEAD * threads:
@@ -63,11 +60,18 @@ def verify_bucket(
         yield stray
 
 
-def _works(store: ObjectStore, topics: Collection[str], foreign: list[str]) -> Iterator[_Work]:
+def iter_folders(
+    store: ObjectStore, topics: Collection[str] = (), on_foreign: Callable[[str], object] = lambda _: None
+) -> Iterator[tuple[PartitionFolder, str]]:
+    """Every partition's folder with the name of its topic, in key order; of ``topics``, or of all if there are none.
+
+    ``on_foreign`` hears of keys that belong to no topic, if all topics are asked for, or to no partition. Raises what
+    the store raises.
+    """
     wanted = set(topics)
-    for topic in iter_topics(store, foreign.append if not wanted else None):
+    for topic in iter_topics(store, on_foreign if not wanted else None):
         name = read_topic_document(store, topic).name
         if wanted and name not in wanted:
             continue
-        for folder in iter_partitions(store, topic, foreign.append):
-            yield _Work(folder, name)
+        for folder in iter_partitions(store, topic, on_foreign):
+            yield folder, name
