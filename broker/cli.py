@@ -45,6 +45,12 @@ COMMANDS: Final = {
     "erase": LazyPath(
         "stratalog.spark.cli_erase", "erase", "Erase records of a key from an archive, with Spark; no broker."
     ),
+    "stats": LazyPath(
+        "stratalog.spark.cli_stats", "stats", "Count records, bytes, keys and missing offsets, with Spark; no broker."
+    ),
+    "verify": LazyPath(
+        "stratalog.spark.cli_verify", "verify", "Do what tier verify --deep does, spread over Spark; no broker."
+    ),
     "spark-zip": LazyPath(
         "stratalog.spark.cli_spark_zip", "spark_zip", "Write stratalog as a zip for the executors of Spark."
     ),

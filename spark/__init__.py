@@ -80,6 +80,28 @@ def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = ()
     return count_archive(spark, parse_options({"path": archive, **given}))
 
 
+def stats(
+    spark: SparkSession,
+    archive: str,
+    *,
+    topics: str | Sequence[str],
+    by: Sequence[str] = ("partition",),
+    keys: str = "exact",
+    **options: str | int | bool,
+) -> DataFrame:
+    """Records, bytes, distinct keys and missing offsets of ``topics``, by topic and ``by`` (``partition``, ``day``): `stratalog stats`.
+
+    ``keys`` is ``exact``, ``approximate`` or ``none``. The rows are those of `stratalog.spark.figures.Figures`.
+    """
+    from stratalog.spark.figures import Keys, check_grouping, figures_table  # noqa: PLC0415
+    from stratalog.spark.figures_spark import archive_stats  # noqa: PLC0415 - needs PySpark
+    from stratalog.spark.options import parse_options  # noqa: PLC0415 - needs numpy and pyarrow
+
+    given = _completed(spark, archive, options)
+    wanted = parse_options({"path": archive, **given, **_named(topics, ())})
+    return spark.createDataFrame(figures_table(archive_stats(spark, wanted, check_grouping(by), Keys(keys))))
+
+
 def to_parquet(
     spark: SparkSession,
     archive: str,

@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "compact": ("stratalog.spark.cli_compact", "compact"),
     "erase": ("stratalog.spark.cli_erase", "erase"),
     "doctor": ("stratalog.spark.cli_doctor", "doctor"),
+    "stats": ("stratalog.spark.cli_stats", "stats"),
+    "verify": ("stratalog.spark.cli_verify", "verify"),
     "spark-zip": ("stratalog.spark.cli_spark_zip", "spark_zip"),
 }
 """Name: module and attribute, imported on use."""
