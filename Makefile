@@ -7,7 +7,7 @@ S3 ?= seaweed
 PYSPARK ?= 4.1.1
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 
-.PHONY: help demo test test-slow test-java test-pyspark test-spark-cluster test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo test test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-pyspark [PYSPARK=4.1.1]  the Spark tests on another PySpark (400 MB, fetched once)"
 	@echo "make test-spark-cluster  Spark on a cluster of two workers, from files and from S3 (SeaweedFS; Maven for s3a)"
+	@echo "make test-iceberg       Spark SQL of PySpark 4.1 reads the Iceberg tables of backfills (Maven and Java 17)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18), a reader in JavaScript the bucket"
 	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
 	@echo "make test-conformance   the test suites of other projects judge the broker"
@@ -53,6 +54,12 @@ test-pyspark: $(VENV)/.ready
 
 test-spark-cluster: $(VENV)/.ready
 	$(PY) -m pytest -m cluster tests/localstack/test_spark_cluster.py tests/spark/cluster
+
+test-iceberg: PYSPARK := 4.1.1
+test-iceberg: $(VENV)/.ready
+	@test -d build/pyspark-$(PYSPARK)/pyspark || \
+		$(PY) -m pip install --quiet --no-deps --target build/pyspark-$(PYSPARK) pyspark==$(PYSPARK)
+	PYTHONPATH=$(CURDIR)/build/pyspark-$(PYSPARK) $(PY) -m pytest -m iceberg -o filterwarnings=default tests/spark/sinks
 
 test-node: $(VENV)/.ready
 	$(PY) -m pytest -m node tests/clients/test_kafkajs.py tests/tier/test_format_reader_node.py

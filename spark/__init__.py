@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from stratalog.spark.backfill import Summary
 
-__all__ = ["bad_records", "count", "read", "read_stream", "register", "session", "to_parquet"]
+__all__ = ["bad_records", "count", "iceberg_conf", "read", "read_stream", "register", "session", "stats", "to_parquet"]
 
 
 def read(
@@ -138,6 +138,20 @@ def to_parquet(
         core_count=spark.sparkContext.defaultParallelism,
     )
     return backfill(settings, SparkRunner(spark))
+
+
+def iceberg_conf(catalog: str) -> dict[str, str]:
+    """Settings of a session whose Spark SQL reads the tables of pyiceberg's ``catalog``: ``sl.session(**sl.iceberg_conf("lake"))``.
+
+    Raises `Invalid` for a PySpark that Iceberg has no runtime for, for a catalog that is neither SQLite nor REST, and
+    without pyiceberg.
+    """
+    from pyspark import __version__  # noqa: PLC0415 - needs PySpark
+
+    from stratalog.spark.sinks.iceberg import catalog_properties  # noqa: PLC0415
+    from stratalog.spark.sinks.iceberg_reading import iceberg_conf as conf  # noqa: PLC0415
+
+    return conf(__version__, catalog, catalog_properties(catalog))
 
 
 def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:

@@ -18,7 +18,7 @@ from stratalog.wire.errors import Invalid, StratalogError
 if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
 
-__all__ = ["IcebergTable", "open_iceberg"]
+__all__ = ["IcebergTable", "catalog_properties", "open_iceberg"]
 
 RUN_PROPERTY: Final = "stratalog.run"
 _ATTEMPTS: Final = 5
@@ -61,6 +61,15 @@ def open_iceberg(
         _partition(found, partitioning)
     _check(found, name, partitioning)
     return IcebergTable(name, found, options)
+
+
+def catalog_properties(name: str) -> dict[str, str]:
+    """What pyiceberg's file and environment say of the catalog. Raises `Invalid` without pyiceberg."""
+    try:
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise Invalid("iceberg: needs pyiceberg: pip install 'stratalog[iceberg]'") from error
+    return dict(load_catalog(name).properties)
 
 
 def _transform(partitioning: str) -> Any:
