@@ -46,7 +46,7 @@ COMMANDS: Final = {
         "stratalog.spark.cli_erase", "erase", "Erase records of a key from an archive, with Spark; no broker."
     ),
     "stats": LazyPath(
-        "stratalog.spark.cli_stats", "stats", "Count records, bytes, keys and missing offsets, with Spark; no broker."
+        "stratalog.spark.cli_stats", "stats", "Count records, bytes and keys of topics, with Spark; no broker."
     ),
     "verify": LazyPath(
         "stratalog.spark.cli_verify", "verify", "Do what tier verify --deep does, spread over Spark; no broker."
