@@ -56,16 +56,19 @@ def verify(
     footers are checked; manifests are compared with their pages and with the listing. Nothing is written. Exit code
     0: clean; 4: anomalies were found, one line (JSON: one object) each.
     """
-    from stratalog.spark.verify import verify_on_spark  # noqa: PLC0415 - not for --help
+    from stratalog.spark.spark_tasks import SparkTasks  # noqa: PLC0415 - not for --help
+    from stratalog.spark.verify import verify_on_spark  # noqa: PLC0415
     from stratalog.tier.verify_partition import VerifyOptions  # noqa: PLC0415
 
     options = VerifyOptions(time.time_ns() // 1_000_000, int(grace_seconds * 1000))
     given = store_options(bucket, endpoint_url, region)
     spark = spark_session("stratalog verify", master, spark_conf)
+    tasks = SparkTasks(spark)
     try:
         with progress_bar("verified") as tell:
-            reports = list(verify_on_spark(spark, bucket, given, options, topics=topics, on_progress=tell))
+            reports = list(verify_on_spark(tasks, bucket, given, options, topics=topics, on_progress=tell))
     finally:
+        tasks.end_workers()
         spark.stop()
     _tell(reports, as_json=as_json)
 

@@ -25,7 +25,7 @@ from stratalog.tier.verify_partition import PartitionReport, VerifyOptions
 from stratalog.wire.errors import Corrupt
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from stratalog.spark.spark_tasks import SparkTasks
 
 __all__ = ["KnownFindings", "ObjectToRead", "divide", "objects_to_read", "read_objects", "verify_on_spark"]
 
@@ -49,7 +49,7 @@ class ObjectToRead(NamedTuple):
 
 
 def verify_on_spark(
-    spark: SparkSession,
+    spark: SparkTasks,
     url: str,
     store_options: Mapping[str, str],
     options: VerifyOptions,
@@ -63,11 +63,9 @@ def verify_on_spark(
     they will. Raises `TaskFailed` where a task could not read (a damaged object is no failure), `NewerManifest`, and what
     the store raises.
     """
-    from stratalog.spark.spark_tasks import run_tasks  # noqa: PLC0415 - needs PySpark
-
     store = open_archive(url, store_options)
     objects = objects_to_read(store, topics)
-    tasks = divide(objects, spark.sparkContext.defaultParallelism)
+    tasks = divide(objects, spark.spark.sparkContext.defaultParallelism)
     total_bytes = sum(each.entry.size_bytes for each in objects)
 
     def read(task: Sequence[ObjectToRead]) -> list[list[Anomaly]]:
@@ -76,7 +74,7 @@ def verify_on_spark(
     def ended(count: int) -> None:
         on_progress(total_bytes * count // len(tasks), total_bytes)
 
-    found = run_tasks(spark, f"verification of {url}", tasks, read, ended) if tasks else []
+    found = spark.run(f"verification of {url}", tasks, read, ended) if tasks else []
     known = zip((each for task in tasks for each in task), (each for task in found for each in task), strict=True)
     with KnownFindings({each.entry.key: (each.entry, anomalies) for each, anomalies in known}) as readers:
         yield from verify_bucket(store, options._replace(deep=True), topics=topics, readers=readers)

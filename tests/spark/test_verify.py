@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.spark import verify
 from stratalog.spark.fetch import open_archive
+from stratalog.spark.spark_tasks import SparkTasks
 from stratalog.spark.verify import KnownFindings, ObjectToRead, divide, objects_to_read, read_objects, verify_on_spark
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.store import ObjectStore
@@ -46,22 +47,22 @@ def anomalies(reports: Any) -> set[Anomaly]:
 @pytest.mark.spark
 def test_the_findings_are_those_of_a_verification_here(spark: SparkSession, bucket: Any) -> None:
     """Clean first; then damage, a missing object, an orphan and a strange key: reports are equal, field by field."""
-    store, url = bucket.store, bucket.store.url
-    assert anomalies(verify_on_spark(spark, url, {}, OPTIONS)) == set()
+    store, url, tasks = bucket.store, bucket.store.url, SparkTasks(spark)
+    assert anomalies(verify_on_spark(tasks, url, {}, OPTIONS)) == set()
     entries = bucket.manifests["orders", 0].entries
     damage(store, entries[1].key)
     store.delete_many([bucket.manifests["orders", 1].entries[2].key])
     store.put(entries[0].key.replace("00000050-", "00000051-"), b"x")
     store.put("topics/readme.txt", b"x")
     progress: list[tuple[int, int]] = []
-    found = list(verify_on_spark(spark, url, {}, OPTIONS, on_progress=lambda *told: progress.append(told)))
+    found = list(verify_on_spark(tasks, url, {}, OPTIONS, on_progress=lambda *told: progress.append(told)))
     here = list(verify_bucket(store, OPTIONS._replace(deep=True)))
     assert found == here
     assert {each.kind for each in anomalies(found)} == {
         AnomalyKind.WRONG_CRC, AnomalyKind.MISSING_OBJECT, AnomalyKind.ORPHAN_OBJECT, AnomalyKind.FOREIGN_KEY
     }  # fmt: skip
     assert all(0 <= done <= whole for done, whole in progress)
-    assert anomalies(verify_on_spark(spark, url, {}, OPTIONS, topics=["payments"])) == set()
+    assert anomalies(verify_on_spark(tasks, url, {}, OPTIONS, topics=["payments"])) == set()
 
 
 def test_what_is_read_is_what_manifests_name(bucket: Any) -> None:
