@@ -89,7 +89,7 @@ def test_idle_workers_end_quietly_before_their_session(
     ended: list[tuple[int, int]] = []
     runner = SparkRunner(spark)
     assert backfill(rig.settings(orders, str(tmp_path / "lake")), runner).rows == 1000
-    monkeypatch.setattr(backfill_spark.os, "killpg", lambda *given: ended.append(given))
+    monkeypatch.setattr(os, "killpg", lambda *given: ended.append(given))
     runner.end_workers()
     runner.end_workers()
     ((group, number),) = ended
