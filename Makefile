@@ -50,7 +50,7 @@ test-java: $(VENV)/.ready
 test-pyspark: $(VENV)/.ready
 	@test -d build/pyspark-$(PYSPARK)/pyspark || \
 		$(PY) -m pip install --quiet --no-deps --target build/pyspark-$(PYSPARK) pyspark==$(PYSPARK)
-	PYTHONPATH=$(CURDIR)/build/pyspark-$(PYSPARK) $(PY) -m pytest -m "not s3 and not slow and not cluster" -o filterwarnings=default tests/spark
+	PYTHONPATH=$(CURDIR)/build/pyspark-$(PYSPARK) $(PY) -m pytest -m "not s3 and not slow and not cluster and not iceberg" -o filterwarnings=default tests/spark
 
 test-spark-cluster: $(VENV)/.ready
 	$(PY) -m pytest -m cluster tests/localstack/test_spark_cluster.py tests/spark/cluster
