@@ -56,7 +56,8 @@ def verify(
     footers are checked; manifests are compared with their pages and with the listing. Nothing is written. Exit code
     0: clean; 4: anomalies were found, one line (JSON: one object) each.
     """
-    from stratalog.spark.spark_tasks import SparkTasks  # noqa: PLC0415 - not for --help
+    from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415 - not for --help
+    from stratalog.spark.spark_tasks import SparkTasks  # noqa: PLC0415
     from stratalog.spark.verify import verify_on_spark  # noqa: PLC0415
     from stratalog.tier.verify_partition import VerifyOptions  # noqa: PLC0415
 
@@ -65,6 +66,7 @@ def verify(
     spark = spark_session("stratalog verify", master, spark_conf)
     tasks = SparkTasks(spark)
     try:
+        given = completed(given, s3a_of_session(spark), bucket)
         with progress_bar("verified") as tell:
             reports = list(verify_on_spark(tasks, bucket, given, options, topics=topics, on_progress=tell))
     finally:
