@@ -56,11 +56,7 @@ def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
             store, build_segment(_request(store, command, inputs)), storage_class=command.storage_class
         )
         swapped = change_manifest(
-            store,
-            command.partition,
-            lambda manifest: swapped_in(
-                store, manifest, inputs, output, partial(swap, now_ms=command.now_ms, claimant=command.claimant)
-            ),
+            store, command.partition, lambda manifest: _swapped(store, manifest, command, inputs, output)
         )
     except (Corrupt, NotFound, JobRefused):
         change_manifest(
@@ -80,6 +76,12 @@ def _strike_off(manifest: Manifest, command: MergeObjects) -> Manifest:
         if job.kind == MERGE_KIND and job.uuid != command.uuid:
             return end_job(manifest, job.uuid, now_ms=command.now_ms)
     return manifest
+
+
+def _swapped(
+    store: ObjectStore, manifest: Manifest, command: MergeObjects, inputs: tuple[Entry, ...], output: Entry
+) -> Manifest:
+    return swapped_in(store, manifest, inputs, output, partial(swap, now_ms=command.now_ms, claimant=command.claimant))
 
 
 def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...]) -> SegmentRequest:
