@@ -67,8 +67,10 @@ def test_the_newest_of_each_key() -> None:
 def test_only_committed_records_count(rewrite_rig: Any, memory_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An aborted record supersedes nothing."""
     store = memory_archive.store
-    history = rewrite_rig.make_history(8)
+    history = rewrite_rig.make_history(8, keys=40, transactions=0.9)
     manifest = rewrite_rig.archive(store, history)
+    everything = rewrite_rig.History(rows=rewrite_rig.rows_of(store, committed=False))
+    assert {row[0] for row in everything.newest()} - {row[0] for row in history.rows}, "no aborted record is in the way"
     monkeypatch.setattr(module, "open_archive", lambda url, options: store)
     whose = TopicPartition("t", 0)
     slices = [slice_entry(whose, entry, OffsetRange(entry.base, entry.end)) for entry in manifest.entries]
