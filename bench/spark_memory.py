@@ -52,7 +52,7 @@ def _largest_worker_megabytes() -> float:
     peaks = [0]
     for pid in family(os.getpid())[1:]:
         try:
-            if b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"\0-m\0pyspark." in Path(f"/proc/{pid}/cmdline").read_bytes():  # the JVM has jars of that name
                 peaks.append(parse_peak_kib(Path(f"/proc/{pid}/status").read_text()))
         except (FileNotFoundError, ProcessLookupError):
             continue  # a worker that ended while we looked
