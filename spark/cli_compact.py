@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stratalog.spark.cli_options import Size
-from stratalog.spark.cli_rewrite import Duration, read_options, rewrite_options, rewriter_of, tell, told_on_terminal
+from stratalog.spark.cli_rewrite import (
+    Duration,
+    completed_options,
+    read_options,
+    rewrite_options,
+    rewriter_of,
+    tell,
+    told_on_terminal,
+)
 
 if TYPE_CHECKING:
     from stratalog.spark.compact import CompactSettings
@@ -48,11 +56,12 @@ def compact(**given: Any) -> None:
 
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
-    with rewriter_of(given, "compact") as (rewriter, cores):
+    with rewriter_of(given, "compact") as (rewriter, cores, s3a):
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
             with told_on_terminal(settings.topic) as told:
-                summary = run(replace(settings, core_count=cores), rewriter, told)
+                read = completed_options(settings.read, s3a)
+                summary = run(replace(settings, read=read, core_count=cores), rewriter, told)
             seconds = monotonic_ns() / 1e9 - started_s
             tell(summary, seconds, dry_run=settings.dry_run, as_json=given["as_json"])
             whole = whole and summary.is_whole

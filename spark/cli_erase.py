@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stratalog.spark.cli_options import mib_text
-from stratalog.spark.cli_rewrite import read_options, rewrite_options, rewriter_of, tell, told_on_terminal
+from stratalog.spark.cli_rewrite import (
+    completed_options,
+    read_options,
+    rewrite_options,
+    rewriter_of,
+    tell,
+    told_on_terminal,
+)
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -56,11 +63,12 @@ def erase(**given: Any) -> None:
 
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
-    with rewriter_of(given, "erase") as (rewriter, cores):
+    with rewriter_of(given, "erase") as (rewriter, cores, s3a):
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
             with told_on_terminal(settings.topic) as told:
-                summary = run(replace(settings, core_count=cores), rewriter, told)
+                read = completed_options(settings.read, s3a)
+                summary = run(replace(settings, read=read, core_count=cores), rewriter, told)
             _tell(summary, given, monotonic_ns() / 1e9 - started_s)
             whole = whole and summary.run.is_whole
     if not whole:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 else:
     _IntParam = click.ParamType  # not generic in the older releases that we accept
 
-__all__ = ["Duration", "read_options", "rewrite_options", "rewriter_of", "tell", "told_on_terminal"]
+__all__ = [
+    "Duration",
+    "completed_options",
+    "read_options",
+    "rewrite_options",
+    "rewriter_of",
+    "tell",
+    "told_on_terminal",
+]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
@@ -105,19 +113,30 @@ def read_options(given: Mapping[str, Any], topic: str) -> ReadOptions:
     return parse_options({**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic})
 
 
+def completed_options(read: ReadOptions, s3a: Mapping[str, str]) -> ReadOptions:
+    """What the command leaves open about S3, as the session says it."""
+    from stratalog.spark.hadoop_settings import completed  # noqa: PLC0415 - not for --help
+
+    return replace(read, store_options=completed(read.store_options, s3a, read.archive)) if s3a else read
+
+
 @contextmanager
-def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter, int]]:
-    """Who carries the run out, and on how many cores; a session that was started here is stopped."""
+def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter, int, Mapping[str, str]]]:
+    """Who carries the run out, on how many cores, and what the session says of S3 in Hadoop's words.
+
+    A session that was started here is stopped.
+    """
     from stratalog.spark.rewriter import HereRewriter  # noqa: PLC0415 - not for --help
 
     if given["without_spark"]:
-        yield HereRewriter(), os.cpu_count() or 1
+        yield HereRewriter(), os.cpu_count() or 1, {}
         return
+    from stratalog.spark.hadoop_settings import s3a_of_session  # noqa: PLC0415
     from stratalog.spark.rewrite_spark import SparkRewriter  # noqa: PLC0415
 
     spark = spark_session(f"stratalog {name}", given["master"], given["spark_conf"])
     try:
-        yield SparkRewriter(spark), spark.sparkContext.defaultParallelism
+        yield SparkRewriter(spark), spark.sparkContext.defaultParallelism, s3a_of_session(spark)
     finally:
         spark.stop()
 

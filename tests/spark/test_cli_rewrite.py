@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from stratalog.spark.cli_rewrite import Duration, read_options, rewriter_of, tell, told_on_terminal
+from stratalog.spark.cli_rewrite import Duration, completed_options, read_options, rewriter_of, tell, told_on_terminal
 from stratalog.spark.rewrite_summary import RewriteSummary
 from stratalog.spark.rewriter import HereRewriter
 
@@ -27,11 +27,22 @@ def test_the_bucket_is_reached_as_by_the_source() -> None:
     assert read.subscription.topics == ("orders",)
 
 
+def test_what_is_left_open_is_as_the_session_says_it() -> None:
+    """In Hadoop's words; what the command says counts more."""
+    given = {"bucket": "s3://b/p", "endpoint_url": "http://x", "region": None, "source_options": {}}
+    read = read_options(given, "orders")
+    said = {"endpoint": "http://y", "access.key": "k", "secret.key": "s"}
+    found = completed_options(read, said).store_options
+    assert (found["s3.endpoint"], found["s3.access-key"], found["s3.secret-key"]) == ("http://x", "k", "s")
+    assert completed_options(read, {}) is read
+
+
 def test_a_small_archive_needs_no_spark() -> None:
     """Then this process does it."""
-    with rewriter_of({"without_spark": True}, "compact") as (rewriter, cores):
+    with rewriter_of({"without_spark": True}, "compact") as (rewriter, cores, s3a):
         assert isinstance(rewriter, HereRewriter)
         assert cores >= 1
+        assert s3a == {}
 
 
 def test_progress_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
