@@ -175,6 +175,10 @@ class Log(LogCompact):
         So a directory can sync its logs side by side. Raises `OSError`.
         """
         self.write_queued()
+        if self._half_doomed:
+            self._sync_names()
+            self._doom_indexes()
+            self._directory_dirty = True
         if self.leader_epochs.must_store(self.log_end_offset):
             self._store_epochs()
         active = self._segments.active

@@ -88,6 +88,14 @@ def test_a_segment_that_comes_back_after_a_crash_has_its_indexes(bench, log):
     assert not [name for name in names(log) if name.startswith(f"{0:020d}") and "snapshot" not in name]
 
 
+def test_a_closed_log_leaves_no_index_without_a_log(log):
+    """However short a time ago its segment has left: Kafka's tools take such an index for one of the log."""
+    log.delete_local_before(10)
+    log.close()
+    assert {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")} <= set(names(log))
+    assert not [name for name in names(log) if name.startswith(f"{0:020d}.") and not name.endswith(".deleted")]
+
+
 def test_files_are_renamed_first_and_unlinked_after_the_delay(bench, log):
     """file.delete.delay.ms counts from the first time somebody asks; what was given out is not given out again."""
     log.delete_local_before(10)
