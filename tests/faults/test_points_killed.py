@@ -101,6 +101,8 @@ def program(home: Path, arguments: list[str], dies_at: str, **options) -> subpro
     environment = {**os.environ, "SMALL": "1"}
     if dies_at:
         environment["DIES_AT"] = f"{dies_at}:{home / 'died'}"
+    if dies_at in SECOND_LIFE:  # what counts passings forgets those of the first life
+        environment["DIES_FIRST"] = "1"
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(DYING), str(ROOT), environment.get("PYTHONPATH"))))
     return subprocess.Popen([sys.executable, "-m", "stratalog", *arguments], env=environment, **options)
 

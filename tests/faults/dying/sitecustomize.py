@@ -1,7 +1,7 @@
 """What brokers of the tests are made to do; Python imports this by itself where PYTHONPATH names this folder.
 
 ``DIES_AT`` is ``point:marker``: a process that comes to the point of `sim.points` ends with SIGKILL, once per marker
-file. ``SMALL``: manifests spill after a few entries, and chunks are copied to the cache from a directory, too.
+file; with ``DIES_FIRST`` at its first passing, whatever the number of the point says. ``SMALL``: manifests spill after a few entries, and chunks are copied to the cache from a directory, too.
 """
 
 import os
@@ -24,5 +24,5 @@ if "DIES_AT" in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
 
     name, marker = os.environ["DIES_AT"].split(":", 1)
-    armed = trapped(name, _die)
+    armed = trapped(name, _die, nth=1 if "DIES_FIRST" in os.environ else 0)
     armed.__enter__()
