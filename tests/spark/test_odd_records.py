@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 import stratalog
 from stratalog import spark as sl
@@ -40,9 +41,18 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def streamed(rows: DataFrame, place: Path) -> DataFrame:
     """What a stream that ends has written."""
-    query = rows.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
-    query.option("path", f"{place}/rows").trigger(availableNow=True).start().awaitTermination()
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
+    run_to_end(rows.sparkSession, writer.option("path", f"{place}/rows"))
     return rows.sparkSession.read.parquet(f"{place}/rows")
+
+
+def run_to_end(spark: SparkSession, writer: DataStreamWriter) -> None:
+    """Until all that is there is read; PySpark 4.1 reads one micro-batch a run."""
+    while True:
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        if not spark.version.startswith("4.1.") or not any(each["numInputRows"] for each in query.recentProgress):
+            return
 
 
 def every_way(spark: SparkSession, place: Path, archive: Any, rig: Any, **stream: str) -> list[list[tuple[Any, ...]]]:
@@ -171,17 +181,13 @@ def test_an_object_that_goes_under_a_running_query(
             if batch.count() and number == 1:
                 store.delete_many([key])
 
-        checkpoint = str(tmp_path / accepted)
-        query = (
-            rows.writeStream.foreachBatch(lose)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = rows.writeStream.foreachBatch(lose).option("checkpointLocation", str(tmp_path / accepted))
         if accepted == "true":
-            query.awaitTermination()
+            run_to_end(spark, writer)
         else:
             with pytest.raises(Exception, match=rf"orders-0, offsets 300 to 399, object {entry.key}: the object that"):
-                query.awaitTermination()
-            assert json.loads(query.lastProgress["sources"][0]["endOffset"]) == {"orders": {"0": 300}}
+                run_to_end(spark, writer)
+        # Three micro-batches before that of the object are done; with the loss accepted, its own, too.
+        done = sorted(int(path.name) for path in (tmp_path / accepted / "commits").iterdir() if path.name.isdecimal())
+        assert done[:4] == ([0, 1, 2, 3] if accepted == "true" else [0, 1, 2])
         store.put(entry.key, data)
