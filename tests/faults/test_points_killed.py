@@ -276,6 +276,12 @@ class Story:
             topic.settled()
         self.kept.check(broker)
 
+    def kept_is_cached(self) -> bool:
+        """Whether a chunk of a living object lies in the cache."""
+        cached = "".join(path.name for path in (self.home / "data-cache").iterdir())
+        entries = iter_entries(open_store(f"file://{self.home}/bucket"), self.kept.manifest())
+        return any(entry.uuid.hex() in cached for entry in entries)
+
     def is_gone(self, broker: Broker) -> bool:
         """Whether the deletion was carried out."""
         return all(topic.name != "gone" for topic in broker.client.refresh())
@@ -322,7 +328,7 @@ def live(brokers, home: Path, point: str) -> tuple[Story, Broker]:
     if first:
         story.until(broker, marker.exists)
         return story, broker
-    story.until(broker, lambda: story.kept.manifest().remote_end > 200)
+    story.until(broker, lambda: story.kept.manifest().remote_end > 200 and story.kept_is_cached())
     broker.stop()
     broker = brokers("" if point in COLLECTOR else point)
     if point in COLLECTOR:
