@@ -123,6 +123,8 @@ def test_requests_are_counted_by_operation_and_topic(broker):
     assert metrics.remote_copy_bytes > 0
     assert metrics.remote_copy_errors == 0
     assert metrics.remote_fetch_requests == 0
+    unified = broker.partition("t")
+    broker.wait_until(lambda: unified.log.local_log_start_offset == unified.remote.end_offset)
     broker.values("t")
     broker.wait_until(lambda: metrics.remote_fetch_requests >= 2)  # told when the worker has done, the bytes before
     assert metrics.remote_fetch_bytes > 0
