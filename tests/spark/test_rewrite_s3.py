@@ -28,7 +28,16 @@ def test_conditional_writes_commit_there_too(rewrite_rig: Any, store: Any, s3_en
     """The store is asked first whether they hold; nothing is left over in the end."""
     history = rewrite_rig.make_history(6, steps=30)
     rewrite_rig.archive(store, history)
-    where = ["--bucket", "s3://archive/rewritten", "--endpoint-url", s3_endpoint, "--region", "us-east-1", "--topic", "t"]
+    where = [
+        "--bucket",
+        "s3://archive/rewritten",
+        "--endpoint-url",
+        s3_endpoint,
+        "--region",
+        "us-east-1",
+        "--topic",
+        "t",
+    ]
     where += ["--option", "s3.access-key=id", "--option", "s3.secret-key=secret", "--without-spark", "--json"]
     erased = CliRunner().invoke(erase, [*where, "--key", "key-3"], catch_exceptions=False)
     assert erased.exit_code == 0, erased.output
