@@ -132,7 +132,6 @@ def test_a_corrupt_local_segment_is_never_archived(tiered, caplog):
     tiered.topic("t")
     tiered.write("t", 9)
     tiered.archived("t")
-    reached = tiered.offsets("t")[2]
     archive = tiered.node.run(lambda: tiered.node.node.tiering._archives[tiered.node.partition("t")])
     request = archive._request
 
@@ -146,6 +145,7 @@ def test_a_corrupt_local_segment_is_never_archived(tiered, caplog):
     with caplog.at_level(logging.ERROR):
         tiered.write("t", 20)
         tiered.node.wait_until(lambda: archive.state == "quarantined")
+    reached = tiered.offsets("t")[2]
     assert any(f"offset {reached}" in one.getMessage() and "t" in one.getMessage() for one in caplog.records)
     tiered.write("t", 20)
     assert tiered.offsets("t")[1:3] == (reached, reached)

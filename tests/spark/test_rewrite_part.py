@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,7 +50,7 @@ def test_the_live_range_is_exact(rewrite_rig: Any, store: Any) -> None:
 def test_others_are_waited_for(rewrite_rig: Any, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is full, a manifest that many change; not for ever, and not for a run that is dead."""
     slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=slept.append))  # other threads sleep on
     errors: list[Exception] = [JobsFull("full"), ManifestContended("busy")]
 
     def transition(manifest: Any) -> Any:
@@ -79,7 +81,7 @@ def test_a_part_waits_for_its_place_in_the_list(rewrite_rig: Any, store: Any, mo
     def ended(_: float) -> None:
         RewritePart(store, whose, RUN, others.pop().uuid, COMPACT_KIND).end()
 
-    monkeypatch.setattr(module.time, "sleep", ended)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=ended, time_ns=time.time_ns))
     entry = rewrite_rig.manifest_of(store).entries[0]
     part = RewritePart(store, whose, RUN, part_uuid(RUN, whose, entry.base), COMPACT_KIND)
     data = store.get(entry.key)[0][: entry.data_bytes]
