@@ -34,14 +34,6 @@ class HttpServer:
         self._reasons = reasons
         self._more = dict(more or {})
         self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
-
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> tuple[str, int]:
-        """Listen; returns the address, with the port that was chosen for 0. Raises OSError."""
-        listening = await asyncio.get_running_loop().create_server(await self.prepare(), host, port)
-        self._listening = listening
-        address = listening.sockets[0].getsockname()
-        return str(address[0]), int(address[1])
 
     async def prepare(self) -> Callable[[], asyncio.BaseProtocol]:
         """Get ready to serve; what makes the protocol of a connection, for whoever listens."""
@@ -59,9 +51,7 @@ class HttpServer:
         return runner.server
 
     async def close(self) -> None:
-        """Stop listening, and end what is being served."""
-        if self._listening is not None:
-            self._listening.close()
+        """End what is being served; who listens stops before."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

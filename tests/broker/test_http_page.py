@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from stratalog.broker.http import HttpServer
+from stratalog.broker.http_listener import HttpListener
 from stratalog.broker.http_page import FILES, page_routes
 from stratalog.broker.metrics import Metrics
 
@@ -14,8 +15,9 @@ from stratalog.broker.metrics import Metrics
 @pytest.fixture
 async def get():
     """Get a path of a running server."""
-    server = HttpServer(Metrics(), list, page_routes())
-    host, port = await server.start()
+    server = HttpListener(lambda: HttpServer(Metrics(), list, page_routes()), pytest.fail)
+    host, port = await server.bind("127.0.0.1", 0)
+    server.serve()
     async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
 
         async def get(path, **headers):
