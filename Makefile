@@ -15,7 +15,7 @@ help:
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
 	@echo "make model              every order of events of the archive's protocol, with states counted"
-	@echo "make mutants [ONLY=text]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
+	@echo "make mutants [ONLY=text] [PART=1/5]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
@@ -84,7 +84,7 @@ model: $(VENV)/.ready
 	$(PY) -m pytest -v --tb=short -m "slow or not slow" tests/tier/test_model*.py
 
 mutants: $(VENV)/.ready
-	$(PY) -m mutants $(if $(ONLY),--only "$(ONLY)")
+	$(PY) -m mutants $(if $(ONLY),--only "$(ONLY)") $(if $(PART),--part $(PART))
 
 sim: $(VENV)/.ready
 	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)

@@ -4,9 +4,10 @@
 
     $ make mutants
     $ make mutants ONLY=manifest
+    $ make mutants PART=2/5
 
-Every bug breaks one row of ``docs/safety.md``. A bug is caught when a test fails; one that no test sees, and one that
-does not even import, end the run with exit code 1.
+Every bug breaks one row of ``docs/safety.md``. A bug is caught when a test fails; one that no test sees, one that
+does not even import, and one with which the tests do not end, end the run with exit code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from mutants.listing import Mutant, read_mutants
+from mutants.listing import Mutant, part_of, read_mutants
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _CAUGHT: Final = 1
@@ -74,6 +75,8 @@ def _plant(mutant: Mutant, folders: SimpleQueue[Path]) -> str:
         path.write_text(mutant.planted(sound))
         try:
             code, output = _pytest(folder, mutant.tests)
+        except subprocess.TimeoutExpired:
+            return f"the tests had not ended after {_TIMEOUT_SECONDS} s"
         finally:
             path.write_text(sound)
     if code == _CAUGHT:
@@ -87,8 +90,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Plants bugs and says which of them the tests catch.")
     parser.add_argument("--only", default="", help="bugs whose words or file hold this text")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="so many at a time")
+    parser.add_argument("--part", default="1/1", metavar="N/M", help="the Nth of M parts of the list")
     options = parser.parse_args()
-    mutants = [one for one in read_mutants() if options.only in one.says or options.only in one.file]
+    try:
+        part = part_of(read_mutants(), options.part)
+    except ValueError as problem:
+        parser.error(str(problem))
+    mutants = [one for one in part if options.only in one.says or options.only in one.file]
     if not mutants:
         parser.error(f"no bug's words or file hold {options.only!r}")
     missed = 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Mutant", "read_mutants"]
+__all__ = ["Mutant", "part_of", "read_mutants"]
 
 _LIST: Final = Path(__file__).with_name("mutants.toml")
 
@@ -36,3 +37,15 @@ def read_mutants() -> list[Mutant]:
     """The list, in its order."""
     listed = tomllib.loads(_LIST.read_text())["mutant"]
     return [Mutant(one["says"], one["file"], one["before"], one["after"], tuple(one["tests"])) for one in listed]
+
+
+def part_of(mutants: Sequence[Mutant], part: str) -> list[Mutant]:
+    """One part of several, such as ``2/5``: neighbours, which mostly share their tests; the parts together are the list.
+
+    Raises `ValueError` where that is no such part.
+    """
+    number, slash, of = part.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ValueError(f"{part!r} is no part of the list: say 1/5 for the first of five")
+    first, end = (len(mutants) * at // int(of) for at in (int(number) - 1, int(number)))
+    return list(mutants[first:end])

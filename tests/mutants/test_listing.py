@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants.listing import Mutant, read_mutants
+from mutants.listing import Mutant, part_of, read_mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = read_mutants()
@@ -36,3 +36,14 @@ def test_a_place_that_is_not_there_or_there_twice_is_an_error():
     for text in ("", "x = 1\nx = 1\n"):
         with pytest.raises(ValueError, match="once is expected"):
             mutant.planted(text)
+
+
+def test_the_parts_are_the_list():
+    """Also more parts than bugs; what is no part is said to be none."""
+    for count in (1, 2, 7, len(MUTANTS), len(MUTANTS) + 1):
+        parts = [part_of(MUTANTS, f"{number}/{count}") for number in range(1, count + 1)]
+        assert [one for part in parts for one in part] == MUTANTS
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    for part in ("0/2", "3/2", "1", "/", "a/b", "-1/2"):
+        with pytest.raises(ValueError, match="no part of the list"):
+            part_of(MUTANTS, part)
