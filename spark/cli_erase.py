@@ -45,7 +45,7 @@ _FAILED: Final = 1
 @rewrite_options
 @click.option("--topic", "topics", required=True, multiple=True, metavar="TOPIC", help="Where to erase; may be repeated.")  # fmt: skip
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Erase the records with this key; may be repeated.")
-@click.option("--key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Erase those with the keys of this file, one a line.")  # fmt: skip
+@click.option("--key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Erase those with the keys of this file, one a line; empty lines are passed over.")  # fmt: skip
 @click.option("--key-encoding", type=click.Choice(["utf8", "hex", "base64"]), default="utf8", show_default=True, help="How keys are written here.")  # fmt: skip
 @click.option("--where", default="", metavar="SQL", help="Erase the records for which this predicate of Spark SQL holds, over the columns of the Spark source.")  # fmt: skip
 @click.option("--by", default="", metavar="NAME", help="Who erases, for the record of it; else user and host.")
@@ -80,7 +80,7 @@ def _settings(given: Mapping[str, Any], topic: str) -> EraseSettings:
 
     texts = list(given["keys"])
     if given["key_file"]:
-        texts += Path(given["key_file"]).read_text("utf-8").splitlines()
+        texts += _lines(Path(given["key_file"]))
     return EraseSettings(
         topic=topic,
         read=read_options(given, topic),
@@ -95,6 +95,15 @@ def _settings(given: Mapping[str, Any], topic: str) -> EraseSettings:
     )
 
 
+def _lines(file: Path) -> list[str]:
+    """The lines that are not empty. Only a line feed, with or without a carriage return, ends one: keys hold anything else."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{file} is no UTF-8: {error}; write keys that are no text with --key-encoding hex") from error
+    return [line for line in (each.removesuffix("\r") for each in text.split("\n")) if line]
+
+
 def _keys(texts: Sequence[str], encoding: str) -> tuple[bytes, ...]:
     try:
         if encoding == "hex":
@@ -103,7 +112,7 @@ def _keys(texts: Sequence[str], encoding: str) -> tuple[bytes, ...]:
             return tuple(base64.b64decode(text, validate=True) for text in texts)
     except (ValueError, binascii.Error) as error:
         raise Invalid(f"a key is not written in {encoding}: {error}") from error
-    return tuple(text.encode() for text in texts)
+    return tuple(text.encode("utf-8", "surrogateescape") for text in texts)  # as the command line had its bytes
 
 
 def _tell(summary: ErasureSummary, given: Mapping[str, Any], seconds: float) -> None:

@@ -16,6 +16,7 @@ from stratalog.spark.jobs import erase as job
 from stratalog.tier.manifest_parts import Pin
 from stratalog.tier.manifest_pins import pin
 from stratalog.tier.manifest_store import change_manifest
+from stratalog.wire.errors import Invalid
 
 
 @pytest.fixture
@@ -75,4 +76,24 @@ def test_what_is_no_key_is_refused(rewrite_rig: Any, store: Any) -> None:
     """So is nothing at all."""
     for arguments in (("--key", "xyz", "--key-encoding", "hex"), ("--key", "%", "--key-encoding", "base64"), ()):
         assert run(store, *arguments).exit_code != 0
+    assert rewrite_rig.rows_of(store) == rewrite_rig.make_history(1).rows
+
+
+def test_a_line_of_a_file_is_a_key_as_it_stands(tmp_path: Path) -> None:
+    """Whatever Unicode takes for the end of a line is part of it; empty lines are no keys."""
+    file = tmp_path / "keys.txt"
+    file.write_bytes("\ufeffa\u2028b\n\nc\x0bd \r\ne\rf\x85\n\r\n".encode())
+    assert cli_erase._lines(file) == ["a\u2028b", "c\x0bd ", "e\rf\x85"]
+    file.write_bytes(b"a\xff\n")
+    with pytest.raises(Invalid, match="is no UTF-8"):
+        cli_erase._lines(file)
+    assert cli_erase._keys(["\udcff", "é"], "utf8") == (b"\xff", "é".encode())
+
+
+@pytest.mark.parametrize("option", ["endingTimestamp=5", "kafka.isolation.level=read_committed", "columns=key"])
+def test_an_option_that_would_not_be_obeyed_is_refused(rewrite_rig: Any, store: Any, option: str) -> None:
+    """An erasure looks through everything."""
+    found = run(store, "--key", "key-3", "--option", option)
+    assert found.exit_code == 2
+    assert f"option '{option.partition('=')[0]}' is not for this command" in found.stderr
     assert rewrite_rig.rows_of(store) == rewrite_rig.make_history(1).rows
