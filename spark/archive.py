@@ -30,7 +30,14 @@ from stratalog.wire.batch import iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, uuid_text
 
-__all__ = ["check_found", "find_manifests", "find_timestamp", "is_assigned", "load_partitions"]
+__all__ = [
+    "check_found",
+    "find_manifests",
+    "find_timestamp",
+    "is_assigned",
+    "load_partitions",
+    "topic_manifests",
+]
 
 _THREADS: Final = 16
 
@@ -63,6 +70,19 @@ def find_manifests(store: ObjectStore, subscription: Subscription) -> list[Manif
     names = subscription.topics or tuple(subscription.assignment or ())
     found = _manifests(store, _folders(store, subscription, names))
     return _newest_topics(each for each in found if subscription.wants_topic(each.partition.topic))
+
+
+def topic_manifests(store: ObjectStore, subscription: Subscription) -> list[Manifest]:
+    """The manifests of the one topic, and of it the partitions, that ``subscription`` asks for, sorted by partition.
+
+    Raises `Invalid` for more topics than one, and for what the archive does not have.
+    """
+    subscription.check_one_topic()
+    found = find_manifests(store, subscription)
+    held = [TopicPartition(each.partition.topic, each.partition.partition) for each in found]
+    check_found(store, subscription, held)
+    wanted = (each for each in found if is_assigned(subscription, each.partition))
+    return sorted(wanted, key=lambda each: each.partition.partition)
 
 
 def _partition(archive: PartitionArchive) -> TopicPartition:

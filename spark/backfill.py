@@ -133,6 +133,7 @@ class _NoProgress:
 
 def foresee_backfill(settings: BackfillSettings) -> BackfillPlan:
     """What `backfill` would do now; nothing is written."""
+    settings.read.subscription.check_one_topic()
     store = open_archive(settings.read.archive, settings.read.store_options)
     archives = load_partitions(store, settings.read.subscription)
     ledger = _open_ledger(settings, archives)
@@ -144,9 +145,10 @@ def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | No
     """Convert what the archive holds and the target does not, run by run, each committed before the next begins.
 
     Raises `LedgerConflict` if another backfill to the same target commits first, `DataLoss` for offsets that are
-    gone, `Invalid` for a target that was filled otherwise, and what reading and writing raise. What was committed by
-    then stays.
+    gone, `Invalid` for a target that was filled otherwise and for more topics than one, and what reading and writing
+    raise. What was committed by then stays.
     """
+    settings.read.subscription.check_one_topic()
     told = progress or _NoProgress()
     store = open_archive(settings.read.archive, settings.read.store_options)
     summary = Summary()

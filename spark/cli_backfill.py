@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.spark.cli_options import Size, mib_text, pairs, spark_options, spark_session, store_options
+from stratalog.spark.cli_options import (
+    COLUMN_OPTIONS,
+    TASK_OPTIONS,
+    Size,
+    mib_text,
+    pairs,
+    refuse_options,
+    spark_options,
+    spark_session,
+    store_options,
+)
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -106,7 +116,8 @@ def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
         place, given["to_endpoint_url"] or given["endpoint_url"], given["to_region"] or given["region"]
     )
     target = completed(target, s3a, place) if s3a else target
-    _refuse(read)
+    read.subscription.check_one_topic()
+    _refuse(read, given["source_options"])
     for name in ("s3.access-key", "s3.secret-key", "s3.session-token", "s3.ca-bundle", "s3.addressing-style"):
         if target and name in read.store_options:
             target.setdefault(name, read.store_options[name])
@@ -143,8 +154,10 @@ def _with_session(settings: BackfillSettings, spark: SparkSession) -> BackfillSe
     return replace(settings, read=replace(settings.read, store_options=archive), target_options=target)
 
 
-def _refuse(read: ReadOptions) -> None:
+def _refuse(read: ReadOptions, given: Mapping[str, str]) -> None:
     """Options of the source that a copy of the archive has no use for. Raises `Invalid`."""
+    refuse_options(given, COLUMN_OPTIONS, "files hold all columns, and are made of what is archived")
+    refuse_options(given, TASK_OPTIONS, "say --task-bytes")
     if read.bad_records_url is not None:
         raise Invalid(
             "option 'badRecords' is not for a backfill, which would call damaged offsets converted: repair the archive, "

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from stratalog.wire.errors import Invalid
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,16 +20,24 @@ else:
     _IntParam = click.ParamType  # not generic in the older releases that we accept
 
 __all__ = [
+    "COLUMN_OPTIONS",
+    "TASK_OPTIONS",
     "Size",
     "archive_options",
     "mib_text",
     "pairs",
     "progress_bar",
+    "refuse_options",
     "spark_options",
     "spark_session",
     "store_options",
     "write_table",
 ]
+
+COLUMN_OPTIONS: Final = ("columns", "includeHeaders", "converted", "prefer")
+"""Options of the source that say which columns a read has, and where they may come from."""
+TASK_OPTIONS: Final = ("maxPartitionBytes", "minPartitions", "maxRecordsPerPartition")
+"""Options of the source that say how it is divided into tasks."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
@@ -58,6 +68,14 @@ def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[s
             raise click.BadParameter(f"{value!r} is not NAME=VALUE", context, parameter)
         found[name] = text
     return found
+
+
+def refuse_options(given: Mapping[str, str], names: Sequence[str], instead: str) -> None:
+    """Raise `Invalid` if an option of the source was given that the command would not obey."""
+    written = {name.lower(): name for name in given}
+    for name in names:
+        if name.lower() in written:
+            raise Invalid(f"option '{written[name.lower()]}' is not for this command: {instead}")
 
 
 def archive_options(function: Decorated) -> Decorated:

@@ -22,6 +22,7 @@ from stratalog.spark.cli_options import (
     spark_session,
     store_options,
 )
+from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from stratalog.spark.options import ReadOptions
@@ -106,11 +107,18 @@ def rewrite_options(function: Decorated) -> Decorated:
 
 
 def read_options(given: Mapping[str, Any], topic: str) -> ReadOptions:
-    """The options of the source for one topic."""
+    """The options of the source for one topic. Raises `Invalid` for those that a run would not obey."""
     from stratalog.spark.options import parse_options  # noqa: PLC0415 - not for --help
 
+    for name in given["source_options"]:
+        if not name.lower().startswith("s3.") and name.lower() != "batchbytes":
+            raise Invalid(
+                f"option '{name}' is not for this command, which looks through all that is archived of a topic"
+            )
     archive = store_options(given["bucket"], given["endpoint_url"], given["region"])
-    return parse_options({**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic})
+    read = parse_options({**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic})
+    read.subscription.check_one_topic()
+    return read
 
 
 def completed_options(read: ReadOptions, s3a: Mapping[str, str]) -> ReadOptions:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stratalog.spark.cli_options import (
+    COLUMN_OPTIONS,
     archive_options,
     pairs,
+    refuse_options,
     spark_options,
     spark_session,
     store_options,
@@ -87,6 +89,7 @@ def stats(
     grouping = check_grouping(by.split(","))
     subscription = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
     given = {**source_options, **store_options(bucket, endpoint_url, region), "archive": bucket, **subscription}
+    refuse_options(source_options, COLUMN_OPTIONS, "every record is decoded from the archive")
     parse_options(given)  # what is wrong is told before Spark is started
     spark = spark_session("stratalog stats", master, spark_conf)
     try:

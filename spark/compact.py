@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from stratalog.spark.archive import check_found, find_manifests
+from stratalog.spark.archive import topic_manifests
 from stratalog.spark.fetch import open_archive
 from stratalog.spark.newest_keys import KeyRequest, newest_keys
 from stratalog.spark.options import ReadOptions
@@ -76,13 +76,11 @@ class _Part:
 def compact(settings: CompactSettings, rewriter: Rewriter, told: RewriteProgress) -> RewriteSummary:
     """Compact what was archived, partition by partition, each object by a compare-and-swap of its own.
 
-    Raises `RunUnderWay` if another run is listed, `Invalid` for a topic that is not to be compacted, `UnsafeStore`, and
-    what reading and writing raise. What was swapped in by then stays.
+    Raises `RunUnderWay` if another run is listed, `Invalid` for a topic that is not to be compacted and for more than
+    one, `UnsafeStore`, and what reading and writing raise. What was swapped in by then stays.
     """
     store = open_archive(settings.read.archive, settings.read.store_options)
-    found = find_manifests(store, settings.read.subscription)
-    whose = [TopicPartition(each.partition.topic, each.partition.partition) for each in found]
-    check_found(store, settings.read.subscription, whose)
+    found = topic_manifests(store, settings.read.subscription)
     configs = _configs(store, settings, found[0])
     now_ms = time.time_ns() // 1_000_000
     lag_ms = _setting(settings.min_lag_ms, configs, "min.compaction.lag.ms", 0)
@@ -93,7 +91,7 @@ def compact(settings: CompactSettings, rewriter: Rewriter, told: RewriteProgress
             probe(store).require(multi_writer=True)
             run = stack.enter_context(RewriteRun(store, COMPACT_KIND, take_over=settings.take_over))
         parts: list[_Part] = []
-        for manifest in sorted(found, key=lambda each: each.partition.partition):
+        for manifest in found:
             listed = run.begin(manifest.partition) if run else manifest
             entries = tuple(iter_entries(store, listed))
             end = clean_end(entries, now_ms=now_ms, lag_ms=lag_ms)

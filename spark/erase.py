@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.spark.archive import check_found, find_manifests
+from stratalog.spark.archive import topic_manifests
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.newest_keys import KEY_SCHEMA
 from stratalog.spark.options import ReadOptions
@@ -97,16 +97,13 @@ class ErasureSummary:
 def erase(settings: EraseSettings, rewriter: Rewriter, told: RewriteProgress) -> ErasureSummary:
     """Erase what is archived now, partition by partition, each object by a compare-and-swap of its own.
 
-    Raises `RunUnderWay` if another run is listed, `Invalid` unless exactly one of keys and predicate is given,
-    `UnsafeStore`, and what reading and writing raise. What was erased by then stays erased.
+    Raises `RunUnderWay` if another run is listed, `Invalid` unless exactly one of keys and predicate is given and for
+    more topics than one, `UnsafeStore`, and what reading and writing raise. What was erased by then stays erased.
     """
     if bool(settings.keys) is bool(settings.where):
         raise Invalid("say which records to erase: by keys, or by a predicate")
     store = open_archive(settings.read.archive, settings.read.store_options)
-    found = find_manifests(store, settings.read.subscription)
-    whose = [TopicPartition(each.partition.topic, each.partition.partition) for each in found]
-    check_found(store, settings.read.subscription, whose)
-    found.sort(key=lambda each: each.partition.partition)
+    found = topic_manifests(store, settings.read.subscription)
     if settings.dry_run:
         request = _request(settings, bytes(_UUID_BYTES))
         return ErasureSummary(_erased(settings, store, found, request, rewriter, told)[0])

@@ -90,6 +90,13 @@ class Subscription:
             return topic in self.assignment
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
+    def check_one_topic(self) -> None:
+        """For whoever tells partitions apart by their numbers alone. Raises `Invalid` unless exactly one topic is named."""
+        named = self.topics or tuple(self.assignment or ())
+        if len(named) != 1:
+            asked = ", ".join(named) or (f"the pattern {self.pattern.pattern}" if self.pattern else "none")
+            raise Invalid(f"one topic at a time: {asked} was asked for")
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:

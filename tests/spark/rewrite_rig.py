@@ -196,7 +196,8 @@ def _row(record: Record) -> Row:
 
 def settings(store: ObjectStore, **changes: Any) -> CompactSettings:
     read = parse_options({"archive": store.url, "subscribe": "t"})
-    return CompactSettings("t", read, **{"any_policy": True, "object_bytes": 2_000, "min_lag_ms": 0, **changes})
+    given = {"read": read, "any_policy": True, "object_bytes": 2_000, "min_lag_ms": 0, **changes}
+    return CompactSettings("t", **given)
 
 
 class Told:

@@ -269,6 +269,16 @@ def test_a_target_keeps_its_layout_and_its_topic(tmp_path: Path, orders: Any, ba
         backfill(rig.settings(orders, url), rig.HereRunner())
 
 
+def test_topics_are_converted_one_by_one(tmp_path: Path, orders: Any, batches: Any, rig: Any) -> None:
+    """A ledger tells partitions apart by their numbers alone."""
+    orders.add("refunds", 0, batches(0, 10))
+    wanted = rig.settings(orders, str(tmp_path / "lake"), "orders,refunds")
+    for work in (foresee_backfill, lambda settings: backfill(settings, rig.HereRunner())):
+        with pytest.raises(Invalid, match="one topic at a time: orders, refunds"):
+            work(wanted)
+    assert not (tmp_path / "lake").exists()
+
+
 def test_objects_that_are_gone_are_told_and_converted_once_they_are_back(tmp_path: Path, orders: Any, rig: Any) -> None:
     """One ends the backfill, unless losses are accepted: then all others are converted, and it is once it is back."""
     entry = orders.manifests["orders", 0].entries[1]

@@ -115,6 +115,9 @@ def test_following_goes_on_until_interrupted(
         (("--option", "startingOfsets=1"), "did you mean 'startingOffsets'"),
         (("--option", "valueFormat=string"), "as they were written"),
         (("--option", "badRecords=quarantine", "--option", "badRecordsPath=/tmp/x"), "not for a backfill"),
+        (("--option", "columns=value"), "option 'columns' is not for this command: files hold all columns"),
+        (("--option", "maxpartitionbytes=1g"), "option 'maxpartitionbytes' is not for this command: say --task-bytes"),
+        (("--topic", "orders,refunds"), "one topic at a time"),
         (("--partition-by", "day"), "nothing to partition by"),
     ],
 )

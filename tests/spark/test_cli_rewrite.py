@@ -8,6 +8,7 @@ import pytest
 from stratalog.spark.cli_rewrite import Duration, completed_options, read_options, rewriter_of, tell, told_on_terminal
 from stratalog.spark.rewrite_summary import RewriteSummary
 from stratalog.spark.rewriter import HereRewriter
+from stratalog.wire.errors import Invalid
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90s", 90_000), ("7d", 604_800_000), ("5ms", 5), (17, 17)])
@@ -25,6 +26,8 @@ def test_the_bucket_is_reached_as_by_the_source() -> None:
     assert read.archive == "s3://b/p"
     assert dict(read.store_options) == {"s3.endpoint": "http://x", "s3.access-key": "k"}
     assert read.subscription.topics == ("orders",)
+    with pytest.raises(Invalid, match="one topic at a time: orders, refunds"):
+        read_options(given, "orders,refunds")
 
 
 def test_what_is_left_open_is_as_the_session_says_it() -> None:

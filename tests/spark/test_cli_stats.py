@@ -75,3 +75,4 @@ def test_what_cannot_be_counted_is_a_wrong_command(run: Callable[..., Result], b
     """Before Spark is started."""
     assert run("--bucket", bucket, "--by", "week").exit_code == 2
     assert run("--bucket", bucket, "-t", "none").exit_code == 2
+    assert run("--bucket", bucket, "--option", "columns=value").exit_code == 2

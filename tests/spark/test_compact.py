@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from stratalog.spark import compact as module
 from stratalog.spark import newest_keys, rewrite_group
 from stratalog.spark.compact import compact
+from stratalog.spark.options import parse_options
 from stratalog.spark.rewriter import HereRewriter
 from stratalog.tier.archive_commands import move_log_start
+from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import SetLogStart
-from stratalog.tier.keys import topic_key
+from stratalog.tier.keys import PartitionId, topic_key
 from stratalog.tier.manifest_parts import Job, Pin
 from stratalog.tier.manifest_pins import pin
 from stratalog.tier.manifest_runs import COMPACT_KIND, RunUnderWay, begin_run
@@ -304,6 +306,32 @@ def test_partitions_are_compacted_each_by_its_own_keys(rewrite_rig: Any, use: An
     assert summary.clean_offsets == {number: history.offset for number, history in enumerate(histories)}
     for number, history in enumerate(histories):
         assert rewrite_rig.rows_of(store, number) == history.newest()
+
+
+@pytest.mark.parametrize("wanted", [{"subscribe": "t,u"}, {"subscribePattern": "."}, {"assign": '{"t":[0],"u":[0]}'}])
+def test_topics_are_compacted_one_by_one(rewrite_rig: Any, use: Any, wanted: dict[str, str]) -> None:
+    """Keys of one topic say nothing about those of another."""
+    store = use(MemoryStore("memory:compact"))
+    history = rewrite_rig.make_history(1, transactions=0.0)
+    rewrite_rig.archive(store, history)
+    archive_log(store, PartitionId("u", b"u" * 16, 0), rewrite_rig.make_history(2).segments, now_ms=1, cluster_id="c")
+    read = parse_options({"archive": store.url, **wanted})
+    with pytest.raises(Invalid, match="one topic at a time"):
+        run(rewrite_rig, store, read=read)
+    assert rewrite_rig.rows_of(store) == history.rows
+
+
+def test_partitions_that_are_not_asked_for_stay_as_they_are(rewrite_rig: Any, use: Any) -> None:
+    """An assignment names some."""
+    store = use(MemoryStore("memory:compact"))
+    histories = [rewrite_rig.make_history(seed) for seed in (1, 2)]
+    for number, history in enumerate(histories):
+        rewrite_rig.archive(store, history, number)
+    before = rewrite_rig.manifest_of(store, 0)
+    summary = run(rewrite_rig, store, read=parse_options({"archive": store.url, "assign": '{"t":[1]}'}))
+    assert list(summary.clean_offsets) == [1]
+    assert rewrite_rig.manifest_of(store, 0) == before
+    assert rewrite_rig.rows_of(store, 1) == histories[1].newest()
 
 
 def test_a_refusal_to_end_is_told(rewrite_rig: Any, use: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from stratalog.spark.erase import EraseSettings, erase
 from stratalog.spark.options import parse_options
 from stratalog.spark.rewrite_spark import SparkRewriter
 from stratalog.spark.rewriter import HereRewriter
+from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import EmptyTrash
 from stratalog.tier.erasure_audit import hashed, read_audit
+from stratalog.tier.keys import PartitionId
 from stratalog.tier.leases import end_lease, write_lease
 from stratalog.tier.manifest_parts import Pin
 from stratalog.tier.manifest_pins import pin
@@ -227,3 +229,16 @@ def test_erasures_by_tasks_of_spark(rewrite_rig: Any, growing_archive: Any, spar
     with pytest.raises(Exception, match="no_such_column"):
         erase(asked(store, keys=(), where="no_such_column = 1"), rewriter, rewrite_rig.Told())
     assert rewrite_rig.manifest_of(store).jobs == ()
+
+
+def test_topics_are_looked_through_one_by_one(rewrite_rig: Any, use: Any) -> None:
+    """Offsets of one topic say nothing about those of another."""
+    store = use(MemoryStore("memory:erase"))
+    history = rewrite_rig.make_history(1)
+    rewrite_rig.archive(store, history)
+    archive_log(store, PartitionId("u", b"u" * 16, 0), rewrite_rig.make_history(2).segments, now_ms=1, cluster_id="c")
+    read = parse_options({"archive": store.url, "subscribe": "t,u"})
+    with pytest.raises(Invalid, match="one topic at a time"):
+        erase(EraseSettings("t,u", read, keys=(KEY,)), HereRewriter(), rewrite_rig.Told())
+    assert rewrite_rig.rows_of(store) == history.rows
+    assert audits(store) == []
