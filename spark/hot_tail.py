@@ -23,10 +23,10 @@ from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.tier.slices import PartitionArchive
 from stratalog.wire.batch import iter_headers, iter_records
-from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
+from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, Retriable
 from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_text
 
-__all__ = ["HotSlice", "HotTail", "aborted_in", "group_hot", "read_hot_slices"]
+__all__ = ["HotSlice", "HotTail", "LogSpan", "aborted_in", "group_hot", "no_answer", "read_hot_slices"]
 
 _FETCH_BYTES: Final = 8 << 20
 _WAIT_MS: Final = 500
@@ -54,6 +54,13 @@ class HotSlice(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
+class LogSpan(NamedTuple):
+    """The offsets ``[start_offset, end_offset)`` that brokers have of a partition, what they have archived included."""
+
+    start_offset: int
+    end_offset: int
+
+
 class HotTail:
     """What the driver asks the cluster for one query."""
 
@@ -77,26 +84,36 @@ class HotTail:
             if assigned is None or number in assigned[name]
         }
 
-    def extend(
-        self, archives: Sequence[PartitionArchive], partitions: Iterable[TopicPartition]
-    ) -> tuple[list[PartitionArchive], list[PartitionArchive]]:
-        """The archives, with empty ones for partitions of which nothing is archived; and the same as far as logs go.
+    def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogSpan]:
+        """Where the logs of these partitions start and end now. Raises `BrokerAway` and `KafkaError`."""
+        there = sorted(partitions)
+        ends = self._client.list_offsets(dict.fromkeys(there, LATEST_OFFSET), read_committed=self._read_committed)
+        starts = self._client.list_offsets(dict.fromkeys(there, EARLIEST_OFFSET), read_committed=self._read_committed)
+        return {each: LogSpan(starts[each], max(starts[each], ends[each])) for each in there}
 
-        Raises `Invalid` for a topic that is not the archived one, `BrokerAway` and `KafkaError`.
+    def extend(
+        self, archives: Sequence[PartitionArchive], logs: Mapping[TopicPartition, LogSpan]
+    ) -> tuple[list[PartitionArchive], list[PartitionArchive]]:
+        """The archives, with empty ones where only ``logs`` have anything; and the same as far as ``logs`` go.
+
+        ``logs`` must be younger than the archives: then nothing lies between the two. Raises `Invalid` for a topic
+        that is not the archived one.
         """
         archived = {archive.partition: archive for archive in archives}
         for archive in archives:
             self._check_same(archive)
-        there = sorted(partitions)
-        ends = self._client.list_offsets(dict.fromkeys(there, LATEST_OFFSET), read_committed=self._read_committed)
-        new = [each for each in there if each not in archived]
-        starts = self._client.list_offsets(dict.fromkeys(new, EARLIEST_OFFSET), read_committed=self._read_committed)
-        for partition, start in starts.items():
-            archived[partition] = PartitionArchive(partition, start, start, ())
+        for partition, log in logs.items():
+            known = archived.get(partition)
+            if known is None or known.end_offset < log.start_offset:
+                topic_id = ZERO_UUID if known is None else known.topic_id
+                archived[partition] = PartitionArchive(partition, log.start_offset, log.start_offset, (), topic_id)
         all_archives = [archived[partition] for partition in sorted(archived)]
         self._archived_ends = {each.partition: each.end_offset for each in all_archives}
         return all_archives, [
-            replace(each, end_offset=max(each.end_offset, ends.get(each.partition, 0))) for each in all_archives
+            replace(each, end_offset=max(each.end_offset, logs[each.partition].end_offset))
+            if each.partition in logs
+            else each
+            for each in all_archives
         ]
 
     def _check_same(self, archive: PartitionArchive) -> None:
@@ -118,6 +135,14 @@ class HotTail:
         if found < 0 or found >= log.end_offset:
             return None
         return max(found, self._archived_ends[partition])
+
+
+def no_answer(bootstrap: str, error: Exception) -> Retriable:
+    """What a query ends with whose brokers did not answer, or refused."""
+    return Retriable(
+        f"the brokers {bootstrap} were asked for what is not archived yet: {error}. To read only what is archived, set "
+        f"option 'hotTail' to 'false'"
+    )
 
 
 def group_hot(slices: Iterable[HotSlice], core_count: int, records_max: int | None) -> list[tuple[HotSlice, ...]]:
@@ -160,9 +185,19 @@ def _read(client: KafkaClient, each: HotSlice, request: ReadRequest) -> Iterator
     position = each.start_offset
     empty = 0
     while position < each.end_offset:
-        fetched = _fetched(client, each, position, request)
-        if fetched is None:
-            return
+        try:
+            fetched = client.fetch(
+                each.topic_partition,
+                position,
+                read_committed=request.read_committed,
+                max_bytes=_FETCH_BYTES,
+                max_wait_ms=_WAIT_MS,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            position = _behind_loss(client, each, position, request, error)
+            continue
         whole = [(at, header) for at, header in iter_headers(fetched.data)]
         if not whole:
             empty += 1
@@ -188,27 +223,23 @@ def _read(client: KafkaClient, each: HotSlice, request: ReadRequest) -> Iterator
         position = header.next_offset
 
 
-def _fetched(client: KafkaClient, each: HotSlice, position: int, request: ReadRequest) -> Fetched | None:
-    """One answer; None for a loss that is accepted."""
-    try:
-        return client.fetch(
-            each.topic_partition,
-            position,
-            read_committed=request.read_committed,
-            max_bytes=_FETCH_BYTES,
-            max_wait_ms=_WAIT_MS,
-        )
-    except KafkaError as error:
-        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise
-        loss = (
-            f"{each.topic_partition}: the offsets {position} to {each.end_offset - 1} are not on the broker any more: "
-            f"{error}; retention or DeleteRecords removed them while the query ran"
-        )
-        if request.fail_on_data_loss:
-            raise DataLoss(f"{loss}. To read what there is, set option 'failOnDataLoss' to 'false'") from error
-        _logger.warning("%s; skipped, because failOnDataLoss is false", loss)
-        return None
+def _behind_loss(client: KafkaClient, each: HotSlice, position: int, request: ReadRequest, error: KafkaError) -> int:
+    """Where reading goes on behind offsets that are gone, which is where the log starts now."""
+    partition = each.topic_partition
+    start = client.list_offsets({partition: EARLIEST_OFFSET}, read_committed=False)[partition]
+    if start <= position:
+        raise BrokerAway(
+            f"{partition}: the log ends before offset {position}, though it reached to {each.end_offset} when the query was "
+            f"planned; run the query again"
+        ) from error
+    loss = (
+        f"{partition}: the offsets {position} to {min(start, each.end_offset) - 1} are not on the broker any more, whose "
+        f"log starts at {start}: retention or DeleteRecords removed them while the query ran"
+    )
+    if request.fail_on_data_loss:
+        raise DataLoss(f"{loss}. To read what there is, set option 'failOnDataLoss' to 'false'") from error
+    _logger.warning("%s; skipped, because failOnDataLoss is false", loss)
+    return start
 
 
 def aborted_in(data: bytes, fetched: Fetched) -> AbortedTransactions:

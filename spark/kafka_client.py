@@ -240,8 +240,11 @@ class KafkaClient:
     def _while_leaders_move(self, partitions: Iterable[TopicPartition], attempt: Callable[[], _R]) -> _R:
         names = {partition.topic for partition in partitions}
         deadline = time.monotonic() + TIMEOUT_SECONDS  # noqa: TID251 - this client is an edge
+        moved = False
         while True:
             try:
+                if moved:
+                    self.topics(names)
                 return attempt()
             except KafkaError as error:
                 if error.code not in _MOVES or time.monotonic() >= deadline:  # noqa: TID251
@@ -249,8 +252,8 @@ class KafkaClient:
             except BrokerAway:
                 if time.monotonic() >= deadline:  # noqa: TID251
                     raise
+            moved = True
             time.sleep(_PAUSE_SECONDS)
-            self.topics(names)
 
     def _ask_any(self, request: Message, answer: type[Message], version: int) -> Any:
         away: BrokerAway | None = None

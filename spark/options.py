@@ -191,7 +191,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         read_committed=_isolation(isolation),
         lease_ms=_lease_ms(given),
         bad_records_url=_bad_records_url(given),
-        hot_tail=None if streaming else _hot_tail(given),
+        hot_tail=_hot_tail(given),
         converted=None if streaming else _converted(given),
         converted_required=given.get("prefer", "").strip().lower() == "parquet",
         columns=_columns(given, values),

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.garbage_pause import garbage_pause
-from stratalog.spark.hot_tail import HotSlice, HotTail, group_hot
+from stratalog.spark.hot_tail import HotSlice, HotTail, group_hot, no_answer
 from stratalog.spark.kafka_client import BrokerAway, KafkaClient
 from stratalog.spark.options import OffsetBound, ReadOptions
 from stratalog.spark.parquet_plan import ParquetSlice, group_files, split_range, usable_spans
 from stratalog.spark.planner import DataLoss, FindTimestamp, limits_of, resolve_range
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
-from stratalog.wire.errors import Invalid, KafkaError, Retriable
+from stratalog.wire.errors import Invalid, KafkaError
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["PlannedRange", "Task", "plan", "plan_ranges", "plan_slices", "resolve_starts", "slices_of", "tell"]
@@ -117,17 +117,14 @@ def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[PlannedRange]:
         with KafkaClient(options.hot_tail) as client:
             return _with_tail(store, options, HotTail(client, read_committed=options.read_committed))
     except (BrokerAway, KafkaError) as error:
-        raise Retriable(
-            f"the brokers {options.hot_tail} were asked for what is not archived yet: {error}. To read only what is archived, "
-            f"set option 'hotTail' to 'false'"
-        ) from error
+        raise no_answer(options.hot_tail, error) from error
 
 
 def resolve_starts(
-    store: ObjectStore, options: ReadOptions, archives: Sequence[PartitionArchive]
+    store: ObjectStore, options: ReadOptions, archives: Sequence[PartitionArchive], tail: HotTail | None = None
 ) -> dict[TopicPartition, int]:
-    """Where a stream over ``archives`` begins; raises what `plan` raises."""
-    ranges = _resolve(archives, archives, options, _finder(store, options))
+    """Where a stream over ``archives``, which may go on behind what is archived, begins; raises what `plan` raises."""
+    ranges = _resolve(archives, archives, options, _finder(store, options, tail))
     return {each.archive.partition: each.offsets.start for each in ranges}
 
 
@@ -135,23 +132,23 @@ def _with_tail(store: ObjectStore, options: ReadOptions, tail: HotTail) -> list[
     partitions = tail.find(options.subscription)
     archives = load_partitions(store, options.subscription, partitions)
     # Only now, when it is known where each archive ends: nothing can fall between the two.
-    archives, logs = tail.extend(archives, partitions)
-    in_archive = _finder(store, options)
-
-    def find(log: PartitionArchive, timestamp_ms: int) -> int | None:
-        found = in_archive(log, timestamp_ms)
-        return tail.find_timestamp(log, timestamp_ms) if found is None else found
-
-    return _resolve(archives, logs, options, find)
+    archives, logs = tail.extend(archives, tail.logs(partitions))
+    return _resolve(archives, logs, options, _finder(store, options, tail))
 
 
-def _finder(store: ObjectStore, options: ReadOptions) -> FindTimestamp:
-    return partial(
+def _finder(store: ObjectStore, options: ReadOptions, tail: HotTail | None = None) -> FindTimestamp:
+    in_archive = partial(
         find_timestamp,
         store,
         skip_damage=options.bad_records_url is not None,
         skip_loss=not options.fail_on_data_loss,
     )
+
+    def find(log: PartitionArchive, timestamp_ms: int) -> int | None:
+        found = in_archive(log, timestamp_ms)
+        return tail.find_timestamp(log, timestamp_ms) if found is None and tail is not None else found
+
+    return find
 
 
 def _resolve(

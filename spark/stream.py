@@ -86,11 +86,11 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._stream.limits if rows is None else replace(self._stream.limits, offsets_max=rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """End where the archive ends now."""
+        """End where the archive, or with ``hotTail`` the log, ends now."""
         self._opened().freeze()
 
     def reportLatestOffset(self) -> OffsetDocument | None:  # noqa: N802
-        """Where the archive ends, for the lag in the query's progress."""
+        """Where the archive, or the log, ends, for the lag in the query's progress."""
         latest = None if self._driver is None else self._driver.latest()
         return None if latest is None else offset_document(latest)
 

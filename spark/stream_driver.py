@@ -9,14 +9,16 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from stratalog.spark.hot_tail import group_hot
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planner import limits_of
 from stratalog.spark.read_lease import LeaseTicket
-from stratalog.spark.read_plan import resolve_starts, tell
+from stratalog.spark.read_plan import Task, resolve_starts, tell
 from stratalog.spark.stream_follower import ArchiveFollower, Look
 from stratalog.spark.stream_offsets import Offsets
 from stratalog.spark.stream_options import StreamOptions
 from stratalog.spark.stream_plan import NO_LIMITS, BatchLimits, Spans, batch_ranges, frozen, next_end
+from stratalog.spark.stream_tail import StreamTail, split_at
 from stratalog.tier.slices import OffsetRange, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
 
@@ -30,7 +32,8 @@ class StreamDriver:
         self._store = store
         self._options = options
         self._core_count = core_count
-        self._follower = ArchiveFollower(store, options.subscription, stream, options.lease_ms)
+        self._tail = _tail(options, stream)
+        self._follower = ArchiveFollower(store, options.subscription, stream, options.lease_ms, self._tail)
         self._frozen: Offsets | None = None
         self._let_go_ms = 0
 
@@ -49,10 +52,10 @@ class StreamDriver:
             replace(archive, log_start_offset=spans[archive.partition][0], end_offset=spans[archive.partition][1])
             for archive in self._follower.archives(look, wanted)
         ]
-        return resolve_starts(self._store, self._options, archives)
+        return resolve_starts(self._store, self._options, archives, self._tail.times if self._tail else None)
 
     def freeze(self) -> None:
-        """Let the stream end where the archive ends now (``Trigger.AvailableNow``)."""
+        """Let the stream end where the archive, or with brokers the log, ends now (``Trigger.AvailableNow``)."""
         self._frozen = self._follower.look(fresh=True).ends
 
     def next_end(self, start: Offsets, limits: BatchLimits | None) -> Offsets:
@@ -79,27 +82,32 @@ class StreamDriver:
         return end
 
     def latest(self) -> Offsets | None:
-        """Where the archive ended at the last look."""
+        """Where the archive, or with brokers the log, ended at the last look."""
         last = self._follower.last
         return None if last is None else last.ends
 
-    def plan(self, start: Offsets, end: Offsets) -> tuple[list[tuple[SegmentSlice, ...]], LeaseTicket | None]:
+    def plan(self, start: Offsets, end: Offsets) -> tuple[list[Task], LeaseTicket | None]:
         """The tasks of the micro-batch from ``start`` to ``end``, and the lease under which they are planned.
 
-        Raises `DataLoss` for what is gone, or warns of it.
+        What is archived by now is read from the archive, also if it was not when ``end`` was chosen. Raises `DataLoss`
+        for what is gone, or warns of it.
         """
         if start == end:
             return [], None
         look = self._follower.look_at(end)
         ranges, told = batch_ranges(start, end, look.spans)
         losses = list(told)
+        archived, hot = split_at(look.borders, ranges)
         slices: list[SegmentSlice] = []
-        for archive in self._follower.archives(look, ranges):
-            found, holes = cut_slices(archive, ranges[archive.partition])
+        for archive in self._follower.archives(look, archived):
+            found, holes = cut_slices(archive, archived[archive.partition])
             slices += found
             losses += holes
         tell(losses, fail=self._options.fail_on_data_loss)
-        return group_tasks(slices, limits_of(slices, self._options, self._core_count)), look.lease
+        return [
+            *group_tasks(slices, limits_of(slices, self._options, self._core_count)),
+            *group_hot(hot, self._core_count, self._options.partition_records_max),
+        ], look.lease
 
     def committed(self) -> None:
         """The micro-batch before is done."""
@@ -111,6 +119,13 @@ class StreamDriver:
 
     def _spans(self, look: Look) -> Spans:
         return look.spans if self._frozen is None else frozen(look.spans, self._frozen)
+
+
+def _tail(options: ReadOptions, stream: StreamOptions) -> StreamTail | None:
+    if options.hot_tail is None:
+        return None
+    committed = options.read_committed
+    return StreamTail(options.hot_tail, options.subscription, read_committed=committed, refresh_ms=stream.tail_ms)
 
 
 def _now_ms() -> int:

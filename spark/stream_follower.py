@@ -1,5 +1,7 @@
 """A growing archive as its driver sees it: manifests read again and again, and the lease under which they were read.
 
+With a `StreamTail` brokers are asked, after the manifests, how far the logs go on behind the archive.
+
 The bucket is listed at first, and then only every ``discoveryInterval``, or when a manifest that was known is gone;
 in between each partition costs one GET per look. A look is never older than half of its lease: then a new lease is
 written before the manifests are read again, so that a stream of years holds back the trash of some hours only. The
@@ -22,6 +24,7 @@ from stratalog.spark.read_lease import LeaseTicket, take_lease
 from stratalog.spark.stream_offsets import Offsets, behind
 from stratalog.spark.stream_options import StreamOptions
 from stratalog.spark.stream_plan import Span, Spans, record_end
+from stratalog.spark.stream_tail import StreamTail
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.leases import end_lease
@@ -43,35 +46,43 @@ _logger = logging.getLogger("stratalog.spark")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The manifests as they were at ``read_ms``, all of them read under ``lease``."""
+    """The manifests as they were at ``read_ms``, all of them read under ``lease``, and how far the logs go."""
 
     manifests: dict[TopicPartition, Manifest]
     lease: LeaseTicket | None
     read_ms: int
-
-    @property
-    def spans(self) -> Spans:
-        """The offsets that each partition has."""
-        return {partition: _span(manifest) for partition, manifest in self.manifests.items()}
+    spans: Spans
+    """The offsets that each partition has."""
+    borders: Offsets
+    """Up to where each is read from the archive; from there on brokers are asked."""
 
     @property
     def ends(self) -> Offsets:
         """Where each partition ends."""
-        return {partition: _span(manifest).end_offset for partition, manifest in self.manifests.items()}
+        return {partition: span.end_offset for partition, span in self.spans.items()}
 
 
 class ArchiveFollower:
-    """Looks at the partitions of ``subscription`` in ``store``; for one thread."""
+    """Looks at the partitions of ``subscription`` in ``store``, and asks ``tail`` for the rest; for one thread."""
 
-    def __init__(self, store: ObjectStore, subscription: Subscription, options: StreamOptions, lease_ms: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        subscription: Subscription,
+        options: StreamOptions,
+        lease_ms: int,
+        tail: StreamTail | None = None,
+    ) -> None:
         self._store = store
         self._subscription = subscription
         self._options = options
         self._lease_ms = lease_ms
+        self._tail = tail
         self._old_leases: list[LeaseTicket] = []
         self._look: Look | None = None
         self._versions: dict[PartitionId, tuple[Version, Manifest]] = {}
         self._listed_ms = 0
+        self._archived: set[TopicPartition] = set()
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -80,26 +91,44 @@ class ArchiveFollower:
         return self._look
 
     def look(self, *, fresh: bool = False, must_exist: bool = False) -> Look:
-        """What the archive holds, no older than ``manifestRefresh``, or now if ``fresh``.
+        """What the archive holds, no older than ``manifestRefresh``, or now if ``fresh``; and the logs of brokers.
 
-        Raises `Invalid` for topics and assigned partitions that are not there where they ``must_exist``, and what the
-        store raises.
+        Raises `Invalid` for topics and assigned partitions that are not there where they ``must_exist``, what the
+        store raises, and `Retriable` for brokers that do not answer.
         """
         now_ms, last = _now_ms(), self._look
         if last and not fresh and not must_exist and self._is_recent(last, now_ms):
-            return last
+            if self._tail is not None and self._tail.is_old(now_ms):
+                self._look = self._joined(last.manifests, last.lease, last.read_ms, now_ms)
+            return self._look or last
         lease = self._lease(now_ms)
         manifests = None if last is None or must_exist else self._read_known(last, now_ms)
         if manifests is None:
-            manifests = self._find(must_exist=must_exist)
+            manifests = self._find()
             self._listed_ms = now_ms
-        self._look = Look({_name(each): each for each in manifests}, lease, now_ms)
+        self._look = self._joined({_name(each): each for each in manifests}, lease, now_ms, now_ms)
+        if must_exist:
+            self._check_found(self._look)
         return self._look
+
+    def _joined(
+        self, manifests: dict[TopicPartition, Manifest], lease: LeaseTicket | None, read_ms: int, now_ms: int
+    ) -> Look:
+        """A look at ``manifests`` and, after they were read, at the logs of brokers."""
+        spans = {partition: _span(manifest) for partition, manifest in manifests.items()}
+        borders: Offsets = {partition: span.end_offset for partition, span in spans.items()}
+        if self._tail is not None:
+            archives = [
+                PartitionArchive(partition, *span, (), manifests[partition].partition.topic_id)
+                for partition, span in spans.items()
+            ]
+            spans, borders = self._tail.extend(archives, now_ms)
+        return Look(manifests, lease, read_ms, spans, borders)
 
     def look_at(self, end: Offsets) -> Look:
         """The last look if it reaches ``end`` and its lease is young, else a new one."""
         last = self._look
-        short = last is None or behind(last.ends, end) or not end.keys() <= last.manifests.keys()
+        short = last is None or behind(last.ends, end) or not end.keys() <= last.spans.keys()
         return self.look(fresh=True) if short or last is None or self._is_old(last, _now_ms()) else last
 
     def archives(self, look: Look, ranges: Mapping[TopicPartition, OffsetRange]) -> list[PartitionArchive]:
@@ -107,7 +136,9 @@ class ArchiveFollower:
 
         def read(item: tuple[TopicPartition, OffsetRange]) -> PartitionArchive:
             partition, offsets = item
-            manifest = look.manifests[partition]
+            manifest = look.manifests.get(partition)
+            if manifest is None:  # only brokers have anything of it
+                return PartitionArchive(partition, *look.spans[partition], ())
             entries = _entries(self._store, manifest, offsets)
             return PartitionArchive(partition, *_span(manifest), entries, manifest.partition.topic_id)
 
@@ -115,8 +146,8 @@ class ArchiveFollower:
 
     def record_end(self, look: Look, partition: TopicPartition, begin: int, count: int) -> int:
         """Where ``count`` records of ``partition`` from ``begin`` on end; without holes no entry is looked at."""
-        manifest = look.manifests[partition]
-        if manifest.totals.records >= manifest.remote_end - manifest.remote_start:
+        manifest = look.manifests.get(partition)
+        if manifest is None or manifest.totals.records >= manifest.remote_end - manifest.remote_start:
             return begin + count
         return record_end(iter_entries(self._store, manifest, begin), begin, count)
 
@@ -135,6 +166,8 @@ class ArchiveFollower:
         if self._pool:
             self._pool.shutdown()
             self._pool = None
+        if self._tail:
+            self._tail.close()
 
     def _is_recent(self, look: Look, now_ms: int) -> bool:
         return now_ms - look.read_ms < self._options.refresh_ms and not self._is_old(look, now_ms)
@@ -153,11 +186,13 @@ class ArchiveFollower:
             self._old_leases.append(last.lease)
         return take_lease(self._store, self._lease_ms, "spark stream")
 
-    def _find(self, *, must_exist: bool) -> list[Manifest]:
+    def _find(self) -> list[Manifest]:
         manifests = find_manifests(self._store, self._subscription)
-        if must_exist:
-            check_found(self._store, self._subscription, {_name(each) for each in manifests})
+        self._archived = {_name(each) for each in manifests}
         return [each for each in manifests if is_assigned(self._subscription, each.partition)]
+
+    def _check_found(self, look: Look) -> None:
+        check_found(self._store, self._subscription, self._archived | look.spans.keys())
 
     def _read_known(self, last: Look, now_ms: int) -> list[Manifest] | None:
         """The manifests that are known, as they are now; None if it is time to list, or one of them is gone."""

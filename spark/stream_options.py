@@ -21,6 +21,7 @@ STREAM_NAMES: Final = (
     "maxTriggerDelay",
     "manifestRefresh",
     "discoveryInterval",
+    "hotTailRefresh",
 )
 STARTING_NAMES: Final = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
 """In lower case: without any of them a stream starts at the end."""
@@ -28,6 +29,7 @@ _ENDING_NAMES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTime
 
 _REFRESH_MS: Final = 5000
 _DISCOVERY_MS: Final = 60_000
+_TAIL_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class StreamOptions:
     """Manifests are read again when what is known of them is older than this."""
     discovery_ms: int
     """New topics and partitions are looked for, by listing, when that was longer ago than this."""
+    tail_ms: int
+    """With ``hotTail`` the brokers are asked again when their last answer is older than this."""
 
 
 def parse_stream(options: Mapping[str, str]) -> StreamOptions:
@@ -52,8 +56,6 @@ def parse_stream(options: Mapping[str, str]) -> StreamOptions:
             )
     if "@" in given.get("subscribe", "") + given.get("assign", ""):
         raise Invalid("a name with an '@' is a topic as it was, which does not grow: use spark.read, not readStream")
-    if given.get("hottail", "").strip().lower() == "true":
-        raise Invalid("option 'hotTail' is not for a stream: it follows the archive, and asks no broker")
     offsets_max, offsets_min = positive(given, "maxOffsetsPerTrigger"), positive(given, "minOffsetsPerTrigger")
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise Invalid(
@@ -63,4 +65,5 @@ def parse_stream(options: Mapping[str, str]) -> StreamOptions:
         BatchLimits(offsets_max, offsets_min, duration_ms(given, "maxTriggerDelay", DELAY_MS)),
         duration_ms(given, "manifestRefresh", _REFRESH_MS),
         duration_ms(given, "discoveryInterval", _DISCOVERY_MS),
+        duration_ms(given, "hotTailRefresh", _TAIL_MS),
     )

@@ -34,7 +34,7 @@ DELAY_MS: Final = 15 * 60 * 1000
 
 
 class Span(NamedTuple):
-    """What the archive has of a partition: the offsets ``[log_start_offset, end_offset)``."""
+    """What there is of a partition, in the archive or with brokers: the offsets ``[log_start_offset, end_offset)``."""
 
     log_start_offset: int
     end_offset: int
@@ -162,8 +162,8 @@ def _losses(partition: TopicPartition, offset: int | None, until: int, span: Spa
     begin = offset or 0
     if begin > until:
         losses.append(
-            f"{partition}: the archive ended at offset {until} when this stream had come to {begin}: the topic was "
-            f"made again, or the archive set back"
+            f"{partition} ended at offset {until} when this stream had come to {begin}: the topic was made again, the "
+            f"archive set back, or brokers named to it no more whose records are not archived yet"
         )
     elif begin < span.log_start_offset and begin < until:
         losses.append(
@@ -172,8 +172,8 @@ def _losses(partition: TopicPartition, offset: int | None, until: int, span: Spa
         )
     if span.end_offset < until and begin < until:
         losses.append(
-            f"{partition}: the archive ends at offset {span.end_offset}, and this stream was to read up to {until - 1}: "
-            f"the topic was made again, or the archive set back"
+            f"{partition} ends at offset {span.end_offset}, and this stream was to read up to {until - 1}: the topic was "
+            f"made again, the archive set back, or brokers named to it no more whose records are not archived yet"
         )
     return losses
 

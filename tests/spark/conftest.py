@@ -15,10 +15,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from stratalog.spark.hot_tail import aborted_in
+from stratalog.spark.kafka_client import Fetched, KafkaClient
 from stratalog.spark.sessions import session as start_session
 from stratalog.tier import open_store
+from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
@@ -29,6 +33,7 @@ from stratalog.tier.segment_object import SegmentRequest, build_segment
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.batch import Header, Record, build_batch, iter_headers
 from stratalog.wire.compression import Codec
+from stratalog.wire.topic import TopicPartition
 
 CLAIMANT = Claimant(0, 1, b"c" * 16, 1)
 
@@ -248,6 +253,57 @@ def file_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveBuilder:
         ]
         builder.add("orders", partition, *segments)
     return builder
+
+
+class InterleavedLog:
+    """Topic ``t`` of a broker: interleaved transactions of two producers, some aborted, and plain records."""
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.bootstrap_servers: str = broker.bootstrap_servers
+        self.topic_id = broker.create_topic("t").topic_id
+        address = {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 0}
+        producers = [Producer({**address, "transactional.id": f"x{number}"}) for number in (0, 1)]
+        plain = Producer(address)
+        for producer in producers:
+            producer.init_transactions(20)
+        for number in range(6):
+            for producer in producers:
+                producer.begin_transaction()
+            for n in range(2):
+                for which, producer in enumerate(producers):
+                    producer.produce("t", b"%d of %d: %d" % (which, number, n), key=b"k", headers={"n": b"%d" % n})
+                    producer.flush(20)
+            plain.produce("t", b"plain %d" % number)
+            plain.flush(20)
+            for which, producer in enumerate(producers):
+                (producer.commit_transaction if (number + which) % 3 == 0 else producer.abort_transaction)(20)
+
+    def fetched(self, *, read_committed: bool = False) -> Fetched:
+        """All of its batches, as the broker serves them."""
+        with KafkaClient(self.bootstrap_servers) as client:
+            partition = TopicPartition("t", 0)
+            return client.fetch(partition, 0, read_committed=read_committed, max_bytes=1 << 20, max_wait_ms=500)
+
+    def batches(self) -> list[bytes]:
+        """The same, one by one."""
+        data = self.fetched().data
+        return [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+
+    def archived(self, path: Path, batches: list[bytes]) -> ObjectStore:
+        """A bucket with these batches of ``t`` added to it, and with what is known of its aborted transactions."""
+        store = open_store(f"file://{path}")
+        known = aborted_in(self.fetched().data, self.fetched(read_committed=True))
+        rows = [AbortedTransaction(pid, *span, span[1] + 1) for pid, spans in known.items() for span in spans]
+        if batches:
+            archive_log(store, PartitionId("t", self.topic_id, 0), [b"".join(batches)], now_ms=1, aborted=rows)
+        return store
+
+
+@pytest.fixture
+def log(stratalog_broker: Any) -> InterleavedLog:
+    """A broker with an interleaved log."""
+    return InterleavedLog(stratalog_broker)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ from stratalog.spark.read_plan import plan, plan_slices
 from stratalog.tier import open_store
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.errors import Invalid, Retriable
@@ -41,43 +40,11 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 LATER_MS = 1 << 42
 
 
-@pytest.fixture
-def log(stratalog_broker: Any) -> Any:
-    """A broker whose topic ``t`` holds interleaved transactions of two producers, some aborted, and plain records."""
-    topic = stratalog_broker.create_topic("t")
-    stratalog_broker.topic_id = topic.topic_id
-    address = {"bootstrap.servers": stratalog_broker.bootstrap_servers, "linger.ms": 0}
-    producers = [Producer({**address, "transactional.id": f"x{number}"}) for number in (0, 1)]
-    plain = Producer(address)
-    for producer in producers:
-        producer.init_transactions(20)
-    for number in range(6):
-        for producer in producers:
-            producer.begin_transaction()
-        for n in range(2):
-            for which, producer in enumerate(producers):
-                producer.produce("t", b"%d of %d: %d" % (which, number, n), key=b"k", headers={"n": b"%d" % n})
-                producer.flush(20)
-        plain.produce("t", b"plain %d" % number)
-        plain.flush(20)
-        for which, producer in enumerate(producers):
-            (producer.commit_transaction if (number + which) % 3 == 0 else producer.abort_transaction)(20)
-    return stratalog_broker
-
-
-def raw_log(broker: Any, read_committed: bool = False) -> Fetched:
-    with KafkaClient(broker.bootstrap_servers) as client:
-        return client.fetch(T0, 0, read_committed=read_committed, max_bytes=1 << 20, max_wait_ms=500)
-
-
-def archived(tmp_path: Path, broker: Any, batches: list[bytes]) -> ObjectStore:
-    """A bucket with these batches of ``t``, and with what is known of its aborted transactions."""
-    store = open_store(f"file://{tmp_path}")
-    known = aborted_in(raw_log(broker).data, raw_log(broker, read_committed=True))
-    rows = [AbortedTransaction(pid, *span, span[1] + 1) for pid, spans in known.items() for span in spans]
-    if batches:
-        archive_log(store, PartitionId("t", broker.topic_id, 0), [b"".join(batches)], now_ms=1, aborted=rows)
-    return store
+def delete_records(broker: Any, offset: int) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+        answer = client.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), client.leader(T0))
+        assert answer.topics[0].partitions[0].low_watermark == offset
 
 
 def rows(store: ObjectStore, broker: Any, **given: str) -> list[dict[str, Any]]:
@@ -99,18 +66,18 @@ def rows(store: ObjectStore, broker: Any, **given: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_every_border_gives_the_same_rows(log: Any, tmp_path: Path, isolation: str) -> None:
     """None lost, none doubled, whatever was archived: nothing, up to inside of transactions, everything."""
-    data = raw_log(log).data
+    data = log.fetched().data
     batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
-    visible = rows(archived(tmp_path / "none", log, []), log, **{"kafka.isolation.level": isolation})
+    visible = rows(log.archived(tmp_path / "none", []), log, **{"kafka.isolation.level": isolation})
     expected = 6 + (4 * 2 if isolation == "read_committed" else 12 * 2)
     assert len(visible) == len({row["offset"] for row in visible}) == expected
     for border in range(1, len(batches), 5):
-        store = archived(tmp_path / str(border), log, batches[:border])
+        store = log.archived(tmp_path / str(border), batches[:border])
         assert rows(store, log, **{"kafka.isolation.level": isolation}) == visible, border
-    whole = archived(tmp_path / "all", log, batches)
+    whole = log.archived(tmp_path / "all", batches)
     assert rows(whole, log, **{"kafka.isolation.level": isolation}) == visible
     given = {"path": whole.url, "subscribe": "t", "lease": "false", "kafka.isolation.level": isolation}
-    half = archived(tmp_path / "half", log, batches[: len(batches) // 2])
+    half = log.archived(tmp_path / "half", batches[: len(batches) // 2])
     hot = {**given, "path": half.url, "kafka.bootstrap.servers": log.bootstrap_servers}
     for options in (given, hot):
         assert count_archive(None, parse_options(options)) == len(visible)  # type: ignore[arg-type]
@@ -118,9 +85,9 @@ def test_every_border_gives_the_same_rows(log: Any, tmp_path: Path, isolation: s
 
 def test_bounds_may_lie_on_both_sides(log: Any, tmp_path: Path) -> None:
     """Offsets and times in the archive, behind it, and behind the end of the log."""
-    data = raw_log(log).data
+    data = log.fetched().data
     batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
-    store = archived(tmp_path, log, batches[: len(batches) // 2])
+    store = log.archived(tmp_path, batches[: len(batches) // 2])
     everything = rows(store, log)
     end = [header for _, header in iter_headers(data)][-1].next_offset
     border = [header for _, header in iter_headers(data)][len(batches) // 2].base_offset
@@ -140,7 +107,7 @@ def test_bounds_may_lie_on_both_sides(log: Any, tmp_path: Path) -> None:
 
 def test_an_open_transaction_ends_the_tail(log: Any, tmp_path: Path) -> None:
     """Under read_committed nothing behind its first record is read, by whomever it was written."""
-    store = archived(tmp_path, log, [])
+    store = log.archived(tmp_path, [])
     before = rows(store, log)
     uncommitted = rows(store, log, **{"kafka.isolation.level": "read_uncommitted"})
     address = {"bootstrap.servers": log.bootstrap_servers, "linger.ms": 0}
@@ -160,18 +127,39 @@ def test_an_open_transaction_ends_the_tail(log: Any, tmp_path: Path) -> None:
 
 def test_what_the_broker_has_lost_is_told(log: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Between planning and reading: an error, or a warning where loss is accepted."""
-    with Client(log.bootstrap_servers) as client:
-        node_id = client.leader(T0)
-        topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=10)])
-        answer = client.call(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), node_id)
-        assert answer.topics[0].partitions[0].low_watermark == 10
+    there = {row["offset"] for row in rows(log.archived(tmp_path, []), log) if 10 <= row["offset"] < 20}
+    delete_records(log, 10)
     slices = [HotSlice("t", 0, 5, 20)]
-    with pytest.raises(DataLoss, match=r"t-0: the offsets 5 to 19 are not on the broker any more.*starts at 10"):
+    with pytest.raises(DataLoss, match=r"t-0: the offsets 5 to 9 are not on the broker any more.*starts at 10"):
         list(read_hot_slices(log.bootstrap_servers, slices, ReadRequest(("offset",))))
     request = ReadRequest(("offset",), fail_on_data_loss=False)
     with caplog.at_level(logging.WARNING):
-        assert list(read_hot_slices(log.bootstrap_servers, slices, request)) == []
-    assert "the offsets 5 to 19" in caplog.text
+        found = list(read_hot_slices(log.bootstrap_servers, slices, request))
+    assert {offset for batch in found for offset in batch["offset"].to_pylist()} == there
+    assert there
+    assert "the offsets 5 to 9 " in caplog.text
+    caplog.clear()
+    assert list(read_hot_slices(log.bootstrap_servers, [HotSlice("t", 0, 5, 8)], request)) == []
+    assert "the offsets 5 to 7 " in caplog.text
+
+
+def test_offsets_beyond_the_log_are_no_loss_that_may_be_skipped(log: Any) -> None:
+    """A log that is shorter than it was, is another one: that is for the next plan to tell."""
+    request = ReadRequest(("offset",), fail_on_data_loss=False)
+    with pytest.raises(Retriable, match=r"t-0: the log ends before offset 10000"):
+        list(read_hot_slices(log.bootstrap_servers, [HotSlice("t", 0, 10_000, 10_001)], request))
+
+
+def test_a_log_that_starts_behind_the_archive_is_a_loss_when_planned(log: Any, tmp_path: Path) -> None:
+    """DeleteRecords has gone further than what was archived: what lies between is told before anything is read."""
+    data = log.fetched().data
+    batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+    store = log.archived(tmp_path, batches[:3])
+    expected = [row for row in rows(store, log) if row["offset"] >= 10]
+    delete_records(log, 10)
+    with pytest.raises(DataLoss, match="t-0: the starting offset 0 is below the log start offset 10"):
+        rows(store, log, startingOffsets='{"t":{"0":0}}')
+    assert rows(store, log) == expected
 
 
 def test_a_log_that_ends_early_is_told(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +182,8 @@ def test_another_topic_of_the_name_is_refused(log: Any, tmp_path: Path) -> None:
 
 def test_brokers_that_do_not_answer_are_named(log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do to read only the archive; reads that know no brokers refuse the option."""
-    store = archived(tmp_path, log, [])
-    log.stop()
+    store = log.archived(tmp_path, [])
+    log.broker.stop()
     options = parse_options({"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(Retriable, match=r"the brokers 127\.0\.0\.1:1 were asked .* 'hotTail' to 'false'"):
         plan(store, options, 2)
@@ -235,9 +223,9 @@ def test_an_aborted_transaction_ends_with_its_marker() -> None:
 @pytest.mark.spark
 def test_a_query_reads_both(spark: SparkSession, log: Any, tmp_path: Path) -> None:
     """Through Spark: all rows with the brokers' address, those that are archived without it."""
-    data = raw_log(log).data
+    data = log.fetched().data
     batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
-    store = archived(tmp_path, log, batches[: len(batches) // 2])
+    store = log.archived(tmp_path, batches[: len(batches) // 2])
     servers = {"kafka.bootstrap.servers": log.bootstrap_servers}
     both = sl.read(spark, store.url, topics="t", includeHeaders=True, **servers)
     expected = rows(store, log)
@@ -250,9 +238,9 @@ def test_a_query_reads_both(spark: SparkSession, log: Any, tmp_path: Path) -> No
 
 def test_what_is_archived_is_not_asked_of_brokers(log: Any, tmp_path: Path) -> None:
     """The tail begins with the offset behind the archive's last one, in the archive's order of partitions."""
-    data = raw_log(log).data
+    data = log.fetched().data
     batches = [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
-    store = archived(tmp_path, log, batches[:7])
+    store = log.archived(tmp_path, batches[:7])
     archive_end = [header for _, header in iter_headers(data)][6].next_offset
     options = parse_options({"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": log.bootstrap_servers})
     hot = [

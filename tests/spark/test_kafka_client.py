@@ -60,6 +60,17 @@ def test_a_broker_that_comes_back_is_asked_again(broker: Any) -> None:
         assert client.list_offsets({T0: LATEST_OFFSET}, read_committed=True) == {T0: 5}
 
 
+def test_a_broker_that_is_away_for_a_moment_is_waited_for(broker: Any) -> None:
+    """Also while nothing listens on its port."""
+    with KafkaClient(broker.bootstrap_servers) as client:
+        client.topics()
+        broker.stop()
+        back = threading.Timer(0.5, broker.start)
+        back.start()
+        assert client.list_offsets({T0: LATEST_OFFSET}, read_committed=True) == {T0: 5}
+        back.join()
+
+
 def test_no_broker_and_no_kafka_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed port, and a server that speaks something else."""
     monkeypatch.setattr(kafka_client, "TIMEOUT_SECONDS", 2.0)

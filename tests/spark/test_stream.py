@@ -11,7 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from stratalog.spark.fetch import ReadRequest, read_slices
+from stratalog.spark.hot_tail import HotSlice, read_hot_slices
+from stratalog.spark.options import parse_options
+from stratalog.spark.read_plan import plan
 from stratalog.spark.stream import StratalogStreamReader
 from stratalog.tier.leases import list_leases
 from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
@@ -258,3 +263,47 @@ def test_values_are_decoded_in_streams_too(spark, growing_archive, tmp_path):
     found = {row.offset: (row.n, row.valueError) for row in spark.read.parquet(out).collect()}
     assert found.pop(7) == (None, "no JSON of this schema: it is no object in braces")
     assert found == {n: (n, None) for n in range(20) if n != 7}
+
+
+def test_the_newest_records_come_from_brokers_and_each_comes_once(spark, log, tmp_path):
+    """Into Parquet, while all is archived behind the stream, and over a commit that was lost."""
+    store = log.archived(tmp_path / "archive", log.batches()[:7])
+    expected = [row["value"] for row in values_of(store, log)]
+    out = tmp_path / "out"
+
+    def run():
+        given = {"subscribe": "t", "startingOffsets": "earliest", "kafka.bootstrap.servers": log.bootstrap_servers}
+        rows = spark.readStream.format("stratalog").options(**given).load(store.url)
+        writer = rows.writeStream.format("parquet").options(path=str(out), checkpointLocation=f"{out}.checkpoint")
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    run()
+    found = spark.read.parquet(str(out)).orderBy("offset").collect()
+    assert [bytes(row.value) for row in found] == expected
+    Path(f"{out}.checkpoint", "commits", "0").unlink()
+    Path(f"{out}.checkpoint", "commits", ".0.crc").unlink(missing_ok=True)
+    for name in ("0", ".0.crc"):
+        (out / "_spark_metadata" / name).unlink(missing_ok=True)
+    for path in out.glob("*.parquet"):
+        path.unlink()
+    log.archived(tmp_path / "archive", log.batches()[7:])
+    plain = Producer({"bootstrap.servers": log.bootstrap_servers})
+    plain.produce("t", b"newest")
+    plain.flush(20)
+    run()
+    found = spark.read.parquet(str(out)).orderBy("offset").collect()
+    assert [bytes(row.value) for row in found] == [*expected, b"newest"]
+
+
+def values_of(store, log):
+    """The rows of a batch read of both."""
+    given = {"path": store.url, "subscribe": "t", "kafka.bootstrap.servers": log.bootstrap_servers}
+    options = parse_options(given)
+    request = ReadRequest(("value", "offset"))
+    rows = []
+    for task in plan(store, options, 2):
+        hot = isinstance(task[0], HotSlice)
+        batches = read_hot_slices(options.hot_tail, task, request) if hot else read_slices(store, task, request)
+        rows += [row for batch in batches for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: row["offset"])

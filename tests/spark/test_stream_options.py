@@ -14,15 +14,15 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def test_without_options_all_that_there_is_is_read():
-    """Manifests every five seconds, listings every minute."""
-    assert parse_stream({}) == StreamOptions(BatchLimits(None, None, 900_000), 5000, 60_000)
+    """Manifests every five seconds, listings every minute, brokers twice a second."""
+    assert parse_stream({}) == StreamOptions(BatchLimits(None, None, 900_000), 5000, 60_000, 500)
 
 
 def test_limits_have_the_names_of_the_kafka_source():
     """In any case, times as Spark writes them."""
     given = {"MAXOFFSETSPERTRIGGER": "1000", "minOffsetsPerTrigger": "10", "maxtriggerdelay": "5m"}
-    given |= {"manifestRefresh": "250ms", "discoveryInterval": "1h"}
-    assert parse_stream(given) == StreamOptions(BatchLimits(1000, 10, 300_000), 250, 3_600_000)
+    given |= {"manifestRefresh": "250ms", "discoveryInterval": "1h", "hotTailRefresh": "1s"}
+    assert parse_stream(given) == StreamOptions(BatchLimits(1000, 10, 300_000), 250, 3_600_000, 1000)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_limits_have_the_names_of_the_kafka_source():
         ({"endingtimestamp": "1"}, "option 'endingTimestamp' is not for a stream"),
         ({"subscribe": "a,orders@cut"}, "'@' is a topic as it was"),
         ({"assign": '{"orders@cut":[0]}'}, "'@' is a topic as it was"),
-        ({"hotTail": "true"}, "option 'hotTail' is not for a stream"),
+        ({"hotTailRefresh": "never"}, "option 'hotTailRefresh' must be a time like 30s"),
         ({"endingOffsetsByTimestamp": "{}"}, "option 'endingOffsetsByTimestamp' is not for a stream"),
     ],
 )
@@ -43,6 +43,13 @@ def test_what_is_wrong_names_its_option(given, message):
     """With what to do instead."""
     with pytest.raises(Invalid, match=message):
         parse_stream(given)
+
+
+def test_a_stream_asks_brokers_that_are_named():
+    """As a read does: whoever comes from the Kafka source expects the newest records."""
+    named = {"path": "s3://b/p", "subscribe": "orders", "kafka.bootstrap.servers": "b:9092"}
+    assert parse_options(named, streaming=True).hot_tail == "b:9092"
+    assert parse_options({**named, "hotTail": "false"}, streaming=True).hot_tail is None
 
 
 def test_a_stream_starts_at_the_end_unless_told_otherwise():
@@ -58,13 +65,6 @@ def test_a_stream_starts_at_the_end_unless_told_otherwise():
     assert start(startingOffsets='{"orders":{"1":7}}').offset_of(ORDERS) == EARLIEST
     assert start(startingOffsetsByTimestamp='{"orders":{"1":7}}').offset_of(ORDERS) == EARLIEST
     assert start(startingTimestamp="7").timestamp_of(ORDERS) == 7
-
-
-def test_a_stream_asks_no_broker():
-    """A job that comes from Spark's Kafka source names its brokers; nobody is asked."""
-    options = {"path": "s3://b/p", "subscribe": "orders", "kafka.bootstrap.servers": "broker:9092"}
-    assert parse_options(options, streaming=True).hot_tail is None
-    assert parse_options(options).hot_tail == "broker:9092"
 
 
 def test_options_of_a_stream_have_no_effect_on_a_read():
