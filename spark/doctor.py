@@ -55,6 +55,7 @@ _NEEDED: Final = {
 _OPTIONAL: Final = {
     "fastavro": ("Avro values", Versions((1, 10), (), "values")),
     "protobuf": ("Protobuf values", Versions((6, 31), (), "values")),
+    "grpcio-tools": ("Protobuf schemas as .proto text", Versions((1, 75), (), "values")),
     "s3fs": ("Parquet in S3 with pandas", Versions((2025, 1), (), "fsspec")),
     "pyiceberg": ("stratalog backfill into Iceberg", Versions((0, 11), (), "iceberg")),
     "deltalake": ("stratalog backfill into Delta", Versions((1, 2), (), "delta")),

@@ -35,7 +35,8 @@ class SchemaNotFound(RegistryError):
 
 
 class RegisteredSchema(NamedTuple):
-    """One schema: ``kind`` is AVRO, JSON or PROTOBUF, ``text`` its text (of PROTOBUF the base64 of its descriptor).
+    """One schema: ``kind`` is AVRO, JSON or PROTOBUF, ``text`` its text (of PROTOBUF the base64 of its descriptor,
+    where the registry knows ``format=serialized``).
 
     ``references`` are the schemas that it needs, by the names it calls them, each behind those that it needs itself.
     """

@@ -10,8 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
+from stratalog.spark.proto_text import compile_file, compile_text, proto_text
 from stratalog.spark.schema_registry import RegisteredSchema, RegistryAccess, SchemaRegistry
 from stratalog.spark.value_rows import Decoder
 from stratalog.spark.value_types import parse_ddl, type_of_json_schema
@@ -43,6 +45,21 @@ class ReaderSchema:
             return cls(format_name, data.decode("utf-8-sig"), message)
         except UnicodeDecodeError as error:
             raise Invalid(f"the file of the {format_name} schema is no UTF-8: {error}") from error
+
+    @classmethod
+    def from_file(cls, format_name: str, path: Path, message: str) -> ReaderSchema:
+        """The schema in a file, and of Protobuf in those that it imports. Raises `Invalid` and `OSError`."""
+        data = path.read_bytes()
+        if format_name == "protobuf" and proto_text(data) is not None:
+            data = compile_file(path)
+        return cls.from_bytes(format_name, data, message)
+
+    @classmethod
+    def from_text(cls, format_name: str, text: str, message: str) -> ReaderSchema:
+        """The schema in an option. Raises `Invalid`."""
+        if format_name == "protobuf" and proto_text(text.encode()) is not None:
+            return cls.from_bytes(format_name, compile_text(text), message)
+        return cls(format_name, text, message)
 
     def decoder(self) -> Decoder:
         """What decodes values of this very schema. Raises `Invalid`, and `ModuleNotFoundError` with what to install."""
@@ -121,8 +138,11 @@ def _inlined(schema: Any, known: dict[str, Any]) -> Any:
 def descriptor_set_text(registered: RegisteredSchema) -> str:
     """The descriptor set, in base64, of a Protobuf schema and those that it imports, which come first.
 
-    Raises `Invalid` for what a registry gives that is no descriptor.
+    Registries that do not know ``format=serialized`` give the text, which is compiled. Raises `Invalid` for what is
+    neither.
     """
+    if proto_text(registered.text.encode()) is not None:
+        return base64.b64encode(compile_text(registered.text, registered.references)).decode("ascii")
     from google.protobuf import descriptor_pb2  # noqa: PLC0415 - optional
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
@@ -133,8 +153,7 @@ def descriptor_set_text(registered: RegisteredSchema) -> str:
             file.ParseFromString(base64.b64decode(text, validate=True))
         except (ValueError, DecodeError) as error:
             raise Invalid(
-                f"the schema registry gives no descriptor of the Protobuf schema {name}: it must know "
-                f"'format=serialized' ({error})"
+                f"the schema registry gives neither descriptor nor text of the Protobuf schema {name}: {error}"
             ) from error
         if name:
             file.name = name

@@ -86,9 +86,8 @@ def _schema(field: FieldOptions, registry: RegistryAccess | None) -> ReaderSchem
         assert registry is not None, "a subject is only parsed with a registry"
         return reader_schema(field.format, registry_of(registry).latest(field.subject), field.message)
     if field.file:
-        data = Path(field.file.removeprefix("file://")).read_bytes()
-        return ReaderSchema.from_bytes(field.format, data, field.message)
-    return ReaderSchema(field.format, field.schema, field.message)
+        return ReaderSchema.from_file(field.format, Path(field.file.removeprefix("file://")), field.message)
+    return ReaderSchema.from_text(field.format, field.schema, field.message)
 
 
 @lru_cache(maxsize=64)

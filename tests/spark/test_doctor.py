@@ -13,7 +13,7 @@ SOUND = MachineFacts(
     python=(3, 11),
     packages={
         "pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.3", "numpy": "2.4.6", "fastavro": "1.13.1",
-        "protobuf": "7.36.2", "s3fs": "2026.9.0", "pyiceberg": "0.12.0", "deltalake": "1.6.6",
+        "protobuf": "7.36.2", "grpcio-tools": "1.85.1", "s3fs": "2026.9.0", "pyiceberg": "0.12.0", "deltalake": "1.6.6",
     },
     javas=(JavaFacts("JAVA_HOME", "/jdk/bin/java", 21),),
     worker=PythonFacts("/venv/bin/python", (3, 11), has_stratalog=True),

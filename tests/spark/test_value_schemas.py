@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from stratalog.spark.schema_registry import RegisteredSchema, RegistryAccess
+from stratalog.spark.schema_registry import RegisteredSchema, RegistryAccess, SchemaRegistry
 from stratalog.spark.value_schemas import ReaderSchema, avro_text, reader_schema, registry_of
 from stratalog.spark.value_types import parse_ddl
 from stratalog.wire.errors import Invalid
@@ -79,8 +81,52 @@ def test_protobuf_schemas_bring_what_they_import() -> None:
     references = (("base.proto", text_of(proto("whatever", "Base"))),)
     made = reader_schema("protobuf", RegisteredSchema("PROTOBUF", text_of(main), references))
     assert made.decoder().kind == parse_ddl("a struct<a:int>")
-    with pytest.raises(Invalid, match="must know 'format=serialized'"):
+    with pytest.raises(Invalid, match="neither descriptor nor text"):
         reader_schema("protobuf", RegisteredSchema("PROTOBUF", 'syntax = "proto3";'))
+
+
+BASE = 'syntax = "proto3"; package t; message Base { int32 a = 1; }'
+ORDER = """
+syntax = "proto3";
+package t;
+import "parts/base.proto";
+import "google/protobuf/timestamp.proto";
+message Order { Base a = 1; google.protobuf.Timestamp at = 2; }  // of 2026
+"""
+
+
+def test_protobuf_schemas_may_be_text(tmp_path: Path) -> None:
+    """In an option, in a file with those that it imports, and in a registry with its references."""
+    kind = parse_ddl("a struct<a:int>, at timestamp")
+    assert ReaderSchema.from_text("protobuf", BASE, "").decoder().kind == parse_ddl("a int")
+    (tmp_path / "v1" / "orders").mkdir(parents=True)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "base.proto").write_text(BASE)
+    file = tmp_path / "v1" / "orders" / "order.proto"
+    file.write_text(ORDER)
+    assert ReaderSchema.from_file("protobuf", file, "").decoder().kind == kind
+    assert ReaderSchema.from_file("protobuf", file, "t.Base").decoder().kind == parse_ddl("a int")
+    registered = RegisteredSchema("PROTOBUF", ORDER, (("parts/base.proto", BASE),))
+    assert reader_schema("protobuf", registered).decoder().kind == kind
+
+
+def test_a_registry_that_knows_text_alone_will_do(registry: Any) -> None:
+    """With the schemas that it refers to, which are asked for by subject and version."""
+    registry.put(1, BASE, "PROTOBUF", subject="base")
+    refers = [{"name": "parts/base.proto", "subject": "base", "version": 1}]
+    registry.put(2, ORDER, "PROTOBUF", subject="orders-value", references=refers)
+    registered = SchemaRegistry(RegistryAccess(registry.url)).latest("orders-value")
+    assert reader_schema("protobuf", registered).decoder().kind == parse_ddl("a struct<a:int>, at timestamp")
+
+
+def test_files_of_descriptors_are_not_compiled(tmp_path: Path) -> None:
+    """They are what protoc has made already; so is the base64 of one in an option."""
+    data = FileDescriptorSet(file=[proto("a.proto", "Base")]).SerializeToString()
+    (tmp_path / "set").write_bytes(data)
+    assert ReaderSchema.from_file("protobuf", tmp_path / "set", "").decoder().kind == parse_ddl("a int")
+    assert ReaderSchema.from_text("protobuf", base64.b64encode(data).decode(), "").decoder().kind == parse_ddl("a int")
+    (tmp_path / "avro").write_text(AVRO)
+    assert ReaderSchema.from_file("avro", tmp_path / "avro", "").decoder().kind == parse_ddl("a int")
 
 
 def test_what_must_be_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
