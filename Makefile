@@ -6,12 +6,16 @@ BUCKET ?= file
 S3 ?= seaweed
 PYSPARK ?= 4.1.1
 S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
+KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
+KERNEL_TESTS := tests/kernel $(addprefix tests/spark/test_,kernel.py kernel_columns.py decode.py fetch.py odd_records.py source.py opened.py convert.py newest_keys.py salvage.py)
 
-.PHONY: help demo test test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel test test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
+	@echo "make kernel             build the compiled kernel of the decoder and install it into .venv (C compiler)"
+	@echo "make test-kernel        build it as a wheel and run the decoder's tests with it"
 	@echo "make check              ruff, mypy, import contracts, tidy"
 	@echo "make crash              2,000 crash images"
 	@echo "make model              every order of events of the archive's protocol, with states counted"
@@ -40,6 +44,30 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(PY) -m pytest -n auto --dist worksteal
+
+# A compiler and Python's headers: those of the machine, or the distribution's.
+define compiler
+{ command -v gcc || command -v cc || { apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev; }; } >/dev/null || \
+	{ echo "install a C compiler" >&2; exit 1; }
+$(PY) -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
+	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-dev >/dev/null; } || \
+	{ echo "install the headers of $(PYTHON)" >&2; exit 1; }
+endef
+
+kernel: $(VENV)/.ready
+	@$(compiler)
+	$(PY) -m pip install --quiet --no-deps --force-reinstall ./kernel
+
+# Beside .venv, so that all other tests keep the path without it.
+build/kernel/.ready: $(VENV)/.ready $(KERNEL_SOURCES)
+	@$(compiler)
+	rm -rf build/kernel
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir build/kernel ./kernel
+	$(PY) -m pip install --quiet --no-deps --target build/kernel build/kernel/stratalog_kernel-*.whl
+	@touch $@
+
+test-kernel: build/kernel/.ready
+	PYTHONPATH=$(CURDIR)/build/kernel STRATALOG_KERNEL=require $(PY) -m pytest $(KERNEL_TESTS)
 
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
@@ -106,4 +134,4 @@ bench-spark: $(VENV)/.ready
 	$(PY) -m bench.versus_spark $(if $(CELLS),--cells $(CELLS)) $(if $(KEEP),--keep $(KEEP))
 
 clean:
-	rm -rf $(VENV) demo-data bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-data bench/build build/kernel kernel/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

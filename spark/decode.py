@@ -28,6 +28,8 @@ from stratalog.spark.columns import (
     timestamp_column,
     varints,
 )
+from stratalog.spark.kernel import Kernel, chosen_kernel
+from stratalog.spark.kernel_columns import record_columns
 from stratalog.spark.schema import DELETE_HORIZON, HEADERS, TOMBSTONE, arrow_schema
 from stratalog.spark.starts import RECORD_BYTES_MIN, record_starts
 from stratalog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, check_batch, iter_headers
@@ -122,11 +124,12 @@ def decode_batches(
     can be told is left out instead where ``on_damage`` is given, which is told of it.
     """
     schema = arrow_schema(columns, required)
+    kernel = chosen_kernel().kernel
 
     def decoded(group: _Group) -> pa.RecordBatch | None:
         joined = b"".join(group.pieces) if group.pieces else data
         try:
-            arrays, count = _Rows(group, joined, pa.py_buffer(joined), window).columns(partition, columns)
+            arrays, count = _Rows(group, joined, pa.py_buffer(joined), window, kernel).columns(partition, columns)
         except (Corrupt, IndexError, OverflowError) as error:
             raise Corrupt(
                 f"{partition}: a record in the batches from offset {group.headers[0].base_offset} up to "
@@ -237,11 +240,12 @@ def _verified(
 class _Rows:
     """Decodes one group."""
 
-    def __init__(self, group: _Group, payload: bytes, buffer: pa.Buffer, window: Window) -> None:
+    def __init__(self, group: _Group, payload: bytes, buffer: pa.Buffer, window: Window, kernel: Kernel | None) -> None:
         self._group = group
         self._payload = payload
         self._buffer = buffer
         self._window = window
+        self._kernel = kernel
         self._counts = np.array([header.record_count for header in group.headers], np.int64)
         self._kept: Positions | None = None
 
@@ -250,7 +254,8 @@ class _Rows:
         wanted = frozenset(columns)
         made: dict[str, pa.Array] = {}
         if self._group.trimmed or wanted & _RECORD_COLUMNS:
-            made = self._records(wanted)
+            compiled = self._compiled(wanted)
+            made = self._records(wanted) if compiled is None else compiled
         count = int(self._counts.sum()) if self._kept is None else len(self._kept)
         if "topic" in wanted:
             made["topic"] = constant_text(partition.topic, count)
@@ -259,6 +264,20 @@ class _Rows:
         if "timestampType" in wanted:
             made["timestampType"] = self._timestamp_types(count)
         return [made[name] for name in columns], count
+
+    def _compiled(self, wanted: frozenset[str]) -> dict[str, pa.Array] | None:
+        """What `_records` makes, by the kernel; None if there is none, or if it refuses these bytes."""
+        if self._kernel is None:
+            return None
+        group, window = self._group, self._window
+        cut = (window.start_offset, window.end_offset) if group.trimmed else None
+        found = record_columns(self._kernel, self._payload, group.headers, group.bounds, cut, wanted)
+        if found is None:
+            return None
+        self._counts = found.rows
+        if DELETE_HORIZON in wanted:
+            found.arrays[DELETE_HORIZON] = self._delete_horizons()
+        return found.arrays
 
     def _records(self, wanted: frozenset[str]) -> dict[str, pa.Array]:
         payload = np.frombuffer(self._payload, np.uint8)
@@ -280,11 +299,14 @@ class _Rows:
         if "timestamp" in wanted:
             made["timestamp"] = timestamp_column(self._times(time_deltas))
         if DELETE_HORIZON in wanted:
-            horizons = [header.base_timestamp if header.has_delete_horizon else -1 for header in self._group.headers]
-            made[DELETE_HORIZON] = int64_column(self._pick(self._repeat(horizons)))
+            made[DELETE_HORIZON] = self._delete_horizons()
         if wanted & _FIELD_COLUMNS:
             self._fields(payload, at, ends, wanted, made)
         return made
+
+    def _delete_horizons(self) -> pa.Array:
+        horizons = [header.base_timestamp if header.has_delete_horizon else -1 for header in self._group.headers]
+        return int64_column(self._pick(self._repeat(horizons)))
 
     def _repeat(self, per_batch: list[int]) -> Positions:
         return np.repeat(np.array(per_batch, np.int64), self._counts)

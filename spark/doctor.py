@@ -111,6 +111,10 @@ class MachineFacts:
     """Why PySpark would not find the format by itself; empty if it would."""
     socket_directory: str = "/tmp"  # noqa: S108 - Spark's own default
     socket_error: str = ""
+    kernel: str = ""
+    """Why the compiled kernel would not decode records in this process; empty if it would."""
+    kernel_error: str = ""
+    """Why nothing would: what is set contradicts what is there."""
     bucket: BucketFacts | None = None
 
 
@@ -119,6 +123,7 @@ def diagnose(facts: MachineFacts) -> list[Finding]:
     return [
         _python(facts.python),
         *_packages(facts.packages),
+        _kernel(facts),
         _java(facts.javas),
         _worker(facts),
         _registration(facts),
@@ -146,6 +151,16 @@ def _packages(installed: Mapping[str, str]) -> Iterator[Finding]:
         reason = _unfit(installed.get(name), wanted)
         fix = f"for {purpose}: pip install 'stratalog[{wanted.extra}]'" if reason else ""
         yield Finding(name, Status.NOTE if reason else Status.OK, reason or installed[name], fix)
+
+
+def _kernel(facts: MachineFacts) -> Finding:
+    check = "compiled kernel"
+    if facts.kernel_error:
+        return Finding(check, Status.FAILED, facts.kernel_error, "install it, or unset STRATALOG_KERNEL")
+    if facts.kernel:
+        fix = "for scans with less CPU: 'make kernel' in a checkout, or pip install its folder kernel; on executors too"
+        return Finding(check, Status.NOTE, f"records are decoded by numpy, since {facts.kernel}", fix)
+    return Finding(check, Status.OK, "records are decoded by stratalog-kernel")
 
 
 def _unfit(version: str | None, wanted: Versions) -> str:

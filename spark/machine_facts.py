@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.spark.doctor import PACKAGES, BucketFacts, JavaFacts, MachineFacts, PythonFacts
 from stratalog.spark.java import java_version
+from stratalog.spark.kernel import chosen_kernel
+from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from stratalog.tier.store import ObjectStore
@@ -43,6 +45,7 @@ _LEASE_MS: Final = 60_000
 def machine_facts(environment: Mapping[str, str] = os.environ) -> MachineFacts:
     """What is installed here, and what ``environment`` would make Spark use."""
     directory = tempfile.gettempdir()
+    kernel, kernel_error = _kernel(environment)
     return MachineFacts(
         python=(sys.version_info[0], sys.version_info[1]),
         packages=_packages(),
@@ -51,6 +54,8 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> MachineFacts:
         registered=_registration(),
         socket_directory=directory,
         socket_error=_socket_error(directory),
+        kernel=kernel,
+        kernel_error=kernel_error,
     )
 
 
@@ -62,6 +67,14 @@ def _packages() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _kernel(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Why the kernel is not used, and why that is an error; empty texts if it is used."""
+    try:
+        return chosen_kernel(environment).reason, ""
+    except Invalid as error:
+        return "", str(error)
 
 
 def _javas(environment: Mapping[str, str]) -> list[JavaFacts]:

@@ -9,7 +9,7 @@ from stratalog.metadata.configs import definitions, topic_definitions
 from stratalog.spark import options
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("wire", "hot", "tier", "metadata", "broker", "spark")
+ROOMS = ("wire", "hot", "tier", "metadata", "broker", "spark", "kernel")
 STOP = re.compile(r"\]\(\.\./([\w/]+\.py)\)[\s,]*\(((?:`[\w.]+`(?:, )?)+)\)")
 LINK = re.compile(r"\]\(([^)\s#:]+)\)")
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("wire", "hot", "tier", "metadata", "broker", "spark")
-OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "mutants", "docs")
+OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "mutants", "docs", "kernel")
 FILE_LINES_MAX = 420
 FUNCTION_LINES_MAX = 60
 MIRRORED_FROM_LINES = 40
@@ -116,7 +116,16 @@ def texts() -> Iterator[Path]:
     """Everything that people read: code, documents, settings."""
     yield from SOURCES + TESTS
     yield from sorted((ROOT / "docs").rglob("*.md"))
-    for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", ".ci/run", "localstack/README.md"):
+    yield from sorted((ROOT / "kernel" / "stratalog_kernel").glob("*.pyx"))
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "Makefile",
+        "pyproject.toml",
+        ".ci/run",
+        "localstack/README.md",
+        "kernel/README.md",
+    ):
         if (ROOT / name).exists():
             yield ROOT / name
 

@@ -121,6 +121,17 @@ def test_a_format_that_is_not_found_fails_and_slow_sockets_are_told() -> None:
         assert "spark.python.unix.domain.socket.dir" in found.fix
 
 
+def test_without_the_kernel_it_is_told_what_decodes() -> None:
+    """Numpy does the same for more CPU; only a kernel that is required and missing is a failure."""
+    assert judged(SOUND)["compiled kernel"].found == "records are decoded by stratalog-kernel"
+    (found,) = wrong(kernel="it cannot be imported (x)")
+    assert (found.check, found.status) == ("compiled kernel", Status.NOTE)
+    assert found.found == "records are decoded by numpy, since it cannot be imported (x)"
+    assert "make kernel" in found.fix
+    (found,) = wrong(kernel_error="STRATALOG_KERNEL requires the compiled kernel")
+    assert (found.status, found.found) == (Status.FAILED, "STRATALOG_KERNEL requires the compiled kernel")
+
+
 @pytest.mark.parametrize(
     ("bucket", "check", "status", "fix"),
     [

@@ -55,6 +55,14 @@ def test_a_source_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch)
     assert "pyspark_stratalog cannot be imported" in module._registration()
 
 
+def test_what_decodes_in_this_process_is_told() -> None:
+    """By the environment that is given."""
+    facts = machine_facts({"STRATALOG_KERNEL": "off"})
+    assert (facts.kernel, facts.kernel_error) == ("STRATALOG_KERNEL is 'off'", "")
+    facts = machine_facts({"STRATALOG_KERNEL": "of"})
+    assert "it may be" in facts.kernel_error
+
+
 def test_a_directory_without_sockets_is_told(tmp_path: Path) -> None:
     """With the system's own words."""
     assert module._socket_error(str(tmp_path / "absent")) != ""
