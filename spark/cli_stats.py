@@ -85,6 +85,7 @@ def stats(
     from stratalog.spark.figures_spark import archive_stats  # noqa: PLC0415
     from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415
     from stratalog.spark.options import parse_options  # noqa: PLC0415 - not for --help
+    from stratalog.spark.spark_tasks import end_idle_workers  # noqa: PLC0415
 
     grouping = check_grouping(by.split(","))
     subscription = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
@@ -95,6 +96,7 @@ def stats(
     try:
         s3a = s3a_of_session(spark)
         rows = archive_stats(spark, parse_options(completed(given, s3a, bucket)), grouping, Keys(keys))
+        end_idle_workers(spark)
     finally:
         spark.stop()
     if target is not None:

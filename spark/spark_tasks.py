@@ -23,7 +23,7 @@ from stratalog.wire.errors import StratalogError
 if TYPE_CHECKING:
     from pyspark import StatusTracker
 
-__all__ = ["SparkTasks", "TaskFailed", "ended_tasks", "words_of"]
+__all__ = ["SparkTasks", "TaskFailed", "end_idle_workers", "ended_tasks", "words_of"]
 
 _LOOK_SECONDS: Final = 0.5
 _OURS: Final = "stratalog."
@@ -109,6 +109,14 @@ class SparkTasks:
         finally:
             context.setLocalProperty("spark.jobGroup.id", cast("str", None))  # None takes it away
             shipped.destroy()
+
+
+def end_idle_workers(spark: SparkSession) -> None:
+    """`SparkTasks.end_workers` after work of other kinds: one more task tells which processes they are. Raises `TaskFailed`."""
+    if (spark.sparkContext.master or "").startswith("local"):
+        tasks = SparkTasks(spark)
+        tasks.run("the end of idle workers", [0], abs, lambda _: None)
+        tasks.end_workers()
 
 
 def _watch(
