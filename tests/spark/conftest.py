@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from stratalog.spark.hot_tail import aborted_in
 from stratalog.spark.kafka_client import Fetched, KafkaClient
@@ -125,6 +129,16 @@ def make_batches(
             leader_epoch=0,
         )
     return data
+
+
+@pytest.fixture
+def in_arrow() -> Callable[[StructType], pa.Schema]:
+    """PySpark's own conversion of a schema, with times in UTC: 4.1 takes no time zone and means that one."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return partial(to_arrow_schema, timezone="UTC")
+    return to_arrow_schema
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -9,9 +11,8 @@ from stratalog.spark.schema import COLUMNS, arrow_schema, check_columns, spark_d
 from stratalog.wire.errors import Invalid
 
 
-def test_both_sides_are_equal_under_pysparks_own_conversion() -> None:
+def test_both_sides_are_equal_under_pysparks_own_conversion(in_arrow: Any) -> None:
     """Spark accepts an Arrow batch only if its schema is exactly what it would make itself."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -35,10 +36,10 @@ def test_both_sides_are_equal_under_pysparks_own_conversion() -> None:
         ArrayType(header),
     ]
     schema = StructType([StructField(name, kind) for name, kind in zip(COLUMNS, types, strict=True)])
-    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(COLUMNS))
+    assert in_arrow(schema).equals(arrow_schema(COLUMNS))
     assert check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields]) == COLUMNS
     required = StructType([StructField("offset", LongType(), nullable=False)])
-    assert to_arrow_schema(required, timezone="UTC").equals(arrow_schema(["offset"], {"offset"}))
+    assert in_arrow(required).equals(arrow_schema(["offset"], {"offset"}))
 
 
 def test_ddl_names_the_columns_in_order() -> None:

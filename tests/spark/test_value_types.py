@@ -47,9 +47,8 @@ def test_a_list_of_columns_is_a_struct() -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_our_ddl_as_the_same_types(spark: Any) -> None:
+def test_spark_reads_our_ddl_as_the_same_types(spark: Any, in_arrow: Any) -> None:
     """Its own conversion to Arrow is ours."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType, _parse_datatype_string
 
     ddl = ", ".join(f"`{name}` {name}" for name in SIMPLE)
@@ -57,7 +56,7 @@ def test_spark_reads_our_ddl_as_the_same_types(spark: Any) -> None:
     ours = parse_ddl(ddl)
     theirs = _parse_datatype_string(ddl_of(ours))
     assert isinstance(theirs, StructType)
-    assert [field.type for field in to_arrow_schema(theirs, timezone="UTC")] == [field.type for field in ours]
+    assert [field.type for field in in_arrow(theirs)] == [field.type for field in ours]
 
 
 @pytest.mark.parametrize(
