@@ -97,11 +97,12 @@ class ErasureSummary:
 def erase(settings: EraseSettings, rewriter: Rewriter, told: RewriteProgress) -> ErasureSummary:
     """Erase what is archived now, partition by partition, each object by a compare-and-swap of its own.
 
-    Raises `RunUnderWay` if another run is listed, `Invalid` unless exactly one of keys and predicate is given and for
-    more topics than one, `UnsafeStore`, and what reading and writing raise. What was erased by then stays erased.
+    Raises `RunUnderWay` if another run is listed, `Invalid` unless exactly one of keys and a sound predicate is given,
+    and for more topics than one, `UnsafeStore`, and what reading and writing raise. What was erased by then stays erased.
     """
     if bool(settings.keys) is bool(settings.where):
         raise Invalid("say which records to erase: by keys, or by a predicate")
+    rewriter.check(_scan(settings))
     store = open_archive(settings.read.archive, settings.read.store_options)
     found = topic_manifests(store, settings.read.subscription)
     if settings.dry_run:
@@ -183,13 +184,16 @@ def _erased(
     tasks = group_tasks(slices, limits)
     summary.plan(tasks, groups, {entry.key: entry for _, entries in live for entry in entries})
     told.planned(summary.scan_bytes, sum(group.data_bytes for group in groups))
+    results = list(rewriter.rewrite(tasks, _scan(settings), groups, request, told, newest_only=False))
+    summary.count(results)
+    return summary, results
+
+
+def _scan(settings: EraseSettings) -> Scan:
     look = EraseRequest(
         settings.read.archive, settings.keys, settings.read.batch_bytes, dict(settings.read.store_options)
     )
-    scan = Scan(partial(rows_of if settings.where else doomed, request=look), settings.where)
-    results = list(rewriter.rewrite(tasks, scan, groups, request, told, newest_only=False))
-    summary.count(results)
-    return summary, results
+    return Scan(partial(rows_of if settings.where else doomed, request=look), settings.where)
 
 
 def _whole(entry: Entry) -> OffsetRange:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -22,6 +23,7 @@ from stratalog.spark.rewrite_group import Group, GroupResult, RewriteRequest, re
 from stratalog.spark.rewriter import Placement, RewriteProgress, Scan, ScanTask
 from stratalog.spark.schema import COLUMNS, spark_ddl
 from stratalog.spark.spark_tasks import TaskFailed, ended_tasks, words_of
+from stratalog.wire.errors import Invalid
 
 __all__ = ["SparkRewriter"]
 
@@ -34,6 +36,16 @@ class SparkRewriter:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+
+    def check(self, scan: Scan) -> None:
+        """See `Rewriter`. Spark looks at the predicate; nothing is run."""
+        if not scan.where:
+            return
+        try:
+            self._spark.createDataFrame([], spark_ddl(COLUMNS)).where(scan.where)
+        except AnalysisException as error:
+            said = str(error).partition("\n")[0]
+            raise Invalid(f"'{scan.where}' is no predicate over {', '.join(COLUMNS)}: {said}") from error
 
     def rewrite(
         self,

@@ -47,6 +47,9 @@ class RewriteProgress(Protocol):
 class Rewriter(Protocol):
     """Carries out the tasks of a run."""
 
+    def check(self, scan: Scan) -> None:
+        """Raise `Invalid` for a predicate that cannot be judged: called before anything is listed or written."""
+
     def rewrite(
         self,
         tasks: Sequence[ScanTask],
@@ -63,6 +66,11 @@ class Rewriter(Protocol):
 class HereRewriter:
     """One task after the other, in this process; all keys, or all codes, have to fit into memory."""
 
+    def check(self, scan: Scan) -> None:
+        """See `Rewriter`. There are no predicates here."""
+        if scan.where:
+            raise Invalid("a predicate is Spark's to judge: leave --without-spark away")
+
     def rewrite(
         self,
         tasks: Sequence[ScanTask],
@@ -73,9 +81,7 @@ class HereRewriter:
         *,
         newest_only: bool,
     ) -> Iterator[GroupResult]:
-        """See `Rewriter`. Raises `Invalid` for a predicate."""
-        if scan.where:
-            raise Invalid("a predicate is Spark's to judge: leave --without-spark away")
+        """See `Rewriter`."""
         found: dict[int, list[pa.Table]] = {}
         for task in tasks:
             for batch in scan.read(task):

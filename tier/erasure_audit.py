@@ -40,7 +40,7 @@ class ErasedRange:
 
 @dataclass(frozen=True, slots=True)
 class ErasureAudit:
-    """One erasure. ``state`` is begun, done or partial; one that stays begun was killed, and may have erased some.
+    """One erasure. ``state`` is begun, done or partial; one that stays begun was killed or failed, and may have erased some.
 
     ``keys`` and ``where`` are hashes (`hashed`), times are ms since 1970, ``held_by`` are cuts that keep old objects.
     """
