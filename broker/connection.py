@@ -171,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
             abandon = getattr(slot, "on_abandon", None)
             if abandon is not None:
                 abandon()
+        self.remember(None)
         self._on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the size of the frame is known better here
@@ -246,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def identify(self, client_id: str | None, client_id_bytes: bytes) -> None:
         """How the client calls itself. If otherwise than before, what is known of its requests may not hold."""
         if client_id != self.client_id:
-            self.shortcut = None
+            self.remember(None)
         self.client_id = client_id
         self.client_id_bytes = client_id_bytes
         self.limit(self._services.quota_of(self))
@@ -255,7 +256,17 @@ class Connection(asyncio.BufferedProtocol):
         """From now on ``quota`` holds for the client. Limited requests take the way on which they are counted."""
         self.quota = quota
         if quota is not None:
-            self.shortcut = None
+            self.remember(None)
+
+    def remember(self, shortcut: Shortcut | None) -> None:
+        """How requests like the latest ones are handled with less work from now on, if at all."""
+        if self.shortcut is not None:
+            self.shortcut.end()
+        self.shortcut = shortcut
+
+    def hurry(self) -> None:
+        """There may be an answer to what a resting connection has sent meanwhile: look at it in this turn."""
+        self._receiver.hurry()
 
     def authenticate(self, principal: str) -> None:
         """The client has proved to be ``principal``; the limits of strangers no longer hold."""

@@ -48,6 +48,14 @@ class Shortcut(Protocol):
         """Handle the request if it is like those; False, and nothing done, if it is not. Raises nothing."""
         ...
 
+    def nothing_came(self) -> None:
+        """The connection was looked at out of turn, and had sent nothing."""
+        ...
+
+    def end(self) -> None:
+        """The connection handles no more requests in this way. Called once."""
+        ...
+
 
 class FrameReceiver:
     """The receiving half of a connection: a buffer while bytes of an unfinished frame exist, none otherwise."""
@@ -57,6 +65,7 @@ class FrameReceiver:
         "_forget",
         "_frame_bytes",
         "_fresh",
+        "_hurry",
         "_monotonic",
         "_pool",
         "_position",
@@ -76,6 +85,7 @@ class FrameReceiver:
         self._preferred_bytes = BASE_BYTES
         self.frame_since = 0.0
         self._forget: Callable[[], None] | None = None
+        self._hurry: Callable[[], None] | None = None
 
     def read_when_ready(
         self,
@@ -98,6 +108,8 @@ class FrameReceiver:
             try:
                 count = receive_into(self.writable())
             except BlockingIOError:
+                if connection.shortcut is not None:
+                    connection.shortcut.nothing_came()
                 return True
             except OSError:
                 return False
@@ -115,6 +127,12 @@ class FrameReceiver:
 
         sockets.tell(descriptor, ready)
         self._forget = partial(sockets.forget, descriptor)
+        self._hurry = partial(sockets.hurry, descriptor)
+
+    def hurry(self) -> None:
+        """If the connection rests, look whether it has sent something."""
+        if self._hurry is not None:
+            self._hurry()
 
     @property
     def unread_bytes(self) -> int:

@@ -96,6 +96,12 @@ class HeartbeatShortcut:
         connection.answer(ResponseSlot(), [_ANSWER_HEAD.pack(self._answer_bytes, correlation_id) + self._answer_behind])
         return True
 
+    def nothing_came(self) -> None:
+        """Nothing to change."""
+
+    def end(self) -> None:
+        """Nothing to give back."""
+
     def _leave(self) -> bool:
         """Leave a request to the long way."""
         self._in_a_row, self.rests = 0, False
@@ -121,4 +127,4 @@ def remember(context: RequestContext, frame: memoryview) -> None:
         client_id, host = context.client_id or "", f"/{connection.host}"
         heartbeat = repeated_consumer_heartbeat(shard, request, client_id, host, driver.now())
     if heartbeat is not None:
-        connection.shortcut = HeartbeatShortcut(context, frame, driver, heartbeat)
+        connection.remember(HeartbeatShortcut(context, frame, driver, heartbeat))

@@ -126,6 +126,12 @@ class ProduceShortcut:
             connection.park(slot)
         return True
 
+    def nothing_came(self) -> None:
+        """Nothing to change."""
+
+    def end(self) -> None:
+        """Nothing to give back."""
+
     def _lay_out(self, frame_bytes: int) -> bool:
         """Prepare for requests of this size; False if no batch fits in."""
         layout = _layout(frame_bytes, self._shape.prefix_bytes, flexible=self._shape.flexible)
@@ -210,7 +216,8 @@ def remember(context: RequestContext, frame: memoryview) -> None:
         return
     shape, prefix = found
     if not isinstance(shortcut, ProduceShortcut) or shortcut.gives_way(shape):
-        shortcut = connection.shortcut = ProduceShortcut(shape, context.broker.partitions)
+        shortcut = ProduceShortcut(shape, context.broker.partitions)
+        connection.remember(shortcut)
     shortcut.learn(shape, prefix, Route(context, unified))
 
 
