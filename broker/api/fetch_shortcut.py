@@ -75,6 +75,7 @@ class FetchShortcut:
         "_committed",
         "_connection",
         "_context",
+        "_ended",
         "_form",
         "_frame_bytes",
         "_in_a_row",
@@ -122,6 +123,7 @@ class FetchShortcut:
         self._form = AnswerForm(context.row, request.topics[0], committed=self._committed)
         self._in_a_row = self._strangers = 0
         self._waiting: RequestContext | None = None
+        self._ended = False
         self.rests = False
         self._partition.watchers.add(self)
 
@@ -130,12 +132,7 @@ class FetchShortcut:
         if len(frame) != self._frame_bytes or self._waiting is not None:
             return self._leave()
         code, correlation_id, before, offset, behind = self._unpack(frame)
-        if (
-            before != self._before
-            or behind != self._behind
-            or code != self._code
-            or self._table_version != self._table.version
-        ):
+        if before != self._before or behind != self._behind or code != self._code:
             return self._leave()
         try:
             found = self._look(offset, final=False)
@@ -146,7 +143,8 @@ class FetchShortcut:
         if found is None:
             self._wait(correlation_id, offset)
         else:
-            connection.answer(ResponseSlot(), self._answer(correlation_id, found, connection.read_at))
+            self._count(found)
+            connection.answer(ResponseSlot(), self._frame(correlation_id, found, connection.read_at))
         return True
 
     def __call__(self) -> None:
@@ -169,19 +167,30 @@ class FetchShortcut:
         self._in_a_row, self.rests = 0, False
 
     def end(self) -> None:
-        """Wait for nothing any more; the request that does is answered with what there is."""
-        self._partition.watchers.discard(self)
-        if self._waiting is not None:
-            self._finish(self._waiting)
+        """No requests any more; the one that waits, if one does, goes on waiting."""
+        self._ended = True
+        if self._waiting is None:
+            self._partition.watchers.discard(self)
 
     def gives_way(self) -> bool:
         """Whether other requests have become usual, or what is known here is out of date."""
-        return self._strangers >= STRANGERS_MAX or self._table_version != self._table.version
+        return self._waiting is None and (self._strangers >= STRANGERS_MAX or not self._stands())
+
+    def _stands(self) -> bool:
+        """Whether the partition is still the one that requests mean."""
+        table = self._table
+        if self._table_version != table.version:
+            if _target(self._context) is not self._unified:
+                return False
+            self._table_version = table.version
+        return True
 
     # -- reading ----------------------------------------------------------------------------------------------
 
     def _look(self, offset: int, *, final: bool) -> LogRead | None:
         """What there is, or None if that is not enough and ``final`` is not set. Raises one of `_LONG_WAY`."""
+        if not self._stands():
+            raise _NotPlain
         partition = self._partition
         partition.check_leader_epoch(self._leader_epoch)
         log = partition.log
@@ -207,19 +216,22 @@ class FetchShortcut:
             return None  # as in `FetchAttempt.enough`: a batch that does not fit would not come by waiting
         return read
 
-    def _answer(self, correlation_id: int, found: LogRead, started: float) -> list[Part]:
-        """The frame, and its count; what comes next is not expected to find anything if this leads to the end."""
-        context, partition = self._context, self._partition
-        size_bytes = found.size_bytes
+    def _count(self, found: LogRead) -> None:
+        """Note what leaves. The next request is not expected to find anything if this leads to the end."""
         metrics = self._unified.metrics
         metrics.total_fetch_requests += 1
-        metrics.bytes_out += size_bytes
-        context.row.count(context.dispatcher.monotonic() - started)
+        metrics.bytes_out += found.size_bytes
         self._next_offset = found.next_offset
         self.rests = self._in_a_row >= RESTS_AFTER and found.next_offset >= self._limit
-        self._connection.patient = False
+        if found.size_bytes:
+            self._connection.patient = False
+
+    def _frame(self, correlation_id: int, found: LogRead, started: float) -> list[Part]:
+        """The answer to a request that came at ``started``, counted."""
+        context, partition = self._context, self._partition
+        context.row.count(context.dispatcher.monotonic() - started)
         numbers = (partition.replica.high_watermark, partition.last_stable_offset, partition.log.log_start_offset)
-        return self._form.fill(correlation_id, numbers, found.parts, size_bytes)
+        return self._form.fill(correlation_id, numbers, found.parts, found.size_bytes)
 
     # -- waiting ----------------------------------------------------------------------------------------------
 
@@ -246,13 +258,19 @@ class FetchShortcut:
             self._deliver(slot, found)
 
     def _abandon(self) -> None:
-        """The client has gone."""
+        """The request no longer waits."""
         self._waiting = None
         self._waiter.cancel()
+        if self._ended:
+            self._partition.watchers.discard(self)
 
     def _deliver(self, slot: RequestContext, found: LogRead) -> None:
         self._abandon()
-        slot.parts = self._answer(slot.correlation_id, found, slot.started)
+        self._count(found)
+        if self._connection.closed:
+            slot.parts = []
+            return
+        slot.parts = self._frame(slot.correlation_id, found, slot.started)
         self._connection.deliver()
 
     def _finish(self, slot: RequestContext) -> None:
@@ -309,13 +327,12 @@ def _target(context: RequestContext) -> UnifiedLog | None:
 def _find_offset(context: RequestContext, frame: memoryview) -> int | None:
     """Where the offset stands in the request; None unless it is written as we should write it ourselves."""
     request, version = context.request, context.api_version
-    _, _, client_length = read_request_start(frame)
+    client_length: int = read_request_start(frame)[2]
     body_at = HEADER_BYTES_MIN + max(client_length, 0) + context.row.flexible
     if frame[body_at:] != _written(request, version):
         return None
     zeros, ones = (_written(_at_offset(request, offset), version) for offset in (0, -1))
-    offset_at: int = next(position for position, byte in enumerate(zeros) if byte != ones[position])
-    return body_at + offset_at
+    return body_at + next(position for position, byte in enumerate(zeros) if byte != ones[position])
 
 
 def _written(request: FetchRequest, version: int) -> bytes:

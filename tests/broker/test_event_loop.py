@@ -214,6 +214,72 @@ async def test_two_that_rest_are_told_together(pair):
     assert not sockets._resting
 
 
+async def test_news_for_who_rests_is_told_in_the_same_turn(pair):
+    """Behind what the turn has left to do, and what that look leaves to do runs in the turn, too."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    sockets, tick = ready_sockets_of(loop), Tick(loop)
+    rig = Resting(sockets, mine)
+    theirs.send(b"1")
+    await rig.told_of(1)
+    sockets._resting._let_wake(wakes=False)  # as while it is busy
+    sockets._resting.due = loop.time() + 3600
+    order = []
+
+    def ready():
+        order.append(("told", mine.recv(10)))
+        sockets.rest(mine.fileno())
+        tick.defer(lambda: order.append("answered"))
+        return True
+
+    sockets.tell(mine.fileno(), ready)
+    another, trigger = socket.socketpair()
+    with another, trigger:
+
+        def append():
+            another.recv(10)
+            sockets.hurry(mine.fileno())
+            tick.defer(lambda: order.append("written"))
+            return True
+
+        loop.add_reader(another.fileno(), unexpected)
+        sockets.tell(another.fileno(), append)
+        theirs.send(b"3")
+        trigger.send(b"x")
+        await turns()
+        assert order == ["written", ("told", b"3"), "answered"]
+        assert mine.fileno() in sockets._resting
+        remove_reader(loop, another.fileno())
+    rig.end()
+
+
+async def test_who_has_sent_nothing_when_there_is_news_rests_no_longer(pair):
+    """So that it is told as soon as it sends; who does not rest is not looked at, and who is gone neither."""
+    mine, theirs = pair
+    loop = asyncio.get_running_loop()
+    sockets = ready_sockets_of(loop)
+    rig = Resting(sockets, mine)
+    theirs.send(b"1")
+    await rig.told_of(1)
+    looks = []
+    sockets.tell(mine.fileno(), lambda: bool(looks.append(1)) or True)
+    sockets.hurry(mine.fileno())
+    await turns()
+    assert looks == [1]
+    assert mine.fileno() not in sockets._resting
+    sockets.hurry(mine.fileno())
+    await turns()
+    assert looks == [1]
+    sockets.tell(mine.fileno(), partial(rig.ready, 0))
+    theirs.send(b"2")
+    await turns()
+    assert rig.told[-1] == (0, b"2")
+    sockets.hurry(mine.fileno())
+    rig.end()
+    await turns()
+    assert len(rig.told) == 2
+
+
 @pytest.mark.parametrize("change", ["pause", "write", "leave"])
 async def test_rest_ends_when_asyncio_changes_the_registration(pair, change):
     """Who is paused is not told; who is written to, or leaves the event to asyncio, is heard by asyncio."""

@@ -1,3 +1,5 @@
+import asyncio
+import socket
 import struct
 from types import SimpleNamespace
 
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from stratalog.broker import receiving
 from stratalog.broker.buffers import BASE_BYTES, BufferPool
+from stratalog.broker.event_loop import ready_sockets_of
 from stratalog.broker.receiving import EAGER_BYTES, FrameReceiver
 from stratalog.wire.frame import FrameError
 
@@ -243,3 +246,37 @@ def test_a_shortcut_sees_frames_first():
     feed.feed(framed(short) + framed(long) + framed(short))
     assert seen == [short, long, short]
     assert feed.frames == [long]
+
+
+async def test_a_resting_connection_is_read_out_of_turn():
+    """If it has sent something, that is handled and it goes on resting; if not, its shortcut is told, and it rests no longer."""
+    loop = asyncio.get_running_loop()
+    sockets = ready_sockets_of(loop)
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        mine.setblocking(False)
+        feed, came = Feed(), []
+        shortcut = SimpleNamespace(handle=lambda *_: True, rests=True, nothing_came=lambda: came.append("nothing"))
+        feed.connection.shortcut = shortcut
+        feed.connection.buffer_updated = came.append
+        loop.add_reader(mine.fileno(), pytest.fail)
+        transport = SimpleNamespace(get_extra_info=lambda _: mine, abort=pytest.fail)
+        feed.receiver.read_when_ready(loop, transport, mine.recv_into, feed.connection)
+        theirs.send(b"x")
+        await asyncio.sleep(0.01)
+        assert mine.fileno() in sockets._resting
+        sockets._resting._let_wake(wakes=False)  # as while it is busy
+        sockets._resting.due = loop.time() + 3600
+        theirs.send(b"xy")
+        feed.receiver.hurry()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert came == [1, 2]
+        assert mine.fileno() in sockets._resting
+        feed.receiver.hurry()
+        await asyncio.sleep(0.01)
+        assert came == [1, 2, "nothing"]
+        assert mine.fileno() not in sockets._resting
+        feed.receiver.end()
+        loop.remove_reader(mine.fileno())
+    FrameReceiver(feed.pool, pytest.fail).hurry()  # of a connection that asyncio reads: nothing to do

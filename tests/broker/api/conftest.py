@@ -1,4 +1,4 @@
-"""Produce requests without sockets, threads and time of their own: two runs of the same requests end in the same state."""
+"""Requests without sockets, threads and time of their own: two runs of the same requests end in the same state."""
 
 import asyncio
 import os
@@ -8,17 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.api.produce import API
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.client_records import fetch, visible_records
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
 from stratalog.broker.connection import Connection
 from stratalog.broker.connection_services import Services
 from stratalog.broker.directory_writer import DirectoryWriter
-from stratalog.broker.dispatch import Dispatcher
+from stratalog.broker.dispatch import Api, Dispatcher
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.partition import Partition
 from stratalog.broker.partition_table import PartitionTable
+from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.tick import Tick
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.config import LogConfig
@@ -46,10 +46,16 @@ class Loop:
 
     def __init__(self) -> None:
         self.due: list[partial] = []
+        self.later: list[tuple[float, int, partial]] = []
         self.now = 100.0
 
     def call_soon(self, callback, *arguments) -> None:
         self.due.append(partial(callback, *arguments))
+
+    def call_later(self, seconds, callback, *arguments) -> SimpleNamespace:
+        later = (self.now + seconds, len(self.later), partial(callback, *arguments))
+        self.later.append(later)
+        return SimpleNamespace(cancel=partial(self.later.remove, later))
 
     call_soon_threadsafe = submit = call_soon
 
@@ -57,7 +63,11 @@ class Loop:
         return self.now
 
     def run(self) -> None:
-        """Until nothing is left."""
+        """Until nothing is left, with what was to come later and is due by now."""
+        for later in sorted(self.later):
+            if later[0] <= self.now:
+                self.later.remove(later)
+                self.due.append(later[2])
         while self.due:
             due, self.due = self.due, []
             for callback in due:
@@ -88,7 +98,7 @@ class Socket(asyncio.Transport):
 class Rig:
     """Two partitions of each topic in a folder, and connections whose requests take the ways that ``api`` offers."""
 
-    def __init__(self, folder: Path, api=API, authorizer=None) -> None:
+    def __init__(self, folder: Path, api: Api, authorizer=None) -> None:
         self.folder = folder
         self.loop = Loop()
         self.clock = SimpleNamespace(monotonic=self.loop.time, wall_ms=lambda: NOW_MS + int(self.loop.now * 1000))
@@ -103,17 +113,24 @@ class Rig:
         broker = SimpleNamespace(
             partitions=self.table,
             clock=self.clock,
-            config=SimpleNamespace(values={"transaction.partition.verification.enable": True}),
+            config=SimpleNamespace(
+                values={"transaction.partition.verification.enable": True}, integer={"fetch.max.bytes": 1 << 20}.get
+            ),
             transactions=SimpleNamespace(enlistment=self),
             server=SimpleNamespace(connections={}),
+            purgatory=Purgatory(self.loop, self.clock),
+            metrics=self.metrics,
         )
+        for one in self.partitions:
+            one.partition.watchers.add(partial(broker.purgatory.check, one))
         self.broker = broker
         self.dispatcher = Dispatcher(
             broker, [api], metrics=self.metrics, monotonic=self.clock.monotonic, authorizer=authorizer
         )
         pool = BufferPool(1 << 30)
+        memory = SimpleNamespace(resident=lambda *_: True)
         self.services = Services(
-            self.loop, self.clock, tick, pool, None, self.metrics.network, self.dispatcher.dispatch
+            self.loop, self.clock, tick, pool, memory, self.metrics.network, self.dispatcher.dispatch
         )
         self.connection: Connection = None
         self.connections: list[Connection] = []
@@ -169,7 +186,11 @@ class Rig:
         topics = [
             [getattr(figures, name) for name in figures.__slots__] for _, figures in sorted(self.metrics.topics.items())
         ]
-        rows = [self.metrics.api("Produce", version) for version in range(3, 14)]
+        rows = [
+            self.metrics.api(api.name, version)
+            for api in self.dispatcher.apis
+            for version in range(api.versions[0], api.versions[1] + 1)
+        ]
         counts = [(row.errors, row.time_us, list(row.time_buckets)) for row in rows]
         ends = [
             (one.closed, one.client_id, one.client_id_bytes, one.parked, one.stalled, bytes(one._transport.sent))
@@ -189,8 +210,8 @@ class Rig:
 
 
 @pytest.fixture
-def produce_rig(monkeypatch):
-    """Makes rigs: ``produce_rig(folder, api=..., authorizer=...)``. Their syncs succeed and take no time."""
+def broker_rig(monkeypatch):
+    """Makes rigs: ``broker_rig(folder, api, authorizer=...)``. Their syncs succeed and take no time."""
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(os, "fsync", lambda _: None)
     return Rig

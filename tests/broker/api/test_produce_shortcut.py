@@ -182,7 +182,7 @@ def outcome(rig, base: Asked, steps, now_ms: int) -> list:
 
 @given(st.builds(Asked, version=st.integers(3, 13), acks=st.sampled_from([1, -1])), STEPS)
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_ways_lead_to_the_same_answers_logs_and_counts(produce_rig, now_ms, monkeypatch, base, steps):
+def test_both_ways_lead_to_the_same_answers_logs_and_counts(broker_rig, now_ms, monkeypatch, base, steps):
     """Whatever is sent, in whatever order, and whatever happens to the partition in between."""
     monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)
     monkeypatch.setattr(produce_shortcut, "STRANGERS_MAX", 1)
@@ -190,13 +190,13 @@ def test_both_ways_lead_to_the_same_answers_logs_and_counts(produce_rig, now_ms,
     found = []
     for api in (API, LONG_WAY):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(outcome(produce_rig(Path(folder), api), base, [({}, None, 2), *steps], now_ms))
+            found.append(outcome(broker_rig(Path(folder), api), base, [({}, None, 2), *steps], now_ms))
     for short, long in zip(*found, strict=True):
         assert short == long
 
 
 @pytest.mark.parametrize(("version", "topic", "mask"), [(6, "t", 0x01), (9, "u", 0xFF), (13, "longer", 0x80)])
-def test_no_byte_can_be_damaged_to_another_effect(produce_rig, now_ms, version, topic, mask):
+def test_no_byte_can_be_damaged_to_another_effect(broker_rig, now_ms, version, topic, mask):
     """Each byte in turn, after two good requests: what comes of it is the same by both ways."""
     base = Asked(version=version, topic=topic)
     steps = [({}, None, 2)]
@@ -205,15 +205,15 @@ def test_no_byte_can_be_damaged_to_another_effect(produce_rig, now_ms, version, 
     found = []
     for api in (API, LONG_WAY):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(outcome(produce_rig(Path(folder), api), base, steps, now_ms))
+            found.append(outcome(broker_rig(Path(folder), api), base, steps, now_ms))
     assert found[0] == found[1]
 
 
 @pytest.fixture
-def run(produce_rig, now_ms, tmp_path, monkeypatch):
+def run(broker_rig, now_ms, tmp_path, monkeypatch):
     """Sends requests one by one; how many of them were decoded, and the answers."""
     monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)
-    rig = produce_rig(tmp_path)
+    rig = broker_rig(tmp_path, API)
     requests = Requests(now_ms)
     decoded = []
     rig.services.dispatch = _noting(rig.dispatcher.dispatch, decoded)
@@ -388,9 +388,9 @@ def test_what_nobody_expects_is_answered_and_the_connection_goes_on(run, monkeyp
     assert run(Asked())[1][0].base_offset == 1
 
 
-def test_nothing_is_remembered_where_an_authorizer_rules(produce_rig, now_ms, tmp_path):
+def test_nothing_is_remembered_where_an_authorizer_rules(broker_rig, now_ms, tmp_path):
     """It is asked for every request."""
-    rig = produce_rig(tmp_path, authorizer=AllowAll())
+    rig = broker_rig(tmp_path, API, authorizer=AllowAll())
     requests = Requests(now_ms)
     for _ in range(3):
         rig.receive(requests.frame(Asked()))

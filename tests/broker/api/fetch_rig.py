@@ -1,0 +1,118 @@
+"""Fetches as tests describe them, and what else happens to a partition, for the rig without sockets."""
+
+import struct
+from dataclasses import dataclass
+
+from stratalog.wire.batch import Record, build_batch, build_control_batch
+from stratalog.wire.frame import encode_request
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from stratalog.wire.schema import encode
+
+FLEXIBLE_SINCE = 12
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as a test describes it; an ``offset`` of None goes on behind what was appended so far."""
+
+    version: int = 16
+    client_id: str | None = "client"
+    topic: str = "t"
+    partition: int = 0
+    offset: int | None = None
+    leader_epoch: int = -1
+    last_epoch: int = -1
+    isolation_level: int = 0
+    wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1 << 20
+    partition_max_bytes: int = 1 << 20
+    partition_count: int = 1
+    session_epoch: int = -1
+    header_tags: bool = False
+    behind: bytes = b""
+
+
+class FetchFrames:
+    """Turns descriptions into frames."""
+
+    def __init__(self, rig) -> None:
+        self._rig = rig
+        rig.sequence = 0
+        self._correlation_id = -3
+
+    def frame(self, asked: Asked) -> bytes:
+        """The frame, with the next correlation id."""
+        self._correlation_id += 1
+        offset = self._rig.partitions[0].log.log_end_offset if asked.offset is None else asked.offset
+        partitions = [
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=asked.leader_epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=asked.last_epoch,
+                partition_max_bytes=asked.partition_max_bytes,
+            )
+            for number in range(asked.partition, asked.partition + asked.partition_count)
+        ]
+        request = FetchRequest(
+            max_wait_ms=asked.wait_ms,
+            min_bytes=asked.min_bytes,
+            max_bytes=asked.max_bytes,
+            isolation_level=asked.isolation_level,
+            session_epoch=asked.session_epoch,
+            topics=[FetchTopic(topic=asked.topic, topic_id=asked.topic.encode().ljust(16), partitions=partitions)],
+        )
+        flexible = asked.version >= FLEXIBLE_SINCE
+        body = b"".join(encode(request, asked.version)) + asked.behind
+        frame = bytearray(
+            b"".join(encode_request(1, asked.version, self._correlation_id, asked.client_id, [body], flexible=flexible))
+        )
+        if flexible and asked.header_tags:
+            at = 4 + 10 + len((asked.client_id or "").encode())
+            frame[at : at + 1] = b"\x01\x05\x02ab"
+            frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+        return bytes(frame)
+
+
+def append(rig, value: bytes = b"v" * 40, number: int = 0, **options) -> None:
+    """A batch for one partition; the loop runs afterwards."""
+    partition = rig.partitions[number].partition
+    batch = build_batch([Record(0, rig.clock.wall_ms(), None, value)], **options)
+    partition.append(batch, 1, None, Acknowledged())
+    rig.loop.run()
+
+
+def append_in_transaction(rig) -> None:
+    """The next batch of a transaction, or the first."""
+    append(rig, producer_id=7, producer_epoch=0, base_sequence=rig.sequence, transactional=True)
+    rig.sequence += 1
+
+
+def end_transaction(rig, *, commit: bool) -> None:
+    """The marker of the transaction that is open, if one is."""
+    partition = rig.partitions[0].partition
+    if partition.log.producer_state.first_unstable_offset is None:
+        return
+    marker = build_control_batch(
+        int(commit),
+        struct.pack(">hi", 0, 0),
+        offset=0,
+        timestamp_ms=rig.clock.wall_ms(),
+        leader_epoch=3,
+        producer_id=7,
+        producer_epoch=0,
+        transactional=True,
+    )
+    partition.append_marker(marker, 0, lambda _: None)
+    rig.loop.run()
+
+
+class Acknowledged:
+    """An append nobody waits for."""
+
+    deadline = float("inf")
+    info = None
+
+    def acknowledge(self, outcome) -> None:
+        self.outcome = outcome

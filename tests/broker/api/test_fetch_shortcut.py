@@ -1,0 +1,434 @@
+"""The shortcut of fetches: nothing but the time it takes tells by which way a request went."""
+
+import importlib.util
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from stratalog.broker.api import fetch_shortcut
+from stratalog.broker.api.fetch import API
+from stratalog.broker.api.fetch_shortcut import FetchShortcut
+from stratalog.broker.authorizer import AllowAll
+from stratalog.broker.broker_link import BrokerLink
+from stratalog.broker.purgatory import Purgatory
+from stratalog.wire.batch import iter_headers
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from stratalog.wire.schema import decode
+
+
+def load_rig():
+    """The module beside this one; tests are no package."""
+    spec = importlib.util.spec_from_file_location("fetch_rig", Path(__file__).with_name("fetch_rig.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RIG = load_rig()
+FLEXIBLE_SINCE, Asked, FetchFrames = RIG.FLEXIBLE_SINCE, RIG.Asked, RIG.FetchFrames
+append, append_in_transaction, end_transaction = RIG.append, RIG.append_in_transaction, RIG.end_transaction
+
+LONG_WAY = replace(API, remember=None)
+
+
+def wake(rig) -> None:
+    """Whoever watches the partition is called."""
+    rig.partitions[0].partition._wake()
+
+
+def hold(rig, reason: str | None) -> None:
+    """The partition takes no requests for now, or takes them again."""
+    rig.partitions[0].partition.held_back = reason
+    wake(rig)
+
+
+def move_log_start(rig) -> None:
+    """To the high watermark."""
+    one = rig.partitions[0]
+    one.log.advance_log_start(one.partition.high_watermark)
+    one.partition.tick(rig.loop.now)
+
+
+def pass_time(rig) -> None:
+    """Part of a fetch's wait."""
+    rig.loop.now += 0.3
+    rig.partitions[0].partition.tick(rig.loop.now)
+
+
+def change_table(rig) -> None:
+    """Another topic has come."""
+    rig.table.version += 1
+
+
+def leave(rig) -> None:
+    """The client goes, another comes."""
+    rig.connection.abort()
+    rig.connection.connection_lost(None)
+    rig.connect()
+
+
+EVENTS = {
+    "append": append,
+    "transaction": append_in_transaction,
+    "commit": lambda rig: end_transaction(rig, commit=True),
+    "abort": lambda rig: end_transaction(rig, commit=False),
+    "time": pass_time,
+    "remove": lambda rig: (rig.table.remove(rig.partitions[0]), wake(rig)),
+    "add": lambda rig: rig.table.add(rig.partitions[0]),
+    "another": change_table,
+    "start": move_log_start,
+    "hold": lambda rig: hold(rig, "the test says so"),
+    "serve": lambda rig: hold(rig, None),
+    "connect": lambda rig: rig.connect(),
+    "leave": leave,
+    "offline": lambda rig: rig.directory.fail(OSError(5, "gone")),
+}
+"""What can happen besides requests."""
+
+CHANGES = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.fixed_dictionaries({"offset": st.integers(-1, 6) | st.none()}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "version": st.integers(4, 18),
+            "client_id": st.sampled_from([None, "", "client", "tneilc"]),
+            "topic": st.sampled_from(["t", "u", "longer", "unknown"]),
+            "partition": st.integers(0, 2),
+            "offset": st.integers(-1, 6) | st.none(),
+            "leader_epoch": st.sampled_from([-1, 2, 3, 4]),
+            "last_epoch": st.sampled_from([-1, 3]),
+            "isolation_level": st.integers(0, 1),
+            "wait_ms": st.sampled_from([0, 200, 500]),
+            "min_bytes": st.sampled_from([0, 1, 150, 1000]),
+            "max_bytes": st.sampled_from([0, 100, 150, 1 << 20]),
+            "partition_max_bytes": st.sampled_from([0, 100, 250, 1 << 20]),
+            "partition_count": st.integers(1, 2),
+            "header_tags": st.booleans(),
+            "behind": st.sampled_from([b"", b"\0"]),
+        },
+    ),
+)
+DAMAGE = st.tuples(st.integers(4, 200), st.integers(1, 255))
+REQUEST = st.tuples(CHANGES, st.none() | st.none() | DAMAGE)
+STEPS = st.lists(REQUEST | REQUEST | st.sampled_from(["append", *EVENTS]), min_size=3, max_size=25)
+
+
+def outcome(rig, base: Asked, steps) -> list:
+    """What a rig has come to after these steps."""
+    requests = FetchFrames(rig)
+    waiting = []
+    for step in steps:
+        if isinstance(step, str):
+            EVENTS[step](rig)
+        else:
+            changes, damage = step
+            frame = bytearray(requests.frame(replace(base, **changes)))
+            if damage is not None:
+                frame[damage[0] % len(frame)] ^= damage[1]
+            rig.receive(bytes(frame))
+        rig.loop.now += 0.001
+        rig.loop.run()
+        waiting.append(len(rig.broker.purgatory))
+    for _ in range(4):
+        rig.loop.now += 0.3
+        rig.loop.run()
+    found = [waiting, *rig.outcome()]
+    for one in rig.connections:
+        one.connection_lost(None)
+    assert not [
+        watcher for one in rig.partitions for watcher in one.partition.watchers if type(watcher) is FetchShortcut
+    ]
+    rig.close()
+    return found
+
+
+BASES = st.builds(
+    Asked,
+    version=st.integers(5, 18),
+    isolation_level=st.integers(0, 1),
+    min_bytes=st.sampled_from([1, 1, 150]),
+    leader_epoch=st.sampled_from([-1, 3]),
+    partition_max_bytes=st.sampled_from([100, 250, 1 << 20]),
+)
+
+
+@given(BASES, STEPS)
+@example(Asked(isolation_level=1), ["transaction", ({}, None), "abort", ({"offset": 0}, None), "append"])
+@example(Asked(), [({}, None), "remove", ({}, None), "append"])
+@example(Asked(min_bytes=150), [({}, None), "append", "append", ({"offset": 0}, None), "time", "time"])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_ways_lead_to_the_same_answers_and_counts(broker_rig, monkeypatch, base, steps):
+    """Whatever is asked, in whatever order, and whatever happens to the partition in between."""
+    monkeypatch.setattr(fetch_shortcut, "STRANGERS_MAX", 1)
+    found = []
+    for api in (API, LONG_WAY):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(
+                outcome(broker_rig(Path(folder), api), base, [({"offset": 0, "wait_ms": 500}, None), "append", *steps])
+            )
+    for short, long in zip(*found, strict=True):
+        assert short == long
+
+
+@pytest.mark.parametrize(("version", "mask"), [(5, 0x01), (11, 0xFF), (12, 0x80), (16, 0x01)])
+def test_no_byte_can_be_damaged_to_another_effect(broker_rig, version, mask):
+    """Each byte in turn, after two good requests: what comes of it is the same by both ways."""
+    base = Asked(version=version, offset=0)
+    found = []
+    for api in (API, LONG_WAY):
+        with tempfile.TemporaryDirectory() as folder:
+            rig = broker_rig(Path(folder), api)
+            steps = ["append", ({}, None), ({}, None)]
+            for position in range(4, len(FetchFrames(rig).frame(base))):
+                steps += [({}, None), ({}, (position, mask)), "time", "time", "connect"]
+            found.append(outcome(rig, base, steps))
+    assert found[0] == found[1]
+
+
+@pytest.fixture
+def rig(broker_rig, tmp_path):
+    """A rig that notes which requests are decoded."""
+    rig = broker_rig(tmp_path, API)
+    rig.requests, rig.decoded = FetchFrames(rig), []
+    dispatch = rig.dispatcher.dispatch
+    rig.services.dispatch = lambda connection, frame: (rig.decoded.append(1), dispatch(connection, frame))
+    rig.connect()
+    yield rig
+    rig.close()
+
+
+def ask(rig, asked: Asked):
+    """Send a request; the partitions of its answer, or None if it waits."""
+    before = len(rig.connection._transport.sent)
+    rig.receive(rig.requests.frame(asked))
+    rig.loop.run()
+    return answered(rig, asked, before)
+
+
+def answered(rig, asked: Asked, before: int):
+    """What has been sent behind so many bytes."""
+    frame = memoryview(bytes(rig.connection._transport.sent[before:]))
+    if not frame:
+        return None
+    return (
+        decode(FetchResponse, asked.version, frame, 9 if asked.version >= FLEXIBLE_SINCE else 8).responses[0].partitions
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_the_first_request_is_decoded_and_those_like_it_are_not(rig, version):
+    """Every batch comes, by whatever version; those before version 5 do not tell the log start, and are decoded."""
+    for number in range(4):
+        append(rig, b"%d" % number)
+    asked = Asked(version=version, partition_max_bytes=1)
+    for offset in range(4):
+        (partition,) = ask(rig, replace(asked, offset=offset))
+        assert [header.base_offset for _, header in iter_headers(partition.records)] == [offset]
+        assert (partition.high_watermark, partition.last_stable_offset) == (4, 4)
+        assert partition.log_start_offset == (0 if version >= 5 else -1)
+    assert len(rig.decoded) == (1 if version >= 5 else 4)
+    assert rig.metrics.topics["t"].total_fetch_requests == 4
+
+
+def test_a_reader_that_has_everything_waits_for_an_append_or_the_end_of_its_time(rig):
+    """The one is answered with the batch, the other with nothing, and both are counted as waiting before."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    sent = rig.connection._transport.sent
+    before = len(sent)
+    assert ask(rig, asked) is None
+    assert len(rig.broker.purgatory) == 1
+    append(rig)
+    (partition,) = answered(rig, asked, before)
+    assert (bool(partition.records), partition.high_watermark) == (True, 2)
+    before = len(sent)
+    assert ask(rig, asked) is None
+    for seconds, empty in ((0.49, False), (0.05, True)):
+        rig.loop.now += seconds
+        rig.loop.run()
+        assert (len(sent) > before) is empty
+    (partition,) = answered(rig, asked, before)
+    assert (bytes(partition.records), partition.high_watermark, partition.error_code) == (b"", 2, 0)
+    assert (len(rig.decoded), len(rig.broker.purgatory)) == (1, 0)
+
+
+def test_a_topic_that_goes_ends_the_wait(rig):
+    """With the error, at once; so it does for the next request."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    EVENTS["remove"](rig)
+    rig.loop.run()
+    (partition,) = answered(rig, asked, before)
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(rig, asked)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_another_topic_that_comes_changes_nothing(rig):
+    """The table is asked again, the request is not decoded."""
+    append(rig)
+    asked = Asked(offset=0)
+    ask(rig, asked)
+    change_table(rig)
+    assert ask(rig, asked)[0].high_watermark == 1
+    assert len(rig.decoded) == 1
+
+
+def test_who_keeps_up_rests_and_who_lags_does_not(rig):
+    """After some requests in a row, each for what follows, the last answer having told everything."""
+    append(rig)
+    asked = Asked(partition_max_bytes=1)
+    ask(rig, replace(asked, offset=0))
+    shortcut = rig.connection.shortcut
+    rests = []
+    for _ in range(6):
+        ask(rig, asked)
+        append(rig)
+        rests.append(shortcut.rests)
+    assert rests == [False] * fetch_shortcut.RESTS_AFTER + [True] * (6 - fetch_shortcut.RESTS_AFTER)
+    ask(rig, asked)
+    append(rig)
+    append(rig)
+    assert shortcut.rests  # the second one is news
+    offset = rig.partitions[0].log.log_end_offset
+    append(rig)
+    ask(rig, replace(asked, offset=offset - 1))
+    assert not shortcut.rests
+
+
+def test_who_rests_is_looked_at_when_there_is_news_and_no_longer_if_it_has_asked_nothing(rig, monkeypatch):
+    """What the receiver makes of it is its own; whoever comes late has to rest anew."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    for _ in range(6):
+        ask(rig, asked)
+        append(rig)
+    shortcut, hurried = rig.connection.shortcut, []
+
+    def hurry(connection):
+        hurried.append(connection)
+
+    monkeypatch.setattr(type(rig.connection), "hurry", hurry)
+    append(rig)
+    assert hurried == [rig.connection]
+    shortcut.nothing_came()
+    append(rig)
+    assert (len(hurried), shortcut.rests) == (1, False)
+
+
+def test_another_kind_of_request_takes_over_when_it_has_become_usual(rig):
+    """Another topic is decoded until it has come often enough, and is known from then on."""
+    usual, other = Asked(topic="t", offset=0), Asked(topic="longer", offset=0, wait_ms=1, max_bytes=1000)
+    append(rig)
+    ask(rig, usual)
+    for _ in range(fetch_shortcut.STRANGERS_MAX):
+        ask(rig, other)
+    count = len(rig.decoded)
+    assert count == 1 + fetch_shortcut.STRANGERS_MAX
+    ask(rig, other)
+    assert len(rig.decoded) == count
+    watching = [FetchShortcut in map(type, one.partition.watchers) for one in rig.partitions]
+    assert watching == [False] * 4 + [True, False]
+
+
+def test_who_waits_goes_on_waiting_when_what_was_remembered_is_forgotten(rig):
+    """Another client id: the request that waited is answered as any other, and nothing of it stays behind."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    first = rig.connection.shortcut
+    rig.receive(rig.requests.frame(replace(asked, client_id="another", offset=0)))
+    rig.loop.run()
+    assert rig.connection.shortcut is not first
+    assert answered(rig, asked, before) is None
+    assert len(rig.broker.purgatory) == 1
+    append(rig)
+    assert answered(rig, asked, before)[0].high_watermark == 2
+    assert len(rig.broker.purgatory) == 0
+    assert first not in rig.partitions[0].partition.watchers
+
+
+def test_an_unexpected_failure_is_answered_and_the_connection_goes_on(rig, monkeypatch, caplog):
+    """UNKNOWN_SERVER_ERROR for the request that waited."""
+    append(rig)
+    asked = Asked(version=11)
+    ask(rig, replace(asked, offset=0))
+    assert ask(rig, asked) is None
+    before = len(rig.connection._transport.sent)
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch_shortcut.FullFetch, "attempt", lambda *_, **__: 1 / 0)
+        hold(rig, "the test says so")
+    rig.loop.run()
+    hold(rig, None)
+    assert rig.connection._transport.sent[before:]
+    assert "ZeroDivisionError" in caplog.text
+    assert ask(rig, replace(asked, offset=0))[0].high_watermark == 1
+
+
+def test_nothing_is_remembered_where_an_authorizer_rules(broker_rig, tmp_path):
+    """It is asked for every request."""
+    rig = broker_rig(tmp_path, API, authorizer=AllowAll())
+    requests = FetchFrames(rig)
+    append(rig)
+    for _ in range(3):
+        rig.receive(requests.frame(Asked(offset=0)))
+    assert rig.connection.shortcut is None
+    rig.close()
+
+
+def test_a_drained_purgatory_answers_who_waits(rig):
+    """At the end of the broker nobody waits for an append."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    purgatory: Purgatory = rig.broker.purgatory
+    purgatory.drain()
+    rig.loop.run()
+    assert bytes(answered(rig, asked, before)[0].records) == b""
+
+
+def test_a_reader_that_rests_gets_every_batch_once_and_in_order(start_shared_node, new_batch):
+    """On real sockets, whether appends come one by one or in bursts, and whether the reader is there in time or not."""
+    node = start_shared_node()
+    topic_id = node.create("stream").topic_id
+    batches, got, rested = 300, [], 0
+    with BrokerLink("127.0.0.1", node.port) as reader, ThreadPoolExecutor(1) as threads:
+
+        def read() -> None:
+            while len(got) < batches:
+                partition = FetchPartition(partition=0, fetch_offset=len(got), partition_max_bytes=1 << 20)
+                topics = [FetchTopic(topic_id=topic_id, partitions=[partition])]
+                answer = reader.call(FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 16)
+                (told,) = answer.responses[0].partitions
+                got.extend(header.base_offset for _, header in iter_headers(told.records))
+
+        reading = threads.submit(read)
+        for number in range(batches):
+            node.append("stream", new_batch(b"%d" % number))
+            if number % 50 < 45:  # the others come in a burst
+                node.wait_until(lambda number=number: len(got) > number)
+            rested += any(isinstance(one, FetchShortcut) and one.rests for one in node.run(shortcuts, node))
+        reading.result(30)
+    assert got == list(range(batches))
+    assert rested > batches // 2
+
+
+def shortcuts(node):
+    """What the connections remember; to be called in the loop."""
+    return [one.shortcut for one in node.node.server.connections]
