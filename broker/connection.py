@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_flush_due",
         "_handling",
+        "_look_due",
         "_on_close",
         "_on_open",
         "_opened_at",
@@ -125,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(services.buffers, services.clock.monotonic)
         self._responses = ResponseQueue()
         self._out: list[Part] = []
-        self._flush_due = False
+        self._flush_due = self._look_due = False
         self._handling = False
         self._paused = False
         self.stalled = 0
@@ -264,9 +265,15 @@ class Connection(asyncio.BufferedProtocol):
             self.shortcut.end()
         self.shortcut = shortcut
 
-    def hurry(self) -> None:
-        """There may be an answer to what a resting connection has sent meanwhile: look at it in this turn."""
-        self._receiver.hurry()
+    def look(self) -> None:
+        """There is an answer to what a resting connection may have sent meanwhile: see to it at the end of this turn."""
+        if not self._look_due:
+            self._look_due = True
+            self._services.tick.defer(self._look)
+
+    def _look(self) -> None:
+        self._look_due = False
+        self._receiver.look()
 
     def authenticate(self, principal: str) -> None:
         """The client has proved to be ``principal``; the limits of strangers no longer hold."""

@@ -44,7 +44,6 @@ class ReadySockets(selectors.EpollSelector):
         self._resting = RestingSockets(self._epoll, SystemClock.monotonic)
         self._known[self._resting.fileno()] = self._look_at_resting
         self._may_rest = False
-        self._hurried: list[int] = []
         self.idle_seconds = 0.0
         """How long nobody was ready, since the beginning."""
 
@@ -68,10 +67,13 @@ class ReadySockets(selectors.EpollSelector):
             if key is not None and key.events == selectors.EVENT_READ:
                 self._resting.add(descriptor)
 
-    def hurry(self, descriptor: int) -> None:
-        """There is news for who rests at ``descriptor``: look there at the end of this turn. If nothing has come, it rests no longer."""
+    def look(self, descriptor: int) -> None:
+        """Look at ``descriptor`` now, if its owner rests. Who has sent nothing, or does not ask for more rest, is woken."""
         if descriptor in self._resting:
-            self._hurried.append(descriptor)
+            self._may_rest = False
+            ready = self._known.get(descriptor)
+            if ready is None or not ready() or not self._may_rest:
+                self._wake(descriptor)
 
     def call_afterwards(self, callable_: Callable[[], object]) -> bool:
         """Call ``callable_``, which raises nothing, when all who are ready have been told.
@@ -84,9 +86,7 @@ class ReadySockets(selectors.EpollSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait, tell those who are known, and return what is left for asyncio."""
-        if self._hurried:  # by what asyncio called since
-            seconds = 0.0
-        elif timeout is None:
+        if timeout is None:
             seconds = -1.0
         elif timeout <= 0:
             seconds = 0.0
@@ -112,37 +112,18 @@ class ReadySockets(selectors.EpollSelector):
                     self._leave(left, descriptor, event)
             if resting.due != math.inf and SystemClock.monotonic() >= resting.due:
                 self._look_at_resting()
-            self._do_what_is_left()
+            for callable_ in self._afterwards:
+                callable_()
         finally:
             self._telling = False
             self._afterwards.clear()
         return left
 
-    def _do_what_is_left(self) -> None:
-        """Call who asked for it, look where there is news, and again what that has left to do."""
-        while True:
-            for callable_ in self._afterwards:
-                callable_()
-            if not self._hurried:
-                return
-            self._afterwards.clear()
-            hurried, self._hurried = self._hurried, []
-            for descriptor in hurried:
-                if descriptor in self._resting:
-                    self._look_at(descriptor)
-
     def _look_at_resting(self) -> bool:
         """Tell of those who rest and have sent something."""
         for descriptor, _ in self._resting.look():
-            self._look_at(descriptor)
+            self.look(descriptor)
         return True
-
-    def _look_at(self, descriptor: int) -> None:
-        """Tell of one who rests. Who does not ask for more rest, or leaves the event to asyncio, is woken."""
-        self._may_rest = False
-        ready = self._known.get(descriptor)
-        if ready is None or not ready() or not self._may_rest:
-            self._wake(descriptor)
 
     def _wake(self, descriptor: int) -> None:
         if descriptor in self._resting:

@@ -303,12 +303,13 @@ class Partition:
         producers = self.log.producer_state
         if producers.first_unstable_offset is not None:
             producers.on_high_watermark(high_watermark)
+        # Readers first: theirs is the longer way.
+        for watcher in tuple(self.watchers):
+            watcher()
         committed = self._committed
         while committed and committed[0].info.last_offset < high_watermark:
             waiting = committed.popleft()
             waiting.acknowledge(waiting.info)
-        for watcher in tuple(self.watchers):
-            watcher()
 
     def _wake(self) -> None:
         for watcher in tuple(self.watchers):

@@ -49,7 +49,7 @@ class Shortcut(Protocol):
         ...
 
     def nothing_came(self) -> None:
-        """The connection was looked at out of turn, and had sent nothing."""
+        """The connection rested, was looked at, and had sent nothing."""
         ...
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ class FrameReceiver:
         "_forget",
         "_frame_bytes",
         "_fresh",
-        "_hurry",
+        "_look",
         "_monotonic",
         "_pool",
         "_position",
@@ -85,7 +85,7 @@ class FrameReceiver:
         self._preferred_bytes = BASE_BYTES
         self.frame_since = 0.0
         self._forget: Callable[[], None] | None = None
-        self._hurry: Callable[[], None] | None = None
+        self._look: Callable[[], None] | None = None
 
     def read_when_ready(
         self,
@@ -127,12 +127,12 @@ class FrameReceiver:
 
         sockets.tell(descriptor, ready)
         self._forget = partial(sockets.forget, descriptor)
-        self._hurry = partial(sockets.hurry, descriptor)
+        self._look = partial(sockets.look, descriptor)
 
-    def hurry(self) -> None:
-        """If the connection rests, look whether it has sent something."""
-        if self._hurry is not None:
-            self._hurry()
+    def look(self) -> None:
+        """If the connection rests, see whether it has sent something."""
+        if self._look is not None:
+            self._look()
 
     @property
     def unread_bytes(self) -> int:

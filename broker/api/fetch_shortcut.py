@@ -152,7 +152,7 @@ class FetchShortcut:
         slot = self._waiting
         if slot is None:
             if self.rests:
-                self._connection.hurry()
+                self._connection.look()
             return
         try:
             found = self._look(self._offset, final=False)

@@ -214,8 +214,8 @@ async def test_two_that_rest_are_told_together(pair):
     assert not sockets._resting
 
 
-async def test_news_for_who_rests_is_told_in_the_same_turn(pair):
-    """Behind what the turn has left to do, and what that look leaves to do runs in the turn, too."""
+async def test_who_rests_can_be_looked_at_at_the_end_of_a_turn(pair):
+    """What is read there leaves something to do in the same turn, and the rest goes on."""
     mine, theirs = pair
     loop = asyncio.get_running_loop()
     sockets, tick = ready_sockets_of(loop), Tick(loop)
@@ -238,8 +238,8 @@ async def test_news_for_who_rests_is_told_in_the_same_turn(pair):
 
         def append():
             another.recv(10)
-            sockets.hurry(mine.fileno())
             tick.defer(lambda: order.append("written"))
+            tick.defer(partial(sockets.look, mine.fileno()))
             return True
 
         loop.add_reader(another.fileno(), unexpected)
@@ -253,30 +253,25 @@ async def test_news_for_who_rests_is_told_in_the_same_turn(pair):
     rig.end()
 
 
-async def test_who_has_sent_nothing_when_there_is_news_rests_no_longer(pair):
+async def test_who_has_sent_nothing_when_looked_at_rests_no_longer(pair):
     """So that it is told as soon as it sends; who does not rest is not looked at, and who is gone neither."""
     mine, theirs = pair
-    loop = asyncio.get_running_loop()
-    sockets = ready_sockets_of(loop)
+    sockets = ready_sockets_of(asyncio.get_running_loop())
     rig = Resting(sockets, mine)
     theirs.send(b"1")
     await rig.told_of(1)
     looks = []
     sockets.tell(mine.fileno(), lambda: bool(looks.append(1)) or True)
-    sockets.hurry(mine.fileno())
-    await turns()
-    assert looks == [1]
-    assert mine.fileno() not in sockets._resting
-    sockets.hurry(mine.fileno())
-    await turns()
-    assert looks == [1]
+    for _ in range(2):
+        sockets.look(mine.fileno())
+        assert looks == [1]
+        assert mine.fileno() not in sockets._resting
     sockets.tell(mine.fileno(), partial(rig.ready, 0))
     theirs.send(b"2")
     await turns()
     assert rig.told[-1] == (0, b"2")
-    sockets.hurry(mine.fileno())
     rig.end()
-    await turns()
+    sockets.look(mine.fileno())
     assert len(rig.told) == 2
 
 

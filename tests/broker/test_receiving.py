@@ -268,15 +268,12 @@ async def test_a_resting_connection_is_read_out_of_turn():
         sockets._resting._let_wake(wakes=False)  # as while it is busy
         sockets._resting.due = loop.time() + 3600
         theirs.send(b"xy")
-        feed.receiver.hurry()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        feed.receiver.look()
         assert came == [1, 2]
         assert mine.fileno() in sockets._resting
-        feed.receiver.hurry()
-        await asyncio.sleep(0.01)
+        feed.receiver.look()
         assert came == [1, 2, "nothing"]
         assert mine.fileno() not in sockets._resting
         feed.receiver.end()
         loop.remove_reader(mine.fileno())
-    FrameReceiver(feed.pool, pytest.fail).hurry()  # of a connection that asyncio reads: nothing to do
+    FrameReceiver(feed.pool, pytest.fail).look()  # of a connection that asyncio reads: nothing to do

@@ -315,17 +315,17 @@ def test_who_rests_is_looked_at_when_there_is_news_and_no_longer_if_it_has_asked
     for _ in range(6):
         ask(rig, asked)
         append(rig)
-    shortcut, hurried = rig.connection.shortcut, []
+    shortcut, looks = rig.connection.shortcut, []
 
-    def hurry(connection):
-        hurried.append(connection)
+    def look(connection):
+        looks.append(connection)
 
-    monkeypatch.setattr(type(rig.connection), "hurry", hurry)
+    monkeypatch.setattr(type(rig.connection), "look", look)
     append(rig)
-    assert hurried == [rig.connection]
+    assert looks == [rig.connection]
     shortcut.nothing_came()
     append(rig)
-    assert (len(hurried), shortcut.rests) == (1, False)
+    assert (len(looks), shortcut.rests) == (1, False)
 
 
 def test_another_kind_of_request_takes_over_when_it_has_become_usual(rig):
