@@ -116,3 +116,58 @@ class Acknowledged:
 
     def acknowledge(self, outcome) -> None:
         self.outcome = outcome
+
+
+def wake(rig) -> None:
+    """Whoever watches the partition is called."""
+    rig.partitions[0].partition._wake()
+
+
+def hold(rig, reason: str | None) -> None:
+    """The partition takes no requests for now, or takes them again."""
+    rig.partitions[0].partition.held_back = reason
+    wake(rig)
+
+
+def move_log_start(rig) -> None:
+    """To the high watermark."""
+    one = rig.partitions[0]
+    one.log.advance_log_start(one.partition.high_watermark)
+    one.partition.tick(rig.loop.now)
+
+
+def pass_time(rig) -> None:
+    """Part of a fetch's wait."""
+    rig.loop.now += 0.3
+    rig.partitions[0].partition.tick(rig.loop.now)
+
+
+def change_table(rig) -> None:
+    """Another topic has come."""
+    rig.table.version += 1
+
+
+def leave(rig) -> None:
+    """The client goes, another comes."""
+    rig.connection.abort()
+    rig.connection.connection_lost(None)
+    rig.connect()
+
+
+EVENTS = {
+    "append": append,
+    "transaction": append_in_transaction,
+    "commit": lambda rig: end_transaction(rig, commit=True),
+    "abort": lambda rig: end_transaction(rig, commit=False),
+    "time": pass_time,
+    "remove": lambda rig: (rig.table.remove(rig.partitions[0]), wake(rig)),
+    "add": lambda rig: rig.table.add(rig.partitions[0]),
+    "another": change_table,
+    "start": move_log_start,
+    "hold": lambda rig: hold(rig, "the test says so"),
+    "serve": lambda rig: hold(rig, None),
+    "connect": lambda rig: rig.connect(),
+    "leave": leave,
+    "offline": lambda rig: rig.directory.fail(OSError(5, "gone")),
+}
+"""What can happen besides requests."""
