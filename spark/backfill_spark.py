@@ -40,7 +40,3 @@ class SparkRunner:
         total_bytes = sum(span.source_bytes for span in spans)
         progress.converted(total_bytes - told_bytes, sum(span.rows for span in spans))
         return spans
-
-    def end_workers(self) -> None:
-        """End the Python workers that have done these tasks, see `SparkTasks.end_workers`."""
-        self._tasks.end_workers()

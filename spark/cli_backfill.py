@@ -90,11 +90,8 @@ def backfill(**given: Any) -> None:
         for settings in chosen:
             _foresee(settings, given)
         return
-    spark = spark_session("stratalog backfill", given["master"], given["spark_conf"])
-    try:
+    with spark_session("stratalog backfill", given["master"], given["spark_conf"]) as spark:
         _convert([_with_session(settings, spark) for settings in chosen], spark, given)
-    finally:
-        spark.stop()
 
 
 def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
@@ -175,11 +172,7 @@ def _convert(chosen: Sequence[BackfillSettings], spark: SparkSession, given: Map
     """Backfill each topic; with ``--follow`` again and again, until interrupted."""
     from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415
 
-    runner = SparkRunner(spark)
-    try:
-        _convert_with(runner, chosen, given, given["cores"] or spark.sparkContext.defaultParallelism)
-    finally:
-        runner.end_workers()
+    _convert_with(SparkRunner(spark), chosen, given, given["cores"] or spark.sparkContext.defaultParallelism)
 
 
 def _convert_with(

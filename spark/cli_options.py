@@ -104,18 +104,24 @@ def store_options(url: str, endpoint_url: str | None, region: str | None) -> dic
     return {name: value for name, value in options.items() if value is not None}
 
 
-def spark_session(app_name: str, master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """The session of spark-submit where it has started us, else one on ``master``."""
+@contextmanager
+def spark_session(app_name: str, master: str | None, options: Mapping[str, str]) -> Iterator[SparkSession]:
+    """The session of spark-submit where it has started us, else one on ``master``; stopped in the end."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - not for --help
 
-    from stratalog.spark.sessions import session  # noqa: PLC0415
+    from stratalog.spark.sessions import session, stop  # noqa: PLC0415
 
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         builder = SparkSession.builder.appName(app_name)
         for name, value in options.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
-    return session(master or "local[*]", app_name=app_name, **options)
+        spark = builder.getOrCreate()
+    else:
+        spark = session(master or "local[*]", app_name=app_name, **options)
+    try:
+        yield spark
+    finally:
+        stop(spark)
 
 
 @contextmanager

@@ -141,14 +141,9 @@ def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter,
         return
     from stratalog.spark.hadoop_settings import s3a_of_session  # noqa: PLC0415
     from stratalog.spark.rewrite_spark import SparkRewriter  # noqa: PLC0415
-    from stratalog.spark.spark_tasks import end_idle_workers  # noqa: PLC0415
 
-    spark = spark_session(f"stratalog {name}", given["master"], given["spark_conf"])
-    try:
+    with spark_session(f"stratalog {name}", given["master"], given["spark_conf"]) as spark:
         yield SparkRewriter(spark), spark.sparkContext.defaultParallelism, s3a_of_session(spark)
-        end_idle_workers(spark)
-    finally:
-        spark.stop()
 
 
 class _Told:

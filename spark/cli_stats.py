@@ -85,20 +85,15 @@ def stats(
     from stratalog.spark.figures_spark import archive_stats  # noqa: PLC0415
     from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415
     from stratalog.spark.options import parse_options  # noqa: PLC0415 - not for --help
-    from stratalog.spark.spark_tasks import end_idle_workers  # noqa: PLC0415
 
     grouping = check_grouping(by.split(","))
     subscription = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
     given = {**source_options, **store_options(bucket, endpoint_url, region), "archive": bucket, **subscription}
     refuse_options(source_options, COLUMN_OPTIONS, "every record is decoded from the archive")
     parse_options(given)  # what is wrong is told before Spark is started
-    spark = spark_session("stratalog stats", master, spark_conf)
-    try:
+    with spark_session("stratalog stats", master, spark_conf) as spark:
         s3a = s3a_of_session(spark)
         rows = archive_stats(spark, parse_options(completed(given, s3a, bucket)), grouping, Keys(keys))
-        end_idle_workers(spark)
-    finally:
-        spark.stop()
     if target is not None:
         to = store_options(target, to_endpoint_url or endpoint_url, to_region or region)
         written = _write(rows, target, completed(to, s3a, target))

@@ -63,15 +63,10 @@ def verify(
 
     options = VerifyOptions(time.time_ns() // 1_000_000, int(grace_seconds * 1000))
     given = store_options(bucket, endpoint_url, region)
-    spark = spark_session("stratalog verify", master, spark_conf)
-    tasks = SparkTasks(spark)
-    try:
+    with spark_session("stratalog verify", master, spark_conf) as spark:
         given = completed(given, s3a_of_session(spark), bucket)
         with progress_bar("verified") as tell:
-            reports = list(verify_on_spark(tasks, bucket, given, options, topics=topics, on_progress=tell))
-    finally:
-        tasks.end_workers()
-        spark.stop()
+            reports = list(verify_on_spark(SparkTasks(spark), bucket, given, options, topics=topics, on_progress=tell))
     _tell(reports, as_json=as_json)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 import stratalog
@@ -14,7 +17,7 @@ from stratalog.spark import register
 from stratalog.spark.hadoop_settings import s3a_of_configuration
 from stratalog.spark.java import ensure_java
 
-__all__ = ["DEFAULTS", "session", "show_zip_to_workers"]
+__all__ = ["DEFAULTS", "session", "show_zip_to_workers", "stop"]
 
 DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -23,6 +26,8 @@ DEFAULTS: Final = {
     # Over TCP every Python task costs some 30 ms of latency more.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_PARENT_FIELD: Final = 1
+"""Of /proc/PID/stat, behind the name in parentheses."""
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
@@ -44,6 +49,33 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
     if s3a_of_configuration(dict(spark.sparkContext.getConf().getAll())):
         register(spark)
     return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop the session, its idle Python workers on this machine first.
+
+    Spark closes the sockets of idle workers before it ends them; each then fails to answer, and its daemon's SIGHUP kills
+    it while it prints the traceback of that, often after the first line. With SIGHUP first there is nothing to print.
+    """
+    for group in _worker_groups(spark):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGHUP)  # the daemon, whose group it is, ignores it
+    spark.stop()
+
+
+def _worker_groups(spark: SparkSession) -> list[int]:
+    """The process groups of the Python workers that the driver's JVM has started."""
+    try:
+        jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # noqa: SLF001 - there is no other way to the JVM
+    except (Py4JError, OSError):  # a JVM that is gone has no workers
+        return []
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # one that has ended meanwhile
+            parent = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[_PARENT_FIELD])
+            if parent == jvm and b"pyspark.daemon" in place.joinpath("cmdline").read_bytes():
+                found.append(int(place.name))
+    return found
 
 
 def show_zip_to_workers(spark: SparkSession) -> None:

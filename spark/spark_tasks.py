@@ -5,13 +5,10 @@ No row passes through the JVM: what comes back is what the work has returned.
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import uuid4
 
@@ -23,7 +20,7 @@ from stratalog.wire.errors import StratalogError
 if TYPE_CHECKING:
     from pyspark import StatusTracker
 
-__all__ = ["SparkTasks", "TaskFailed", "end_idle_workers", "ended_tasks", "words_of"]
+__all__ = ["SparkTasks", "TaskFailed", "ended_tasks", "words_of"]
 
 _LOOK_SECONDS: Final = 0.5
 _OURS: Final = "stratalog."
@@ -41,7 +38,6 @@ class SparkTasks:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self._worker_groups: set[int] = set()
 
     def run(
         self,
@@ -65,24 +61,11 @@ class SparkTasks:
             finally:
                 done.set()
             watching.result()
-        self._worker_groups.update(row["process_group"] for row in rows)
         results: dict[int, ResultT] = {
             row["task"]: pickle.loads(row["result"])  # noqa: S301 - our own workers
             for row in rows
         }
         return [results[index] for index in range(len(tasks))]
-
-    def end_workers(self) -> None:
-        """End the Python workers of this machine that have done these tasks, before a local session is stopped.
-
-        Spark closes the sockets of idle workers first; each then fails to answer, and is killed by its daemon's SIGHUP
-        while it prints the traceback of that. With SIGHUP first there is nothing to print.
-        """
-        if (self.spark.sparkContext.master or "").startswith("local"):
-            for group in self._worker_groups - {os.getpgrp()}:
-                with suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGHUP)  # the daemon, whose group it is, ignores it
-        self._worker_groups.clear()
 
     def _collect(
         self, group: str, description: str, tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]
@@ -95,12 +78,11 @@ class SparkTasks:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     result = work(pickle.loads(shipped.value[index]))  # noqa: S301 - from our driver
-                    columns = {"task": [index], "result": [pickle.dumps(result)], "process_group": [os.getpgrp()]}
-                    yield pa.RecordBatch.from_pydict(columns)
+                    yield pa.RecordBatch.from_pydict({"task": [index], "result": [pickle.dumps(result)]})
 
         try:
             numbers = self.spark.range(0, len(tasks), 1, len(tasks))
-            return numbers.mapInArrow(run, "task bigint, result binary, process_group bigint").collect()
+            return numbers.mapInArrow(run, "task bigint, result binary").collect()
         except KeyboardInterrupt:
             context.cancelJobGroup(group)
             raise
@@ -109,14 +91,6 @@ class SparkTasks:
         finally:
             context.setLocalProperty("spark.jobGroup.id", cast("str", None))  # None takes it away
             shipped.destroy()
-
-
-def end_idle_workers(spark: SparkSession) -> None:
-    """`SparkTasks.end_workers` after work of other kinds: one more task tells which processes they are. Raises `TaskFailed`."""
-    if (spark.sparkContext.master or "").startswith("local"):
-        tasks = SparkTasks(spark)
-        tasks.run("the end of idle workers", [0], abs, lambda _: None)
-        tasks.end_workers()
 
 
 def _watch(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -80,26 +79,6 @@ def test_an_error_of_a_task_is_told_in_our_words(spark: SparkSession, tmp_path: 
         f"orders-1, offsets 200 to 299, object {entry.key}: the object that the manifest"
     )
     assert "\n" not in str(failed.value)
-
-
-def test_idle_workers_end_quietly_before_their_session(
-    spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that did the tasks are gone, without the daemon that forks them; the session has new ones if it goes on."""
-    ended: list[tuple[int, int]] = []
-    runner = SparkRunner(spark)
-    assert backfill(rig.settings(orders, str(tmp_path / "lake")), runner).rows == 1000
-    monkeypatch.setattr(os, "killpg", lambda *given: ended.append(given))
-    runner.end_workers()
-    runner.end_workers()
-    ((group, number),) = ended
-    assert number == signal.SIGHUP
-    assert b"pyspark" in Path(f"/proc/{group}/cmdline").read_bytes()
-    monkeypatch.undo()
-    os.killpg(*ended[0])
-    rows = spark.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()
-    assert sorted(row.id for row in rows) == [0, 1, 2, 3]
-    assert Path(f"/proc/{group}").exists()
 
 
 def dying(spans: Any, request: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import stratalog
 from stratalog import spark as stratalog_spark
-from stratalog.spark.sessions import DEFAULTS, show_zip_to_workers
+from stratalog.spark.sessions import DEFAULTS, show_zip_to_workers, stop
 
 
 @pytest.mark.spark
@@ -45,6 +46,40 @@ def test_workers_run_this_python_and_find_our_modules(spark: SparkSession) -> No
     (row,) = spark.range(1).coalesce(1).mapInArrow(where, "python string, module string").collect()
     assert Path(row.python).samefile(sys.executable)
     assert Path(row.module).samefile(Path(stratalog_spark.__path__[0]) / "decode.py")
+
+
+@pytest.mark.spark
+def test_idle_workers_end_quietly_before_their_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the daemon that forks them, which the session would go on with."""
+
+    def process(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "parent": [os.getppid()]})
+
+    (row,) = spark.range(1).coalesce(1).mapInArrow(process, "pid bigint, parent bigint").collect()
+    stopped: list[bool] = []
+    monkeypatch.setattr(SparkSession, "stop", lambda _: stopped.append(True))
+    stop(spark)
+    assert stopped == [True]
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{row.pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert b"pyspark.daemon" in Path(f"/proc/{row.parent}/cmdline").read_bytes()
+    assert spark.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id bigint").count() == 4
+
+
+def test_a_session_whose_jvm_is_gone_is_stopped_all_the_same() -> None:
+    """There is nobody left to end."""
+    stopped: list[bool] = []
+
+    class Gone:
+        @property
+        def java(self) -> object:
+            raise ConnectionRefusedError
+
+    gone = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=Gone()), stop=lambda: stopped.append(True))
+    stop(cast("SparkSession", gone))
+    assert stopped == [True]
 
 
 @pytest.mark.slow

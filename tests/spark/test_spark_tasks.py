@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from stratalog.spark import spark_tasks
-from stratalog.spark.spark_tasks import SparkTasks, TaskFailed, end_idle_workers
+from stratalog.spark.spark_tasks import SparkTasks, TaskFailed
 
 pytestmark = pytest.mark.spark
 
@@ -47,16 +44,3 @@ def test_a_task_that_fails_is_told_in_its_own_words(spark: SparkSession) -> None
         SparkTasks(spark).run("test", [7], ours, print)
     with pytest.raises(TaskFailed, match="ZeroDivisionError"):
         SparkTasks(spark).run("test", [0], others, print)
-
-
-def test_idle_workers_end_whatever_they_did(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a local session; on a cluster they are on other machines."""
-    ended: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "killpg", lambda *given: ended.append(given))
-    end_idle_workers(spark)
-    ((group, number),) = ended
-    assert number == signal.SIGHUP
-    assert b"pyspark" in Path(f"/proc/{group}/cmdline").read_bytes()
-    monkeypatch.setattr(spark.sparkContext, "master", "spark://head:7077")
-    end_idle_workers(spark)
-    assert len(ended) == 1
