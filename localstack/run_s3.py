@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no package: see README.md
 
-from servers import RECIPES, Service, StartError, start
+from servers import RECIPES, Service, StartError, start, wait_for_signal
 
 
 @contextmanager
@@ -52,18 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return subprocess.run(command, env={**os.environ, **service.environment}, check=False).returncode
             for name, value in service.environment.items():
                 print(f"export {name}='{value}'", flush=True)
-            _wait_for_signal()
+            wait_for_signal()
     except StartError as error:
         print(f"run_s3: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _wait_for_signal() -> None:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    stop.wait()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no package: see README.md
 
-from servers import StartError, free_ports
+from servers import StartError, free_ports, wait_for_signal
 
 START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
@@ -239,18 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 named = {"SPARK_MASTER": cluster.url, "SPARK_HOME": str(cluster.home)}
                 return subprocess.run(command, env={**os.environ, **named}, check=False).returncode
             print(f"export SPARK_MASTER='{cluster.url}'", flush=True)
-            _wait_for_signal()
+            wait_for_signal()
     except StartError as error:
         print(f"spark_cluster: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _wait_for_signal() -> None:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    stop.wait()
 
 
 if __name__ == "__main__":

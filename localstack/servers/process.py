@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -55,6 +57,14 @@ def start(recipe: Recipe, *, bucket: str = "stratalog", port: int = 0, install: 
         service = Service(recipe.name, recipe.version, url, bucket, process.pid, recipe.clients(url), recipe.scheme)
         _wait_and_make_bucket(recipe, service, process, log_path)
         return Running(service, closing.pop_all())
+
+
+def wait_for_signal() -> None:
+    """Wait for SIGINT or SIGTERM, which end a program that serves until then."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
 
 
 def free_ports(count: int) -> int:

@@ -56,6 +56,20 @@ def test_a_command_runs_against_the_service():
     assert done.returncode == 7, done.stderr
 
 
+def test_without_a_command_it_serves_until_a_signal():
+    """Its settings are printed for a shell; SIGTERM ends it and the service well."""
+    started = subprocess.Popen([sys.executable, PROGRAM, "moto"], stdout=subprocess.PIPE, text=True)
+    settings = {}
+    while "AWS_ENDPOINT_URL_S3" not in settings:
+        name, value = started.stdout.readline().removeprefix("export ").split("=", 1)
+        settings[name] = value.strip("'\n")
+    assert accepts(settings["AWS_ENDPOINT_URL_S3"])
+    started.terminate()
+    started.communicate(timeout=30)
+    assert started.returncode == 0
+    assert not accepts(settings["AWS_ENDPOINT_URL_S3"])
+
+
 @pytest.fixture
 def recipe(run_s3):
     """Makes recipes of a service whose program is this Python."""
