@@ -10,7 +10,6 @@ They are kept in ``~/.cache/stratalog/hadoop-jars`` (``LOCAL_HADOOP_JARS`` names
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -22,38 +21,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no
 from servers import StartError
 from servers.recipe import run_installer
 
-COORDINATES: Final = {
-    "3.5.0": (
-        "org.apache.hadoop:hadoop-aws:3.5.0",
-        "software.amazon.awssdk:bundle:2.35.4",
-        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
-    ),
-}
-"""By the version of Hadoop in PySpark 4.2 and 4.3. Without the last one writing fails too, whatever stream is chosen."""
+from stratalog.spark.s3a_jars import COORDINATES, hadoop_version, jar_name
 
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-_HADOOP: Final = re.compile(r"hadoop-client-api-(\d[\d.]*\d)\.jar")
-
-
-def hadoop_version(home: Path) -> str:
-    """The Hadoop that the Spark at ``home`` carries. Raises `StartError` if it carries none."""
-    found = [match[1] for path in (home / "jars").iterdir() if (match := _HADOOP.fullmatch(path.name))]
-    if len(found) != 1:
-        raise StartError(f"there is not one Hadoop in {home / 'jars'}, but {found}")
-    return found[0]
 
 
 def jars(home: Path) -> list[Path]:
     """The jars for the Spark at ``home``, fetched if they are missing. Raises `StartError`."""
-    version = hadoop_version(home)
+    version = hadoop_version([path.name for path in (home / "jars").iterdir()])
     if version not in COORDINATES:
-        raise StartError(f"the jars that fit Hadoop {version} are not known, those of {', '.join(COORDINATES)} are")
+        raise StartError(f"the jars that fit the Hadoop in {home / 'jars'} ({version}) are not known")
     return [_jar(each) for each in COORDINATES[version]]
 
 
 def _jar(coordinate: str) -> Path:
-    _, artifact, version = coordinate.split(":")
-    name = f"{artifact}-{version}.jar"
+    name = jar_name(coordinate)
     folder = _cache()
     if not (folder / name).exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from stratalog.spark.s3a_jars import COORDINATES, hadoop_version, jar_name, misfits
+
 __all__ = ["BucketFacts", "Finding", "JavaFacts", "MachineFacts", "PythonFacts", "Status", "diagnose"]
 
 JAVA_MIN: Final = 17
@@ -115,6 +117,10 @@ class MachineFacts:
     """Why the compiled kernel would not decode records in this process; empty if it would."""
     kernel_error: str = ""
     """Why nothing would: what is set contradicts what is there."""
+    spark_jars: str = ""
+    """The folder of Spark's jars; empty without Spark."""
+    jars: frozenset[str] = frozenset()
+    """The names of those that are in it."""
     bucket: BucketFacts | None = None
 
 
@@ -128,6 +134,7 @@ def diagnose(facts: MachineFacts) -> list[Finding]:
         _worker(facts),
         _registration(facts),
         _sockets(facts),
+        *(_s3a(facts) if facts.spark_jars else ()),
         *(_bucket(facts.bucket) if facts.bucket else ()),
     ]
 
@@ -242,6 +249,29 @@ def _sockets(facts: MachineFacts) -> Finding:
     if len(directory.encode()) + _SOCKET_NAME_BYTES > _SOCKET_PATH_MAX:
         return Finding(check, Status.NOTE, f"the path {directory} is too long for Spark's names of sockets", fix)
     return Finding(check, Status.OK, f"in {directory}")
+
+
+def _s3a(facts: MachineFacts) -> Iterator[Finding]:
+    """Spark's own files in S3; reads of archives and backfills need nothing of it."""
+    version = hadoop_version(facts.jars)
+    if version is None:
+        fix = f"leave one hadoop-client-api-*.jar in {facts.spark_jars}"
+        yield Finding("s3a://", Status.NOTE, "Spark has not one Hadoop", fix)
+        return
+    use = "for Parquet and checkpoints that Spark itself writes in S3"
+    if version not in COORDINATES:
+        fix = f"{use}: hadoop-aws:{version}, with the versions of the AWS SDK that its pom names"
+        yield Finding("s3a://", Status.NOTE, f"Hadoop {version}, which is not known here", fix)
+        return
+    missing = [each for each in COORDINATES[version] if jar_name(each) not in facts.jars]
+    if wrong := misfits(version, facts.jars):
+        fix = f"take them from {facts.spark_jars}; those that fit are {', '.join(COORDINATES[version])}"
+        yield Finding("s3a://", Status.NOTE, f"{', '.join(wrong)} do not fit Hadoop {version}", fix)
+    elif missing:
+        fix = f"{use}: put {', '.join(missing)} into {facts.spark_jars}, or on the class path of driver and executors"
+        yield Finding("s3a://", Status.NOTE, f"Hadoop {version} without its S3 file system", fix)
+    else:
+        yield Finding("s3a://", Status.OK, f"Hadoop {version} with its S3 file system")
 
 
 def _bucket(bucket: BucketFacts) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,7 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> MachineFacts:
     """What is installed here, and what ``environment`` would make Spark use."""
     directory = tempfile.gettempdir()
     kernel, kernel_error = _kernel(environment)
+    spark_jars = _spark_jars(environment)
     return MachineFacts(
         python=(sys.version_info[0], sys.version_info[1]),
         packages=_packages(),
@@ -56,7 +58,19 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> MachineFacts:
         socket_error=_socket_error(directory),
         kernel=kernel,
         kernel_error=kernel_error,
+        spark_jars="" if spark_jars is None else str(spark_jars),
+        jars=frozenset() if spark_jars is None else frozenset(path.name for path in spark_jars.glob("*.jar")),
     )
+
+
+def _spark_jars(environment: Mapping[str, str]) -> Path | None:
+    """Of the Spark that PySpark starts: that of ``SPARK_HOME``, else its own."""
+    home = environment.get("SPARK_HOME")
+    if not home:
+        spec = find_spec("pyspark")
+        home = next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    jars = Path(home, "jars") if home else None
+    return jars if jars is not None and jars.is_dir() else None
 
 
 def _packages() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stratalog.spark.doctor import BucketFacts, Finding, JavaFacts, MachineFacts, PythonFacts, Status, diagnose
+from stratalog.spark.s3a_jars import COORDINATES, jar_name
 
 SOUND = MachineFacts(
     python=(3, 11),
@@ -17,6 +18,8 @@ SOUND = MachineFacts(
     },
     javas=(JavaFacts("JAVA_HOME", "/jdk/bin/java", 21),),
     worker=PythonFacts("/venv/bin/python", (3, 11), has_stratalog=True),
+    spark_jars="/pyspark/jars",
+    jars=frozenset(["hadoop-client-api-3.5.0.jar", *map(jar_name, COORDINATES["3.5.0"])]),
     bucket=BucketFacts("s3://b/p", topics=1),
 )  # fmt: skip
 
@@ -30,12 +33,35 @@ def wrong(**changes: Any) -> list[Finding]:
     return [each for each in diagnose(replace(SOUND, **changes)) if each.status is not Status.OK]
 
 
+def test_the_jars_of_s3a_are_named_by_the_hadoop_that_is_there() -> None:
+    """They are of no use to reads of archives: what is missing is only told."""
+    for version, coordinates in COORDINATES.items():
+        (found,) = wrong(jars={f"hadoop-client-api-{version}.jar", jar_name(coordinates[0])})
+        assert (found.check, found.status) == ("s3a://", Status.NOTE)
+        assert f"put {', '.join(coordinates[1:])} into /pyspark/jars" in found.fix
+    (found,) = wrong(jars=SOUND.jars - {"hadoop-client-api-3.5.0.jar"} | {"hadoop-client-api-3.4.2.jar"})
+    assert found.found.endswith("hadoop-aws-3.5.0.jar do not fit Hadoop 3.4.2")
+    assert "hadoop-aws:3.4.2" in found.fix
+    (found,) = wrong(jars={"hadoop-client-api-9.0.0.jar"})
+    assert "hadoop-aws:9.0.0" in found.fix
+    (found,) = wrong(jars={"spark-core.jar"})
+    assert found.found == "Spark has not one Hadoop"
+    assert "s3a://" not in judged(replace(SOUND, spark_jars="", jars=frozenset()))
+
+
 def test_a_sound_machine_has_nothing_to_mend() -> None:
     """And all that was looked at is told."""
     assert wrong() == []
-    assert {"python", "pyspark", "java", "PYSPARK_PYTHON", "format('stratalog')", "unix sockets", "bucket"} <= set(
-        judged(SOUND)
-    )
+    assert {
+        "python",
+        "pyspark",
+        "java",
+        "PYSPARK_PYTHON",
+        "format('stratalog')",
+        "unix sockets",
+        "s3a://",
+        "bucket",
+    } <= set(judged(SOUND))
     assert wrong(bucket=None) == []
     assert "bucket" not in judged(replace(SOUND, bucket=None))
 

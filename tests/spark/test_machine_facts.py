@@ -33,7 +33,18 @@ def test_this_machine_passes(tmp_path: Path) -> None:
     assert facts.worker == PythonFacts(sys.executable, sys.version_info[:2], has_stratalog=True)
     assert facts.packages["pyspark"].startswith("4.")
     assert facts.registered == facts.socket_error == ""
+    assert any(name.startswith("hadoop-client-api-") for name in facts.jars)
     assert not [each for each in diagnose(facts) if each.status is Status.FAILED]
+
+
+def test_the_jars_are_those_of_spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is set; without any Spark there are none."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "a.jar").touch()
+    found = machine_facts({"SPARK_HOME": str(tmp_path), "PATH": ""})
+    assert (found.spark_jars, found.jars) == (str(tmp_path / "jars"), {"a.jar"})
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    assert machine_facts({"PATH": ""}).spark_jars == ""
 
 
 def test_what_executors_would_run_is_run(tmp_path: Path) -> None:
