@@ -110,11 +110,23 @@ class FetchSessions:
         if not session.partitions:
             self.close(session.id)
             return None
-        self.cache.touch(session, self._elapsed_ms())
-        session.epoch = next_epoch(session.epoch)
+        self.go_on(session)
         if session.reader is not None:
             session.reader.wake()  # to learn that its session has gone on without it
         return session
+
+    def go_on(self, session: FetchSession) -> None:
+        """A request with the session's epoch has come: the next one must bring the next."""
+        self.cache.touch(session, self._elapsed_ms())
+        session.epoch = next_epoch(session.epoch)
+
+    def knows(self, session: FetchSession) -> bool:
+        """Whether the session has not ended."""
+        return self.cache.get(session.id) is session
+
+    def may_go_on(self, session: FetchSession, epoch: int) -> bool:
+        """Whether a request with ``epoch`` goes on with the session, and no other request of it waits."""
+        return epoch == session.epoch and session.reader is None and self.knows(session)
 
     def _elapsed_ms(self) -> int:
         """Time by which sessions grow old: the wall clock may jump."""

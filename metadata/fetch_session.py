@@ -186,6 +186,28 @@ class FetchSession:
         """The number of partitions."""
         return len(self.partitions)
 
+    @property
+    def only_partition(self) -> SessionPartition | None:
+        """The partition of a session that has one alone."""
+        return next(iter(self.partitions.values())) if len(self.partitions) == 1 else None
+
+    def tell_records(
+        self,
+        partition: SessionPartition,
+        offset: int,
+        *,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+    ) -> None:
+        """The reader has asked for the only partition from ``offset`` on, and gets records with these numbers."""
+        partition.wanted.fetch_offset = offset
+        partition.told_error = 0
+        partition.told_high_watermark = high_watermark
+        partition.told_last_stable_offset = last_stable_offset
+        partition.told_log_start_offset = log_start_offset
+        self.dirty[partition] = None
+
     def touch(self, partition: SessionPartition) -> None:
         """Something about ``partition`` has changed: it is looked at when the next answer is made."""
         self.dirty[partition] = None

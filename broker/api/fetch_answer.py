@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from stratalog.wire.frame import encode_response
-from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, FetchTopic, PartitionData
+from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from stratalog.wire.parts import Part
 from stratalog.wire.primitives import unsigned_varint
 
 if TYPE_CHECKING:
     from stratalog.broker.dispatch_row import Row
 
-__all__ = ["VERSION_MIN", "AnswerForm"]
-
-VERSION_MIN: Final = 5
-"""From this version on answers tell three numbers side by side: high watermark, last stable offset, log start."""
+__all__ = ["AnswerForm"]
 
 _LENGTH = struct.Struct(">i")
 _HEAD_BYTES: Final = 8
@@ -31,12 +28,13 @@ _RECORDS: Final = bytes(range(0xA1, 0xA9))
 
 
 class AnswerForm:
-    """Everything of an answer but its correlation id, its three numbers and its records."""
+    """Everything of an answer but its correlation id, its three numbers and its records; from version 5 on."""
 
     __slots__ = ("_fixed_bytes", "_flexible", "_numbers_behind", "_pack", "_records_behind", "_start")
 
-    def __init__(self, row: Row, topic: FetchTopic, *, committed: bool) -> None:
-        """Of requests of ``row`` that name ``topic`` and one partition of it. ``committed``: they read what is committed."""
+    def __init__(self, row: Row, request: FetchRequest, *, committed: bool) -> None:
+        """Of requests of ``row`` like this one, which names one partition. ``committed``: they read what is committed."""
+        topic = request.topics[0]
         high_watermark, last_stable_offset, log_start_offset = struct.unpack(">qqq", _MARKS)
         answer = PartitionData(
             partition_index=topic.partitions[0].partition,
@@ -47,7 +45,8 @@ class AnswerForm:
             records=_RECORDS,
         )
         response = FetchResponse(
-            responses=[FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[answer])]
+            session_id=request.session_id,
+            responses=[FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[answer])],
         )
         self._flexible = row.response_flexible
         parts = encode_response(0, row.encode(response), flexible=self._flexible)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from stratalog.broker.connection import Connection
 from stratalog.broker.connection_services import Services
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.dispatch import Api, Dispatcher
+from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.partition import Partition
 from stratalog.broker.partition_table import PartitionTable
@@ -114,13 +116,16 @@ class Rig:
             partitions=self.table,
             clock=self.clock,
             config=SimpleNamespace(
-                values={"transaction.partition.verification.enable": True}, integer={"fetch.max.bytes": 1 << 20}.get
+                values={"transaction.partition.verification.enable": True},
+                integer={"fetch.max.bytes": 1 << 20, "max.incremental.fetch.session.cache.slots": 9}.get,
             ),
             transactions=SimpleNamespace(enlistment=self),
             server=SimpleNamespace(connections={}),
             purgatory=Purgatory(self.loop, self.clock),
             metrics=self.metrics,
         )
+        ids = count(4)
+        broker.fetch_sessions = FetchSessions(broker.config, self.clock, lambda _: next(ids), self.metrics)
         for one in self.partitions:
             one.partition.watchers.add(partial(broker.purgatory.check, one))
         self.broker = broker

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from stratalog.wire.batch import Record, build_batch, build_control_batch
 from stratalog.wire.frame import encode_request
-from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from stratalog.wire.schema import encode
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from stratalog.wire.schema import decode, encode
 
 FLEXIBLE_SINCE = 12
 
@@ -28,7 +28,7 @@ class Asked:
     max_bytes: int = 1 << 20
     partition_max_bytes: int = 1 << 20
     partition_count: int = 1
-    session_epoch: int = -1
+    session: str = "none"
     header_tags: bool = False
     behind: bytes = b""
 
@@ -40,6 +40,7 @@ class FetchFrames:
         self._rig = rig
         rig.sequence = 0
         self._correlation_id = -3
+        self._epoch = 0
 
     def frame(self, asked: Asked) -> bytes:
         """The frame, with the next correlation id."""
@@ -60,7 +61,8 @@ class FetchFrames:
             min_bytes=asked.min_bytes,
             max_bytes=asked.max_bytes,
             isolation_level=asked.isolation_level,
-            session_epoch=asked.session_epoch,
+            session_id=self._session_id() if asked.session in ("next", "old") else 0,
+            session_epoch=self._epoch_of(asked.session),
             topics=[FetchTopic(topic=asked.topic, topic_id=asked.topic.encode().ljust(16), partitions=partitions)],
         )
         flexible = asked.version >= FLEXIBLE_SINCE
@@ -73,6 +75,48 @@ class FetchFrames:
             frame[at : at + 1] = b"\x01\x05\x02ab"
             frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         return bytes(frame)
+
+    def _session_id(self) -> int:
+        """That of the latest session, or of none."""
+        return max(self._rig.broker.fetch_sessions.cache._by_use, default=77)
+
+    def _epoch_of(self, session: str) -> int:
+        """Of a request without a session, one that begins it, the next one, or one that was sent before."""
+        if session == "none":
+            return -1
+        if session == "old":
+            return max(self._epoch - 1, 1)
+        self._epoch = 0 if session == "begin" else self._epoch + 1
+        return self._epoch
+
+
+def note_decoded(rig):
+    """The rig, on a new connection, of whose requests those that are decoded are counted."""
+    rig.requests, rig.decoded = FetchFrames(rig), []
+    dispatch = rig.dispatcher.dispatch
+    rig.services.dispatch = lambda connection, frame: (rig.decoded.append(1), dispatch(connection, frame))
+    rig.connect()
+    return rig
+
+
+def ask(rig, asked: Asked):
+    """Send a request; the partitions of its answer, or None if it waits."""
+    before = len(rig.connection._transport.sent)
+    rig.receive(rig.requests.frame(asked))
+    rig.loop.run()
+    return answered(rig, asked, before)
+
+
+def answered(rig, asked: Asked, before: int):
+    """The partitions of the answer behind so many bytes that were sent."""
+    answer = whole_answer(rig, asked, before)
+    return None if answer is None else answer.responses[0].partitions
+
+
+def whole_answer(rig, asked: Asked, before: int) -> FetchResponse | None:
+    """The answer behind so many bytes that were sent."""
+    frame = memoryview(bytes(rig.connection._transport.sent[before:]))
+    return decode(FetchResponse, asked.version, frame, 9 if asked.version >= FLEXIBLE_SINCE else 8) if frame else None
 
 
 def append(rig, value: bytes = b"v" * 40, number: int = 0, **options) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stratalog.broker.api import fetch_shortcut
+from stratalog.broker.api import fetch_session_shortcut, fetch_shortcut
 from stratalog.broker.api.fetch import API
 from stratalog.broker.api.fetch_shortcut import FetchShortcut
 from stratalog.broker.authorizer import AllowAll
@@ -18,8 +18,7 @@ from stratalog.broker.broker_link import BrokerLink
 from stratalog.broker.purgatory import Purgatory
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode
-from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from stratalog.wire.schema import decode
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 def load_rig():
@@ -33,6 +32,7 @@ def load_rig():
 RIG = load_rig()
 FLEXIBLE_SINCE, Asked, FetchFrames = RIG.FLEXIBLE_SINCE, RIG.Asked, RIG.FetchFrames
 EVENTS, append, change_table, hold = RIG.EVENTS, RIG.append, RIG.change_table, RIG.hold
+note_decoded, ask, answered = RIG.note_decoded, RIG.ask, RIG.answered
 
 LONG_WAY = replace(API, remember=None)
 
@@ -57,6 +57,7 @@ CHANGES = st.one_of(
             "max_bytes": st.sampled_from([0, 100, 150, 1 << 20]),
             "partition_max_bytes": st.sampled_from([0, 100, 250, 1 << 20]),
             "partition_count": st.integers(1, 2),
+            "session": st.sampled_from(["none", "begin", "next", "next", "old"]),
             "header_tags": st.booleans(),
             "behind": st.sampled_from([b"", b"\0"]),
         },
@@ -86,7 +87,7 @@ def outcome(rig, base: Asked, steps) -> list:
     for _ in range(4):
         rig.loop.now += 0.3
         rig.loop.run()
-    found = [waiting, *rig.outcome()]
+    found = [waiting, sessions(rig), *rig.outcome()]
     for one in rig.connections:
         one.connection_lost(None)
     assert not [
@@ -96,6 +97,19 @@ def outcome(rig, base: Asked, steps) -> list:
     return found
 
 
+def sessions(rig) -> list:
+    """What is remembered of the readers."""
+    kept = []
+    for one in rig.broker.fetch_sessions.cache._by_use.values():
+        partitions = [
+            (number, each.told_high_watermark, each.told_last_stable_offset, each.told_log_start_offset, each.told_error,
+             each.wanted, each in one.dirty)
+            for number, each in one.partitions.items()
+        ]  # fmt: skip
+        kept.append((one.id, one.epoch, one.last_used_ms, one.reader is None, partitions))
+    return kept
+
+
 BASES = st.builds(
     Asked,
     version=st.integers(5, 18),
@@ -103,28 +117,30 @@ BASES = st.builds(
     min_bytes=st.sampled_from([1, 1, 150]),
     leader_epoch=st.sampled_from([-1, 3]),
     partition_max_bytes=st.sampled_from([100, 250, 1 << 20]),
+    session=st.sampled_from(["none", "next"]),
 )
 
 
 @given(BASES, STEPS)
 @example(Asked(isolation_level=1), ["transaction", ({}, None), "abort", ({"offset": 0}, None), "append"])
 @example(Asked(), [({}, None), "remove", ({}, None), "append"])
+@example(Asked(session="next"), ["append", *[({"offset": 0}, None)] * 3, ({}, None), "append", ({"offset": 1}, None)])
 @example(Asked(min_bytes=150), [({}, None), "append", "append", ({"offset": 0}, None), "time", "time"])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_lead_to_the_same_answers_and_counts(broker_rig, monkeypatch, base, steps):
     """Whatever is asked, in whatever order, and whatever happens to the partition in between."""
     monkeypatch.setattr(fetch_shortcut, "STRANGERS_MAX", 1)
+    monkeypatch.setattr(fetch_session_shortcut, "STRANGERS_MAX", 1)
     found = []
     for api in (API, LONG_WAY):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(
-                outcome(broker_rig(Path(folder), api), base, [({"offset": 0, "wait_ms": 500}, None), "append", *steps])
-            )
+            first = {"offset": 0, "wait_ms": 500, "session": "none" if base.session == "none" else "begin"}
+            found.append(outcome(broker_rig(Path(folder), api), base, [(first, None), "append", *steps]))
     for short, long in zip(*found, strict=True):
         assert short == long
 
 
-@pytest.mark.parametrize(("version", "mask"), [(5, 0x01), (11, 0xFF), (12, 0x80), (16, 0x01)])
+@pytest.mark.parametrize(("version", "mask"), [(7, 0x01), (11, 0xFF), (12, 0x80), (16, 0x01)])
 def test_no_byte_can_be_damaged_to_another_effect(broker_rig, version, mask):
     """Each byte in turn, after two good requests: what comes of it is the same by both ways."""
     base = Asked(version=version, offset=0)
@@ -142,36 +158,14 @@ def test_no_byte_can_be_damaged_to_another_effect(broker_rig, version, mask):
 @pytest.fixture
 def rig(broker_rig, tmp_path):
     """A rig that notes which requests are decoded."""
-    rig = broker_rig(tmp_path, API)
-    rig.requests, rig.decoded = FetchFrames(rig), []
-    dispatch = rig.dispatcher.dispatch
-    rig.services.dispatch = lambda connection, frame: (rig.decoded.append(1), dispatch(connection, frame))
-    rig.connect()
+    rig = note_decoded(broker_rig(tmp_path, API))
     yield rig
     rig.close()
 
 
-def ask(rig, asked: Asked):
-    """Send a request; the partitions of its answer, or None if it waits."""
-    before = len(rig.connection._transport.sent)
-    rig.receive(rig.requests.frame(asked))
-    rig.loop.run()
-    return answered(rig, asked, before)
-
-
-def answered(rig, asked: Asked, before: int):
-    """What has been sent behind so many bytes."""
-    frame = memoryview(bytes(rig.connection._transport.sent[before:]))
-    if not frame:
-        return None
-    return (
-        decode(FetchResponse, asked.version, frame, 9 if asked.version >= FLEXIBLE_SINCE else 8).responses[0].partitions
-    )
-
-
 @pytest.mark.parametrize("version", range(4, 19))
 def test_the_first_request_is_decoded_and_those_like_it_are_not(rig, version):
-    """Every batch comes, by whatever version; those before version 5 do not tell the log start, and are decoded."""
+    """Every batch comes, by whatever version; those of versions that know no sessions are decoded."""
     for number in range(4):
         append(rig, b"%d" % number)
     asked = Asked(version=version, partition_max_bytes=1)
@@ -180,7 +174,7 @@ def test_the_first_request_is_decoded_and_those_like_it_are_not(rig, version):
         assert [header.base_offset for _, header in iter_headers(partition.records)] == [offset]
         assert (partition.high_watermark, partition.last_stable_offset) == (4, 4)
         assert partition.log_start_offset == (0 if version >= 5 else -1)
-    assert len(rig.decoded) == (1 if version >= 5 else 4)
+    assert len(rig.decoded) == (1 if version >= 7 else 4)
     assert rig.metrics.topics["t"].total_fetch_requests == 4
 
 
