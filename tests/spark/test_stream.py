@@ -292,6 +292,8 @@ def test_the_newest_records_come_from_brokers_and_each_comes_once(spark, log, tm
     plain.produce("t", b"newest")
     plain.flush(20)
     run()
+    if spark.version.startswith("4.1."):  # reads one micro-batch a run, and that was the lost one
+        run()
     found = spark.read.parquet(str(out)).orderBy("offset").collect()
     assert [bytes(row.value) for row in found] == [*expected, b"newest"]
 
