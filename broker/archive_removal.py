@@ -88,7 +88,7 @@ class ArchiveRemoval:
         self._in_vain = 0
         self._told = ""
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
-        self._due_ms = ports.elapsed_ms() + int(first_ms)
+        self._due_ms = self._behind_ms = ports.elapsed_ms() + int(first_ms)
         self._retry_ms = 0
         self._others_ms = ports.elapsed_ms() + int(ports.chance() * _OTHERS_MS)
 
@@ -104,6 +104,14 @@ class ArchiveRemoval:
         facts = self._remote.facts
         if facts is not None and now_ms >= self._others_ms:
             self._others_ms = now_ms + _OTHERS_MS
+            self._remote.refresh(entries=False)
+        if (
+            facts is None
+            and now_ms >= self._behind_ms
+            and self._unified.log.log_start_offset > self._remote.start_offset
+        ):
+            # An earlier leadership may have died before the manifest heard of it, and may be the last one that writes.
+            self._behind_ms = now_ms + self._settings.interval_ms()
             self._remote.refresh(entries=False)
         if self._busy:
             return

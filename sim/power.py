@@ -103,7 +103,7 @@ class Story(Admin):
         await self._until(kept, lambda manifest: manifest.claimant.leader_epoch > 0)
         await self._collect_garbage()
         await self._cut(kept, 0.6)
-        await self._until(aging, lambda manifest: manifest.log_start_offset > 0)
+        await self._until(aging, lambda manifest: manifest.log_start_offset > 0 or not manifest.totals.segments)
         await asyncio.sleep(3)
         await self._finish([kept, aging, switched])
 

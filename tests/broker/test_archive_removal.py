@@ -44,6 +44,7 @@ class Rig:
             facts=SimpleNamespace(seq=5, deleted=False, trash_count=0),
             entries=None,
             known=True,
+            start_offset=0,
             apply=lambda view: setattr(self.remote, "facts", view),
             refresh=lambda **_: self.calls.append("refresh"),
             note_trash=lambda report: setattr(self.remote.facts, "trash_count", report.left_count),
@@ -100,6 +101,23 @@ def test_what_others_have_changed_is_noticed_in_time(rig):
     rig.remote.facts = None
     rig.look(after_ms=1)
     assert rig.calls == ["refresh"]
+
+
+def test_an_archive_that_begins_before_the_log_is_looked_at(rig):
+    """Its leader may have died before the manifest heard of the log start; nobody else asks, if nothing is written."""
+    rig.remote.facts = None
+    rig.look(after_ms=10_000)
+    assert rig.calls == []
+    rig.log.log_start_offset = 41
+    rig.look()
+    assert rig.calls == ["refresh"]
+    rig.look(after_ms=99)
+    assert rig.calls == ["refresh"]
+    rig.look(after_ms=1)
+    assert rig.calls == ["refresh", "refresh"], "the bucket did not answer"
+    rig.remote.facts = SimpleNamespace(seq=5, deleted=False, trash_count=0)
+    rig.look(after_ms=100)
+    assert rig.calls == ["refresh", "refresh"]
 
 
 def test_new_trash_is_looked_after(rig):
