@@ -77,7 +77,7 @@ def _what_there_is(store: ObjectStore, target: Target, span: SpanTask, request: 
 
 
 def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Span:
-    """Read the span from ``store`` and stage its files in ``target``."""
+    """Read the span from ``store`` and stage its files in ``target``; local files are removed if that fails."""
     read = ReadRequest(
         columns=COLUMNS,
         batch_bytes=request.batch_bytes,
@@ -97,7 +97,12 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
         metadata,
         request.limits,
     )
-    files = tuple(_staged(target, span, request, file) for file in written)
+    try:
+        files = tuple(_staged(target, span, request, file) for file in written)
+    except BaseException:
+        for file in written:
+            file.path.unlink(missing_ok=True)
+        raise
     return Span(span.id, span.sources, files, span.source_bytes)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from stratalog.spark.planner import DataLoss
 from stratalog.tier.opening import provide_store
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.slices import OffsetRange, PartitionArchive
+from stratalog.tier.store import StoreUnavailable
 from stratalog.wire.batch import Record, build_batch, build_control_batch
 from stratalog.wire.topic import TopicPartition
 
@@ -86,3 +89,26 @@ def test_a_span_without_rows_is_converted_into_no_file(memory_archive: Any) -> N
     assert (span.files, span.rows, span.id.end) == ((), 0, 6)
     (uncommitted,) = convert_task(planned(memory_archive), request(memory_archive, read_committed=False))
     assert uncommitted.rows == 5
+
+
+def test_what_could_not_be_staged_leaves_no_file_behind(
+    memory_archive: Any, batches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on the disk of the worker, which may try again and again."""
+    memory_archive.add("orders", 0, batches(0, 100, timestamp_ms=0, step_ms=10_000_000))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    wanted = request(memory_archive)
+    target = open_target(wanted.target, {})
+    stage = type(target).stage
+    staged: list[str] = []
+
+    def refused(self: Any, path: Path, key: str) -> tuple[int, int]:
+        staged.append(key)
+        if len(staged) == 2:
+            raise StoreUnavailable("put_large", key, self.url, "the store is away")
+        return stage(self, path, key)
+
+    monkeypatch.setattr(type(target), "stage", refused)
+    with pytest.raises(StoreUnavailable):
+        convert_task(planned(memory_archive), wanted)
+    assert list(tmp_path.iterdir()) == []
