@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from stratalog.tier.keys import audit_key
+from stratalog.tier.keys import AUDIT_PREFIX, audit_key
 from stratalog.tier.store import ObjectStore, Version
 from stratalog.tier.unknown_fields import canonical_json
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import Uuid, uuid_text
 
-__all__ = ["ErasedRange", "ErasureAudit", "begin_audit", "end_audit", "hashed", "read_audit"]
+__all__ = ["ErasedRange", "ErasureAudit", "begin_audit", "end_audit", "hashed", "read_audit", "replaced_objects"]
 
 _FORMAT: Final = "stratalog-erasure"
 _VERSION: Final = 1
@@ -108,6 +108,18 @@ def read_audit(store: ObjectStore, key: str) -> dict[str, Any]:
     except (ValueError, TypeError, LookupError) as error:
         raise Corrupt(f"{key} is no record of an erasure: {error!r}") from error
     return fields
+
+
+def replaced_objects(store: ObjectStore) -> dict[str, str]:
+    """The keys of objects that erasures have replaced, and of what took their place, as far as erasures came to their end.
+
+    Raises `Corrupt` for a document that is none, and what the store raises.
+    """
+    found: dict[str, str] = {}
+    for info in store.list(AUDIT_PREFIX):
+        for one in read_audit(store, info.key)["ranges"]:
+            found |= dict.fromkeys(one["old"], one["new"])
+    return found
 
 
 def _to_bytes(audit: ErasureAudit) -> bytes:

@@ -18,6 +18,7 @@ from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.bucket_walk import PartitionFolder
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.entry_chain import Chain, choose_chain
+from stratalog.tier.erasure_audit import replaced_objects
 from stratalog.tier.keys import HistoryKey, PageKey, PartitionId, SegmentKey, parse_key
 from stratalog.tier.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifest import Manifest
@@ -154,6 +155,10 @@ class _Planner:
             elif isinstance(key, PageKey):
                 pages.append(info)
         evidence = self._evidence(loose, copies)
+        if not evidence.current:
+            # A copy may be older than an erasure, and its objects lie there until the trash would have been emptied.
+            replaced = replaced_objects(self._store)
+            listed = {key: info for key, info in listed.items() if replaced.get(key) not in listed}
         suspect = {one.key for one in anomalies if one.kind in _OF_OBJECTS}
         sound, mended = self._sound(evidence, listed, suspect)
         chain, others = self._choose(evidence, sound, listed, suspect)

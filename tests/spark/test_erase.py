@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from stratalog.spark.erase import EraseSettings, erase
 from stratalog.spark.options import parse_options
 from stratalog.spark.rewrite_spark import SparkRewriter
 from stratalog.spark.rewriter import HereRewriter
+from stratalog.tier import manifest_pages
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.bucket_walk import iter_partitions, iter_topics
 from stratalog.tier.commands import EmptyTrash
 from stratalog.tier.erasure_audit import hashed, read_audit
 from stratalog.tier.keys import PartitionId
@@ -26,8 +29,11 @@ from stratalog.tier.manifest_pins import pin
 from stratalog.tier.manifest_store import change_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.removal_commands import empty_trash
+from stratalog.tier.repair import apply_repair
+from stratalog.tier.repair_plan import plan_repair
 from stratalog.tier.trash import Retention
 from stratalog.tier.verify_object import verify_object_bytes
+from stratalog.tier.verify_partition import VerifyOptions
 from stratalog.wire.errors import Invalid
 
 KEY = b"key-3"
@@ -205,6 +211,28 @@ def test_keys_or_a_predicate(rewrite_rig: Any, use: Any) -> None:
         run(rewrite_rig, store, keys=(), where="offset = 3")
     assert rewrite_rig.manifest_of(store) == manifest
     assert audits(store) == []
+
+
+def test_a_repair_brings_nothing_back(rewrite_rig: Any, use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the manifest from before names the old objects, and they are still in the bucket."""
+    monkeypatch.setattr(manifest_pages, "INLINE_MAX", 3)
+    monkeypatch.setattr(manifest_pages, "INLINE_KEPT", 2)
+    store = use(MemoryStore("memory:erase"))
+    history = rewrite_rig.make_history(4, steps=60)
+    for number in range(2, len(history.segments), 2):
+        rewrite_rig.archive(store, rewrite_rig.History(history.segments[:number], history.aborted), since=number - 2)
+    manifest = rewrite_rig.manifest_of(store)
+    assert manifest.history is not None
+    expected = [row for row in rewrite_rig.rows_of(store) if row[1] != KEY]
+    assert run(rewrite_rig, store).erased > 0
+    store.delete_many([manifest.partition.manifest_key])
+    folder = next(iter_partitions(store, next(iter_topics(store))))
+    with ThreadPoolExecutor(2) as readers:
+        plan = plan_repair(store, folder, "t", VerifyOptions(module._now_ms(), 0), readers=readers)
+    assert plan is not None
+    assert plan.source.startswith("the copy of manifest")
+    apply_repair(store, plan, uuid=b"r" * 16, now_ms=module._now_ms())
+    assert rewrite_rig.rows_of(store) == expected
 
 
 @pytest.mark.spark

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.tier.erasure_audit import ErasedRange, ErasureAudit, begin_audit, end_audit, hashed, read_audit
+from stratalog.tier.erasure_audit import (
+    ErasedRange,
+    ErasureAudit,
+    begin_audit,
+    end_audit,
+    hashed,
+    read_audit,
+    replaced_objects,
+)
 from stratalog.tier.store import AlreadyExists, NotFound, PreconditionFailed
 from stratalog.wire.errors import Corrupt
 
@@ -18,6 +26,7 @@ def test_it_tells_who_when_what_and_where(memory_store):
     """Whoever knows the key can find it; nobody else can read it."""
     version = begin_audit(memory_store, AUDIT)
     begun = read_audit(memory_store, AUDIT.key)
+    assert replaced_objects(memory_store) == {}
     assert (begun["state"], begun["by"], begun["note"], begun["ranges"]) == ("begun", "me@here", "311", [])
     ranges = [ErasedRange(3, 10, 20, 2, ("old-key",), "new-key"), ErasedRange(4, 0, 5, 1, ("a", "b"), "c")]
     ended = end_audit(memory_store, AUDIT, version, ranges, ended_ms=1_700_000_000_009, whole=True, held_by=["monday"])
@@ -28,6 +37,7 @@ def test_it_tells_who_when_what_and_where(memory_store):
         "partition": 3, "base": 10, "end": 20, "records": 2, "old": ["old-key"], "new": "new-key",
     }  # fmt: skip
     assert fields["keys_sha256"] == [hashed(bytes.fromhex(fields["salt"]), b"c-4711")]
+    assert replaced_objects(memory_store) == {"old-key": "new-key", "a": "c", "b": "c"}
     assert b"4711" not in memory_store.get(AUDIT.key)[0]
     assert AUDIT.key.startswith("audit/1700000000000-")
 
