@@ -25,6 +25,8 @@ from stratalog.spark.rewrite_filter import (
 from stratalog.spark.rewrite_part import RewritePart, live_range, part_uuid
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_jobs import JobRefused
 from stratalog.tier.manifest_runs import ERASE_KIND
 from stratalog.tier.manifest_store import read_manifest, writer_version
@@ -35,7 +37,7 @@ from stratalog.tier.slices import OffsetRange, chunk_runs, slice_entry
 from stratalog.tier.store import FileRange, NotFound, ObjectStore
 from stratalog.wire.batch import BatchHeader, iter_headers
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.topic import TopicPartition, Uuid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 __all__ = [
     "FAILED",
@@ -140,13 +142,18 @@ def rewrite_group(store: ObjectStore, group: Group, codes: Codes, request: Rewri
         store, group.partition, request.run_uuid, part_uuid(request.run_uuid, group.partition, group.base), request.kind
     )
     try:
-        inputs = live_range(store, read_manifest(store, group.partition).manifest, group.base, group.end)
+        manifest = read_manifest(store, group.partition).manifest
+        inputs = live_range(store, manifest, group.base, group.end)
         if inputs[0].uuid == part.uuid:
-            return _done_before(group, inputs[0])
+            return _done_before(group, manifest, inputs[0])
         with tempfile.NamedTemporaryFile(prefix="stratalog-rewrite-") as spool:
             return _rewritten(store, part, group, inputs, codes, request, spool)
     except JobRefused as error:
         part.end()
+        manifest = read_manifest(store, group.partition).manifest
+        there = next(iter_entries(store, manifest, group.base), None)
+        if there is not None and there.uuid == part.uuid:
+            return _done_before(group, manifest, there)  # an attempt that was given up, and overtook this one
         return GroupResult(group, REFUSED, reason=str(error))
     except (Corrupt, NotFound, DataLoss) as error:
         part.end()
@@ -165,13 +172,15 @@ def _kept_count(group: Group, codes: Codes, request: RewriteRequest) -> int:
     return group.record_count - len(codes) if request.erases else len(codes)
 
 
-def _done_before(group: Group, output: Entry) -> GroupResult:
-    """An earlier attempt at this task got to the end."""
+def _done_before(group: Group, manifest: Manifest, output: Entry) -> GroupResult:
+    """Another attempt at this task got to the end; what it has replaced is in the trash."""
+    names = tuple(f"-{uuid_text(uuid)}.seg" for uuid in group.uuids)
     return GroupResult(
         group,
         SWAPPED,
         (output.uuid,),
         key=output.key,
+        old_keys=tuple(item.key for item in manifest.trash if item.key.endswith(names)),
         written_bytes=output.size_bytes,
         records=group.record_count,
         records_kept=output.record_count,
