@@ -16,7 +16,7 @@ from sim.process import Killed, Process, current_process
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Fiber", "VirtualLock", "VirtualPool", "sleep"]
+__all__ = ["Fiber", "VirtualLock", "VirtualPool", "VirtualTimer", "sleep"]
 
 _QUANTUM: Final = 0.0001
 """Durations are multiples of it, so that things happen at the same time now and then."""
@@ -159,6 +159,10 @@ class Fiber:
         self._loop.call_later(seconds, self._carrier.resume, context=self._context)
         self.wait()
 
+    def call_later(self, seconds: float, function: Callable[[], object]) -> asyncio.TimerHandle:
+        """In the thread: have something called on the loop."""
+        return self._loop.call_later(seconds, function, context=self._context)
+
     def wait(self) -> None:
         """In the thread: until `wake`. Raises `Killed` if the process has died."""
         assert self._carrier is not None
@@ -274,3 +278,28 @@ class VirtualLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class VirtualTimer:
+    """A `threading.Timer` of a fiber: its function is called on the loop, in virtual time.
+
+    A real one would start a real thread, whose own locks are virtual here and no fiber's: now and then both waited for good.
+    """
+
+    def __init__(self, interval: float, function: Callable[[], object]) -> None:
+        self.daemon = False
+        self._seconds = interval
+        self._function = function
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Let the time run."""
+        fiber: Fiber | None = getattr(_local, "fiber", None)
+        if fiber is None:
+            raise RuntimeError("a timer was started outside of any fiber")
+        self._handle = fiber.call_later(self._seconds, self._function)
+
+    def cancel(self) -> None:
+        """Nothing is called any more."""
+        if self._handle is not None:
+            self._handle.cancel()

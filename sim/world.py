@@ -31,7 +31,7 @@ from sim.process import Process
 from sim.producers import IdempotentProducer, PlainProducer
 from sim.progress import Progress
 from sim.readers import Reader
-from sim.threads import VirtualLock
+from sim.threads import VirtualLock, VirtualTimer
 from sim.trace import Trace
 from sim.transactions import TransactionalProducer
 from stratalog.broker.config import BrokerConfig, Flags, load_config
@@ -126,13 +126,14 @@ class World:
 
     def run(self) -> None:
         """Run to the end. Raises `Violation`, and whatever else went wrong."""
-        real_entropy, real_lock = os.urandom, threading.Lock
+        real_entropy, real_lock, real_timer = os.urandom, threading.Lock, threading.Timer
         os.urandom, threading.Lock = self._entropy.randbytes, VirtualLock  # type: ignore[assignment,misc]
+        threading.Timer = VirtualTimer  # type: ignore[assignment,misc]
         try:
             main = self.process.spawn(self.loop, self._main())
             self.loop.run_until_complete(main)
         finally:
-            os.urandom, threading.Lock = real_entropy, real_lock
+            os.urandom, threading.Lock, threading.Timer = real_entropy, real_lock, real_timer  # type: ignore[misc]
             self._end()
 
     def _end(self) -> None:

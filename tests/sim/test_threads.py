@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sim.process import Process, current_process
-from sim.threads import Fiber, VirtualLock, sleep
+from sim.threads import Fiber, VirtualLock, VirtualTimer, sleep
 
 
 def test_jobs_take_time_and_run_side_by_side(loop, run):
@@ -54,6 +54,29 @@ def test_the_end_of_a_pool(loop, run):
         assert done == [0, 1, 2, 0]
         with pytest.raises(RuntimeError):
             patient.submit(print)
+
+    run(main)
+
+
+def test_timers_of_fibers_run_in_virtual_time(loop, run):
+    """Unless they are cancelled; no real thread is started."""
+    heard = []
+
+    async def main():
+        def work():
+            kept, cancelled = (VirtualTimer(5.0, lambda name=name: heard.append((name, loop.time()))) for name in "ab")
+            kept.start()
+            cancelled.start()
+            sleep(1)
+            cancelled.cancel()
+            cancelled.cancel()
+
+        began = loop.time()
+        Fiber(loop, current_process(), work, lambda *_: None)
+        await asyncio.sleep(4.9)
+        assert heard == []
+        await asyncio.sleep(1)
+        assert [(name, round(at - began)) for name, at in heard] == [("a", 5)]
 
     run(main)
 
