@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 __all__ = [
@@ -15,6 +16,9 @@ __all__ = [
     "parse_pss_kib",
     "pss_megabytes_of_tree",
 ]
+
+_SCHEDULER_TIME = 2
+"""Which of a process's clocks: the time on processors, as the scheduler counts it."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -34,8 +38,11 @@ def parse_pss_kib(smaps_rollup: str) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that a process has used, all of its threads together."""
-    return parse_cpu_ticks(Path(f"/proc/{pid}/stat").read_text())[1] / _TICKS_PER_SECOND
+    """The CPU time that a process has used, all of its threads together, to the nanosecond. Raises OSError if it is gone.
+
+    By the process's own clock (clock_getcpuclockid(3)): ticks of 10 ms are a tenth of what some runs take.
+    """
+    return time.clock_gettime(~pid << 3 | _SCHEDULER_TIME)
 
 
 def family(pid: int) -> list[int]:

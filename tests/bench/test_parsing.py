@@ -1,5 +1,8 @@
 """What is read from the kernel and from the broker's metrics, and arithmetic on it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ from bench.archives import frozen_not_uploaded, json_values
 from bench.load import LoadResult
 from bench.outcome import Bound
 from bench.primitives import SIZES, Primitives, predict
-from bench.processes import parse_cpu_ticks, parse_pss_kib
+from bench.processes import cpu_seconds, parse_cpu_ticks, parse_pss_kib
 from bench.servers import parse_metric
 from bench.settings import file_system
 from bench.spark_memory import parse_peak_kib
@@ -109,3 +112,13 @@ def test_the_peak_of_a_process_is_its_high_water_mark():
     """Not what it holds now; a process that has ended has none."""
     assert parse_peak_kib("Name:\tpython\nVmHWM:\t  1200 kB\nVmRSS:\t   900 kB\n") == 1200
     assert parse_peak_kib("Name:\tpython\nState:\tZ (zombie)\n") == 0
+
+
+def test_cpu_time_is_finer_than_a_tick():
+    """Each look finds more, however little was done in between; a process that is gone has none."""
+    looks = [cpu_seconds(os.getpid()) for _ in range(5)]
+    assert looks == sorted(set(looks))
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    with pytest.raises(OSError, match="Invalid argument"):
+        cpu_seconds(process.pid)
