@@ -6,6 +6,7 @@ offsets, which copies each byte once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _CONTINUED: Final = 0x80
 _VARINT_BITS_MAX: Final = 63
+_KEPT_ROWS: Final = 1 << 15
 _ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(_CONTINUED)], np.int64)
 """The numbers of varints of one byte."""
 _HEADER_TYPE: Final = arrow_schema(["headers"]).field(0).type
@@ -128,14 +130,33 @@ def timestamp_column(times_ms: Positions) -> pa.Array:
 
 def constant_int32(value: int, count: int) -> pa.Array:
     """An int column of one value."""
-    return int32_column(np.full(count, value, np.int32))
+    return _kept_int32(value).slice(0, count) if count <= _KEPT_ROWS else _int32(value, count)
 
 
 def constant_text(value: str, count: int) -> pa.Array:
     """A string column of one value."""
+    return _kept_text(value).slice(0, count) if count <= _KEPT_ROWS else _text_of(value, count)
+
+
+def _int32(value: int, count: int) -> pa.Array:
+    return int32_column(np.full(count, value, np.int32))
+
+
+def _text_of(value: str, count: int) -> pa.Array:
     text = value.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text * count))
+
+
+@lru_cache(maxsize=16)
+def _kept_int32(value: int) -> pa.Array:
+    """As many as a batch usually has, of which columns are slices: they are not changed by anybody."""
+    return _int32(value, _KEPT_ROWS)
+
+
+@lru_cache(maxsize=8)
+def _kept_text(value: str) -> pa.Array:
+    return _text_of(value, _KEPT_ROWS)
 
 
 def headers_column(

@@ -41,21 +41,23 @@ def record_columns(
     With ``window`` only of records whose offset lies in it. Raises `Corrupt` and `IndexError` for damaged headers of
     records, as `headers_column` does.
     """
-    total = sum(header.record_count for header in headers)
-    if total * RECORD_BYTES_MIN > len(payload):
-        return None  # a count that cannot be true must not become memory
     batches = np.array(
         [
-            (*bound, header.record_count, header.base_offset, *_time(header))
-            for header, bound in zip(headers, bounds, strict=True)
+            (start, end, header.record_count, header.base_offset, header.max_timestamp, 1)
+            if header.is_log_append_time
+            else (start, end, header.record_count, header.base_offset, header.base_timestamp, 0)
+            for header, (start, end) in zip(headers, bounds, strict=True)
         ],
         np.int64,
     )
+    starts, stops, counts = batches[:, :3].T
+    size_bytes, total = int((stops - starts).sum()), int(counts.sum())
+    if total * RECORD_BYTES_MIN > size_bytes:
+        return None  # a count that cannot be true must not become memory
     depth = _depth(wanted)
     fields = min(depth, _VALUES)
     rows = np.empty(len(headers), np.int64)
     offsets, times = np.empty((2, total), np.int64)
-    size_bytes = sum(end - start for start, end in bounds)
     keys, values = (np.empty(size_bytes, np.uint8) if name in wanted else None for name in _FIELDS)
     ends = np.empty((fields, total + 1), np.int32)
     valid = np.full((fields, (total + 7) // 8), 0xFF, np.uint8)
@@ -91,10 +93,3 @@ def _depth(wanted: Collection[str]) -> int:
     if "value" in wanted or TOMBSTONE in wanted:
         return _VALUES
     return _KEYS if "key" in wanted else _TIMES
-
-
-def _time(header: BatchHeader) -> tuple[int, bool]:
-    """The time that deltas count from, and whether it is that of all records, as under LogAppendTime."""
-    if header.is_log_append_time:
-        return header.max_timestamp, True
-    return header.base_timestamp, False
