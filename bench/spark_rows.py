@@ -37,16 +37,24 @@ class SparkSide:
     repetitions: int
 
 
-def measured_by_spark(module: str, folder: Path, repetitions: int) -> dict[str, Any]:
-    """Archive the rows and run ``module`` over them; what it prints in its last line, one JSON object.
+def measured_by_spark(module: str, folder: Path, repetitions: int, values: list[bytes] | None = None) -> dict[str, Any]:
+    """Archive rows, with ``values`` in turn if they are given, and run ``module`` over them.
+
+    Returned is what it prints in its last line, one JSON object.
 
     That has ``rows``, which must be as many as are archived, and ``seconds``, for each kind those of its runs. Raises
     ``SystemExit`` if it fails.
     """
     with BrokerServer.start(folder / "data") as broker:
         broker.create_topic(TOPIC, _PARTITION_COUNT, segment_bytes=str(_SEGMENT_BYTES), **TIERED)
-        values = json_values(4000, _VALUE_BYTES)
-        produce(broker.port, TOPIC, values, _MESSAGE_COUNT, acks="all", partitioner="random")
+        produce(
+            broker.port,
+            TOPIC,
+            values or json_values(4000, _VALUE_BYTES),
+            _MESSAGE_COUNT,
+            acks="all",
+            partitioner="random",
+        )
         rows = sum(wait_archived(broker, TOPIC, _PARTITION_COUNT))
         bucket = broker.bucket
     found = run_spark_side(module, bucket, folder, repetitions)

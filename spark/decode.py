@@ -47,6 +47,7 @@ OnDamage: TypeAlias = Callable[[int, int, str], None]
 """Told of the offsets ``[start, end)`` that are left out, and why."""
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+_UNCOMPRESSED: Final = Codec.NONE
 _GROUP_BATCHES_MAX: Final = 4096
 _RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS, TOMBSTONE, DELETE_HORIZON})
 _FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS, TOMBSTONE})
@@ -65,13 +66,14 @@ class Window:
 
     def skips(self, header: BatchHeader) -> bool:
         """Whether no record of the batch can be a row."""
-        if header.is_control or header.next_offset <= self.start_offset:
+        if header.is_control or header.base_offset + header.last_offset_delta < self.start_offset:
             return True
         return self.aborted is not None and header.is_transactional and self._is_aborted(header, self.aborted)
 
     def contains(self, header: BatchHeader) -> bool:
         """Whether every record of the batch lies inside the offsets."""
-        return header.base_offset >= self.start_offset and header.next_offset <= self.end_offset
+        first = header.base_offset
+        return first >= self.start_offset and first + header.last_offset_delta < self.end_offset
 
     @staticmethod
     def _is_aborted(header: BatchHeader, aborted: AbortedTransactions) -> bool:
@@ -209,13 +211,13 @@ def _groups(
 
 
 def _whole_batches(data: bytes, partition: TopicPartition, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    after = start
+    position, header = start, None
     try:
         for position, header in iter_headers(data, start, end):
-            after = position + header.size_bytes
             yield position, header
     except Corrupt as error:
         raise Corrupt(f"{partition}: {error}") from error
+    after = start if header is None else position + header.size_bytes
     if after != end:
         raise Corrupt(f"{partition}: {end - after} bytes behind the last whole batch are no record batch")
 
@@ -229,10 +231,11 @@ def _verified(
             check_batch(data, position)
         if header.record_count < 0 or header.last_offset_delta < 0:
             raise Corrupt(f"the batch claims {header.record_count} records up to offset {header.last_offset}")
-        if header.codec is Codec.NONE or not decompressed or not header.record_count:
+        codec = header.codec
+        if codec is _UNCOMPRESSED or not decompressed or not header.record_count:
             return None
         records = memoryview(data)[position + HEADER_BYTES : position + header.size_bytes]
-        return decompress(header.codec, records, _DECOMPRESSED_BYTES_MAX)
+        return decompress(codec, records, _DECOMPRESSED_BYTES_MAX)
     except Corrupt as error:
         raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
 
