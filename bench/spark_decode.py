@@ -24,7 +24,7 @@ _COMPILED = Line("spark-decode-compiled", "ns of CPU a record, 100 B uncompresse
 _RANGE_BYTES = 8 << 20
 _RANGES = 4
 """More bytes than a core keeps to itself: ranges come from elsewhere, and are decoded once."""
-_TURNS = 5
+_TURNS = 15
 _PATHS = {"numpy": "off", "compiled": "require"}
 _FIRST_MS = 1_784_678_400_000
 

@@ -68,7 +68,9 @@ class Window:
         """Whether no record of the batch can be a row."""
         if header.is_control or header.base_offset + header.last_offset_delta < self.start_offset:
             return True
-        return self.aborted is not None and header.is_transactional and self._is_aborted(header, self.aborted)
+        if not self.aborted or not header.is_transactional:
+            return False
+        return self._is_aborted(header, self.aborted)
 
     def contains(self, header: BatchHeader) -> bool:
         """Whether every record of the batch lies inside the offsets."""
@@ -91,11 +93,6 @@ class _Group:
     bounds: list[tuple[int, int]] = field(default_factory=list)
     size_bytes: int = 0
     trimmed: bool = False
-
-    def add(self, header: BatchHeader, start: int, end: int) -> None:
-        self.headers.append(header)
-        self.bounds.append((start, end))
-        self.size_bytes += end - start
 
     def alone(self, index: int) -> _Group:
         """A group of only one of its batches."""
@@ -192,7 +189,6 @@ def _groups(
         if not header.record_count:  # the cleaner keeps an emptied batch for its producer's sequence number
             continue
         inside = window.contains(header)
-        start, end = position + HEADER_BYTES, position + header.size_bytes
         if group.headers and (
             group.size_bytes >= batch_bytes
             or len(group.headers) >= _GROUP_BATCHES_MAX
@@ -201,10 +197,14 @@ def _groups(
         ):
             yield group
             group = _Group()
-        if piece is not None:
+        if piece is None:
+            start, end = position + HEADER_BYTES, position + header.size_bytes
+        else:
             group.pieces.append(piece)
             start, end = group.size_bytes, group.size_bytes + len(piece)
-        group.add(header, start, end)
+        group.headers.append(header)
+        group.bounds.append((start, end))
+        group.size_bytes += end - start
         group.trimmed |= not inside
     if group.headers:
         yield group

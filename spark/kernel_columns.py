@@ -41,6 +41,10 @@ def record_columns(
     With ``window`` only of records whose offset lies in it. Raises `Corrupt` and `IndexError` for damaged headers of
     records, as `headers_column` does.
     """
+    total = sum([header.record_count for header in headers])
+    size_bytes = sum([end - start for start, end in bounds])
+    if total * RECORD_BYTES_MIN > size_bytes:
+        return None  # a count that cannot be true must not become memory
     batches = np.array(
         [
             (start, end, header.record_count, header.base_offset, header.max_timestamp, 1)
@@ -50,10 +54,6 @@ def record_columns(
         ],
         np.int64,
     )
-    starts, stops, counts = batches[:, :3].T
-    size_bytes, total = int((stops - starts).sum()), int(counts.sum())
-    if total * RECORD_BYTES_MIN > size_bytes:
-        return None  # a count that cannot be true must not become memory
     depth = _depth(wanted)
     fields = min(depth, _VALUES)
     rows = np.empty(len(headers), np.int64)
