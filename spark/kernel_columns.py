@@ -57,7 +57,7 @@ def record_columns(
     depth = _depth(wanted)
     fields = min(depth, _VALUES)
     rows = np.empty(len(headers), np.int64)
-    offsets, times = np.empty((2, total), np.int64)
+    offsets, times = np.empty(total, np.int64), np.empty(total, np.int64)
     keys, values = (np.empty(size_bytes, np.uint8) if name in wanted else None for name in _FIELDS)
     ends = np.empty((fields, total + 1), np.int32)
     valid = np.full((fields, (total + 7) // 8), 0xFF, np.uint8)
