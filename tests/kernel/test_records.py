@@ -90,16 +90,17 @@ def test_what_is_filled_is_what_it_says() -> None:
     assert places[5:] == ends[5:] == [-7] * 3
 
 
-@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 255, 256, 257, 1000])
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000])
 @pytest.mark.parametrize("count", [1, 2, 40])
-def test_fields_of_every_size_are_copied_whole(size: int, count: int) -> None:
-    """Short ones in steps, which must not go beyond the room, and long ones at once."""
+@pytest.mark.parametrize("behind", [0, 400])
+def test_fields_of_every_size_are_copied_whole(size: int, count: int, behind: int) -> None:
+    """Short ones with some bytes more, which must not go beyond the room, and long ones as they are."""
     value = bytes(range(250)) * 4
     payload = sound_payload(count, value[:size])
     arrays = room(count, size_bytes=len(payload))
     larger = np.full(len(payload) + 300, 7, np.uint8)
     arrays["values"] = larger[: len(payload)]
-    kernel.decode(payload, batch_row(0, len(payload), count), None, 2, **arrays)
+    kernel.decode(payload + bytes(behind), batch_row(0, len(payload), count), None, 2, **arrays)
     assert larger[: size * count].tobytes() == value[:size] * count
     assert set(larger[len(payload) :].tolist()) == {7}
 

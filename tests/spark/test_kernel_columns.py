@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from unittest import mock
 
 import pyarrow as pa
@@ -154,6 +155,40 @@ def test_records_that_lie_give_the_same_columns_or_the_same_words(
         payload, count = b"".join(content), max(1, len(content) + more)
         data += sealed(payload, count, 100, base_offset=101 * number, base_ms=base_ms)
     assert decoded("require", data, columns, window) == decoded("off", data, columns, window)
+
+
+@pytest.mark.parametrize("columns", [("offset",), ("key",), ("value",), ("headers",), EVERY_COLUMN])
+@pytest.mark.parametrize("lying", ["record", "key", "value", "count"])
+def test_one_byte_more_or_less_gives_the_same_columns_or_the_same_words(columns: tuple[str, ...], lying: str) -> None:
+    """Where a length goes up to its limit, and beyond it, between two sound records."""
+    for key, value, more in product((None, b"", b"k"), (None, b"", b"v"), range(-3, 4)):
+        lie = {lying: more}
+        body = bytes(3) + varint((-1 if key is None else len(key)) + lie.get("key", 0)) + (key or b"")
+        body += varint((-1 if value is None else len(value)) + lie.get("value", 0)) + (value or b"")
+        body += varint(lie.get("count", 0))
+        record = varint(len(body) + lie.get("record", 0)) + body
+        sound = varint(6) + bytes(3) + varint(-1) + varint(-1) + bytes(1)
+        for before, after in product((b"", sound), repeat=2):
+            data = sealed(before + record + after, 1 + bool(before) + bool(after), 0)
+            assert decoded("require", data, columns) == decoded("off", data, columns)
+
+
+@pytest.mark.parametrize("columns", [("offset",), ("key",), ("value",), ("headers",)])
+@pytest.mark.parametrize(
+    "record",
+    [
+        varint(5) + bytes(3) + varint(-1) + varint(-1),  # one byte less than there must be
+        b"\x8c" + b"\x80" * 8 + b"\x02" + bytes(3) + varint(-1) + varint(-1) + bytes(1),  # 6, and a bit above the 64th
+        b"\x8c" + b"\x80" * 8 + b"\x00" + bytes(3) + varint(-1) + varint(-1) + bytes(1),  # 6 in ten bytes
+    ],
+)
+def test_odd_lengths_of_records_give_the_same_columns_or_the_same_words(
+    columns: tuple[str, ...], record: bytes
+) -> None:
+    """Which the chain of lengths may follow to the end of the batch."""
+    long = varint(26) + bytes(3) + varint(-1) + varint(20) + bytes(21)
+    data = sealed(record + long + record, 3, 2)
+    assert decoded("require", data, columns) == decoded("off", data, columns)
 
 
 @pytest.mark.parametrize("column", ["key", "value", TOMBSTONE, "headers"])
