@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from bench.archive_scale import MANY, START_MS, WRITER, entry_of
 from bench.cell import Cell, Line
 from bench.outcome import Bound, Outcome, median
 from bench.settings import Settings
+from bench.spark_memory import parse_peak_kib
 from stratalog.tier.archive_commands import commit_uploads
 from stratalog.tier.commands import Commit
 from stratalog.tier.keys import PartitionId
@@ -42,7 +42,7 @@ def _measure(settings: Settings) -> list[Outcome]:
                 uploads = tuple(Uploaded(entry_of(partition, first + n), WRITER) for n in range(AT_ONCE))
                 commit_uploads(store, Commit(partition, WRITER, uploads, START_MS, known_end=NO_ENTRIES))
         found = [_planned(folder) for _ in range(settings.repetitions)]
-    if {each["slices"] for each in found} != {MANY}:
+    if {each["objects"] for each in found} != {MANY}:
         raise SystemExit(f"{MANY} ranges are archived, planned were {found}")
     return [
         _SECONDS.outcome(median(each["seconds"] for each in found), tasks=found[0]["tasks"]),
@@ -71,14 +71,15 @@ def main(arguments: list[str] | None = None) -> None:
     started = time.perf_counter()
     tasks = plan(open_archive(options.archive, {}), options, CORE_COUNT)
     seconds = time.perf_counter() - started
-    slices = sum(map(len, tasks))
-    figures = {"slices": slices, "tasks": len(tasks), "seconds": seconds}
+    # Tasks are of about one size, so some objects are read by two.
+    objects = len({each.key for task in tasks for each in task})
+    figures = {"objects": objects, "tasks": len(tasks), "seconds": seconds}
     print(json.dumps({**figures, "megabytes": _megabytes(), "megabytes_before": before}))
 
 
 def _megabytes() -> float:
-    """The most that this process has had in memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    """The most that this process has had in memory; ``getrusage`` would tell that of who started it, if that was more."""
+    return parse_peak_kib(Path("/proc/self/status").read_text()) * 1024 / 1e6
 
 
 CELL = Cell("spark-plan", (_SECONDS, _MEMORY), _measure)
