@@ -132,11 +132,13 @@ def completed_options(read: ReadOptions, s3a: Mapping[str, str]) -> ReadOptions:
 def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter, int, Mapping[str, str]]]:
     """Who carries the run out, on how many cores, and what the session says of S3 in Hadoop's words.
 
-    A session that was started here is stopped.
+    A session that was started here is stopped. Raises `Invalid` for settings of a session where there shall be none.
     """
     from stratalog.spark.rewriter import HereRewriter  # noqa: PLC0415 - not for --help
 
     if given["without_spark"]:
+        if given["master"] or given["spark_conf"]:
+            raise Invalid("--master and --conf are Spark's, and --without-spark asks for none: leave one of them out")
         yield HereRewriter(), os.cpu_count() or 1, {}
         return
     from stratalog.spark.hadoop_settings import s3a_of_session  # noqa: PLC0415

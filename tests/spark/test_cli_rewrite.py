@@ -42,10 +42,19 @@ def test_what_is_left_open_is_as_the_session_says_it() -> None:
 
 def test_a_small_archive_needs_no_spark() -> None:
     """Then this process does it."""
-    with rewriter_of({"without_spark": True}, "compact") as (rewriter, cores, s3a):
+    alone = {"without_spark": True, "master": None, "spark_conf": {}}
+    with rewriter_of(alone, "compact") as (rewriter, cores, s3a):
         assert isinstance(rewriter, HereRewriter)
         assert cores >= 1
         assert s3a == {}
+
+
+@pytest.mark.parametrize("given", [{"master": "local[2]"}, {"spark_conf": {"spark.ui.enabled": "false"}}])
+def test_settings_of_a_session_are_refused_where_there_shall_be_none(given: dict[str, object]) -> None:
+    """They would do nothing."""
+    alone = {"without_spark": True, "master": None, "spark_conf": {}}
+    with pytest.raises(Invalid, match="leave one of them out"), rewriter_of({**alone, **given}, "compact"):
+        pass
 
 
 def test_progress_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
