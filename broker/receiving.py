@@ -225,6 +225,7 @@ class FrameReceiver:
         """The connection has ended, and its socket is about to be closed."""
         if self._forget is not None:
             self._forget()
+        self._look = None  # the descriptor may soon be another's
         self.close()
 
     def close(self) -> None:

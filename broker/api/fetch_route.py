@@ -9,6 +9,7 @@ They differ in four places, and mean the same otherwise::
 from __future__ import annotations
 
 import copy
+import logging
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from stratalog.broker.partition_table import PartitionTable
 
 __all__ = ["LONG_WAY", "FetchRoute", "RequestForm", "at_offset", "partition_of"]
+
+log = logging.getLogger(__name__)
 
 VERSION_MIN: Final = 7
 """From this version on requests have the epoch of a session."""
@@ -132,15 +135,25 @@ class FetchRoute:
 
     def look(self, offset: int, *, final: bool) -> LogRead | None:
         """What there is, or None if that is not enough and ``final`` is not set. Raises one of `LONG_WAY`."""
+        try:
+            return self._look(offset, final=final)
+        except LONG_WAY:
+            raise
+        except Exception as error:
+            # Whoever appends calls this, and must not suffer.
+            log.exception("a look at %s failed", self.unified.topic_partition)
+            raise _NotPlain from error
+
+    def _look(self, offset: int, *, final: bool) -> LogRead | None:
         if not self.stands():
             raise _NotPlain
         partition = self.partition
         partition.check_leader_epoch(self._leader_epoch)
-        log = partition.log
+        local = partition.log
         self.limit = limit = partition.last_stable_offset if self._committed else partition.replica.high_watermark
-        if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
+        if limit <= offset <= local.log_end_offset and offset >= local.log_start_offset:
             return LogRead(next_offset=offset) if final else None
-        if offset < log.local_log_start_offset:
+        if offset < local.local_log_start_offset:
             raise _NotPlain
         unified, max_bytes = self.unified, self._max_bytes
         read = unified.read(

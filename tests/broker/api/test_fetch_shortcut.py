@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stratalog.broker.api import fetch_session_shortcut, fetch_shortcut
 from stratalog.broker.api.fetch import API
+from stratalog.broker.api.fetch_route import FetchRoute
 from stratalog.broker.api.fetch_shortcut import FetchShortcut
 from stratalog.broker.authorizer import AllowAll
 from stratalog.broker.broker_link import BrokerLink
@@ -317,6 +318,22 @@ def test_an_unexpected_failure_is_answered_and_the_connection_goes_on(rig, monke
     assert rig.connection._transport.sent[before:]
     assert "ZeroDivisionError" in caplog.text
     assert ask(rig, replace(asked, offset=0))[0].high_watermark == 1
+
+
+def test_whoever_appends_does_not_suffer_from_a_failed_look(rig, monkeypatch, caplog):
+    """The reader's request takes the long way, with an entry in the log; the next one is as ever."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(FetchRoute, "_look", lambda *_, **__: 1 / 0)
+        append(rig)
+    assert answered(rig, asked, before)[0].high_watermark == 2
+    assert "ZeroDivisionError" in caplog.text
+    assert ask(rig, replace(asked, offset=0))[0].high_watermark == 2
+    assert len(rig.decoded) == 1
 
 
 def test_nothing_is_remembered_where_an_authorizer_rules(broker_rig, tmp_path):
