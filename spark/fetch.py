@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -99,7 +99,30 @@ class _Range(NamedTuple):
     window: Window
     start_offset: int
     end_offset: int
-    data: Future[ChunkData]
+    data: Callable[[], ChunkData]
+
+
+class _Fetches:
+    """Fetches that run ahead in threads. One that nothing can be done beside runs where its result is asked for.
+
+    A micro-batch of a stream is a GET or two: to start a thread for it and to wait for that costs more than they do.
+    """
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def begin(self, fetch: Callable[[], _T], *, alone: bool) -> Callable[[], _T]:
+        """What gives the result, or raises what ``fetch`` raises; to be called once."""
+        if alone:
+            return fetch
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="stratalog-fetch")
+        return self._threads.submit(fetch).result
+
+    def close(self) -> None:
+        """Wait for those that run, and begin no other."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def open_archive(url: str, options: Mapping[str, str]) -> ObjectStore:
@@ -136,9 +159,9 @@ def read_slices(
     one that is not what was uploaded; both name partition, offsets and key. With a ``quarantine`` that is told what is
     damaged, and the rest is read.
     """
-    pool = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="stratalog-fetch")
+    fetches = _Fetches()
     try:
-        for each in _ranges(pool, store, slices, request, quarantine):
+        for each in _ranges(fetches, store, slices, request, quarantine):
             aside = _Aside(quarantine, store.url, each.piece) if quarantine else None
             found = _content(each, request, aside)
             if found is None:
@@ -156,7 +179,7 @@ def read_slices(
                     on_damage=aside.records if aside else None,
                 )
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        fetches.close()
 
 
 class _Aside:
@@ -193,7 +216,7 @@ class _Aside:
 
 
 def _ranges(
-    pool: ThreadPoolExecutor,
+    fetches: _Fetches,
     store: ObjectStore,
     slices: Sequence[SegmentSlice],
     request: ReadRequest,
@@ -201,18 +224,18 @@ def _ranges(
 ) -> Iterator[_Range]:
     """The ranges to decode, with up to `_IN_FLIGHT` of them and the tails of the next objects on their way."""
     waiting: deque[_Range] = deque()
-    opening: deque[tuple[SegmentSlice, Future[OpenedSegment]]] = deque()
-    coming = iter(slices)
+    opening: deque[tuple[SegmentSlice, Callable[[], OpenedSegment]]] = deque()
+    coming, only = iter(slices), len(slices) == 1
     while True:
         for piece in coming:
-            opening.append((piece, pool.submit(open_segment, store, piece)))
+            opening.append((piece, fetches.begin(partial(open_segment, store, piece), alone=only)))
             if len(opening) > _OPENED_AHEAD:
                 break
         if not opening:
             break
-        piece, future = opening.popleft()
+        piece, wait = opening.popleft()
         aside = _Aside(quarantine, store.url, piece) if quarantine else None
-        opened = _had(future, request, aside, piece.start_offset, piece.end_offset)
+        opened = _had(wait, request, aside, piece.start_offset, piece.end_offset)
         if opened is None:
             continue
         window = Window(
@@ -220,8 +243,10 @@ def _ranges(
             piece.end_offset,
             aborted=opened.aborted if request.read_committed else None,
         )
-        for chunks in chunk_runs(opened.chunks, piece, RANGE_BYTES):
-            data = pool.submit(chunk_bytes, store, opened, chunks, aside.part if aside else None)
+        runs = list(chunk_runs(opened.chunks, piece, RANGE_BYTES))
+        for chunks in runs:
+            fetch = partial(chunk_bytes, store, opened, chunks, aside.part if aside else None)
+            data = fetches.begin(fetch, alone=only and len(runs) == 1)
             end_offset = _chunk_end(opened, chunks[-1])
             waiting.append(_Range(piece, window, chunks[0].first_offset, end_offset, data))
             if len(waiting) > _IN_FLIGHT:
@@ -235,11 +260,11 @@ def _content(each: _Range, request: ReadRequest, aside: _Aside | None) -> ChunkD
 
 
 def _had(
-    future: Future[_T], request: ReadRequest, aside: _Aside | None, start_offset: int, end_offset: int
+    wait: Callable[[], _T], request: ReadRequest, aside: _Aside | None, start_offset: int, end_offset: int
 ) -> _T | None:
     """What was fetched; None for a loss that is accepted, and for damage that is left out."""
     try:
-        return future.result()
+        return wait()
     except DataLoss as loss:
         if request.fail_on_data_loss:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -32,17 +33,20 @@ OFFSETS = ReadRequest(("offset",))
 
 @dataclass
 class CountingStore:
-    """Counts the GETs that reach the store behind it."""
+    """Counts the GETs that reach the store behind it, and knows the threads that they come from."""
 
     store: Any
     calls: list[tuple[str, int]] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
 
     def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
         self.calls.append(("suffix", length))
+        self.threads.add(threading.get_ident())
         return self.store.get_suffix(key, length)
 
     def get_range(self, key: str, position: int, length: int) -> bytes:
         self.calls.append(("range", length))
+        self.threads.add(threading.get_ident())
         return self.store.get_range(key, position, length)
 
 
@@ -113,6 +117,27 @@ def test_neighbouring_chunks_share_a_get(large: tuple[Any, list[Entry]]) -> None
     ranges = [length for kind, length in store.calls if kind == "range"]
     assert sum(ranges) == entries[0].data_bytes
     assert max(ranges) <= 5000 < 2 * max(ranges)
+
+
+def test_what_nothing_can_be_done_beside_needs_no_thread(large: tuple[Any, list[Entry]]) -> None:
+    """One range is fetched where it is asked for, as the object's tail is; several run ahead in threads."""
+    archive, entries = large
+    here = threading.get_ident()
+    lone, many = CountingStore(archive.store), CountingStore(archive.store)
+    assert read_offsets(lone, slices_of(entries, 500, 503)) == [500, 501, 502]
+    assert lone.threads == {here}
+    assert len(read_offsets(many, slices_of(entries))) == 1000
+    assert many.threads > {here}
+
+
+def test_a_small_object_alone_needs_no_thread(memory_archive: Any, batches: Batches) -> None:
+    """It comes whole in one GET; with another one behind it, that is on its way meanwhile."""
+    first, second = memory_archive.add("orders", 0, batches(0, 30), batches(30, 30))
+    lone, two = CountingStore(memory_archive.store), CountingStore(memory_archive.store)
+    assert len(read_offsets(lone, slices_of([first]))) == 30
+    assert lone.threads == {threading.get_ident()}
+    assert len(read_offsets(two, slices_of([first, second]))) == 60
+    assert threading.get_ident() not in two.threads
 
 
 def test_position_windows_share_out_the_rows(large: tuple[Any, list[Entry]]) -> None:
