@@ -26,6 +26,8 @@ _SMALL_BYTES = 100
 _S3_BUCKET = "bench"
 _S3_TAX = 1.3
 _S3_SET = "100B-none"
+_S3_SERVERS = ("seaweed", "versitygw")
+"""By their names in ``localstack/run_s3.py``: one with a database of its own over volumes, one over plain files."""
 _JOB_SECONDS = 380
 
 Measure = Callable[[Held, int], list[Outcome]]
@@ -130,16 +132,16 @@ def _micro_batch(held: Held, repetitions: int) -> list[Outcome]:
     return [line.judge(runs)]
 
 
-def _s3(action: str, held: Held, repetitions: int) -> list[Outcome]:
+def _s3(action: str, server: str, held: Held, repetitions: int) -> list[Outcome]:
     records = SETS[_S3_SET]
     held.make(records)
-    with _s3_server() as (environment, pid):
+    with _s3_server(server) as (environment, pid):
         os.environ.update(environment)
         _upload(held.folder / "bucket", records.name)
         archives = json.dumps({_OURS: held.bucket, "s3": f"s3://{_S3_BUCKET}"})
         kinds = (_OURS, "s3")
         runs = _run(held, action, kinds, records.name, repetitions, archives=archives, server_pids=str(pid))
-    name = f"s3-{'parquet' if action == 'write' else action}"
+    name = f"s3-{'parquet' if action == 'write' else action}-{server}"
     return [
         _Compared(f"{name}: {figure}, server / files", figure, "s3", _OURS, Bound("<=", _S3_TAX), inverse=True).judge(
             runs
@@ -149,11 +151,11 @@ def _s3(action: str, held: Held, repetitions: int) -> list[Outcome]:
 
 
 @contextmanager
-def _s3_server() -> Iterator[tuple[dict[str, str], int]]:
-    """SeaweedFS with an empty bucket: what clients need in their environment, and the process that it descends from."""
+def _s3_server(name: str) -> Iterator[tuple[dict[str, str], int]]:
+    """A server with an empty bucket: what clients need in their environment, and the process that it descends from."""
     launcher = Path(__file__).resolve().parents[2] / "localstack" / "run_s3.py"
     process = subprocess.Popen(
-        [sys.executable, str(launcher), "seaweed", "--install", "--bucket", _S3_BUCKET],
+        [sys.executable, str(launcher), name, "--install", "--bucket", _S3_BUCKET],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -185,6 +187,6 @@ CELLS: dict[str, Measure] = {
     **{f"scan-{records.name}": partial(_scan, records) for records in SETS.values()},
     **{f"parquet-{records.name}": partial(_parquet, records) for records in SETS.values()},
     "micro-batch": _micro_batch,
-    "s3-scan": partial(_s3, "scan"),
-    "s3-parquet": partial(_s3, "write"),
+    **{f"s3-scan-{server}": partial(_s3, "scan", server) for server in _S3_SERVERS},
+    **{f"s3-parquet-{server}": partial(_s3, "write", server) for server in _S3_SERVERS},
 }
