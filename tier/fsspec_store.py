@@ -146,16 +146,48 @@ class FsspecStore:
         directory = prefix.rpartition("/")[0]
         with self._errors("list", prefix):
             self._fs.invalidate_cache()
-            try:
-                found = self._fs.find(f"{self._root}/{directory}".rstrip("/"), detail=True)
-            except FileNotFoundError:
-                found = {}
+            found = self._find(f"{self._root}/{directory}".rstrip("/"))
         skip = len(self._root.lstrip("/")) + 1
         by_key = {str(path).lstrip("/")[skip if self._root else 0 :]: info for path, info in found.items()}
         for key in sorted(by_key, key=str.encode):
             if key.startswith(prefix) and key.encode() > start_after.encode():
                 info = by_key[key]
                 yield ObjectInfo(key, int(info["size"]), "", _modified_ms(info))
+
+    def _find(self, path: str) -> dict[str, Any]:
+        """What lies below ``path``, by name; nothing if there is no such directory. Raises what the file system raises."""
+        from fsspec import AbstractFileSystem  # noqa: PLC0415 - an optional dependency
+        from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415
+
+        base, name = (AsyncFileSystem, "_find") if self._fs.async_impl else (AbstractFileSystem, "find")
+        if getattr(type(self._fs), name) is getattr(base, name):
+            return self._walk(path)
+        try:
+            found: dict[str, Any] = self._fs.find(path, detail=True)
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def _walk(self, path: str) -> dict[str, Any]:
+        """As fsspec's ``find`` of file systems that have no listing of their own, but with its errors.
+
+        That one takes a directory that it cannot list, for want of rights or of a network, to be empty: a bucket that
+        does not answer would be one without topics, leases and cuts.
+        """
+        found: dict[str, Any] = {}
+        folders = [path]
+        while folders:
+            folder = folders.pop()
+            try:
+                listed = self._fs.ls(folder, detail=True)
+            except FileNotFoundError:  # nobody has made it, or another process has just removed it
+                continue
+            for info in listed:
+                if info["type"] != "directory":
+                    found[info["name"]] = info
+                elif info["name"].rstrip("/") != folder.rstrip("/"):
+                    folders.append(info["name"])
+        return found
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects; see :meth:`ObjectStore.delete_many`."""

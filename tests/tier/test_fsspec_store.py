@@ -61,6 +61,33 @@ def test_times_of_any_file_system_are_understood():
     assert _modified_ms({"size": 5}) == UNKNOWN_TIME_MS
 
 
+@pytest.mark.parametrize("folder", ["", "topics", "topics/a"])
+@pytest.mark.parametrize(("raised", "kind"), [(PermissionError("no"), StoreDenied), (OSError("eh"), StoreUnavailable)])
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(tmp_path, monkeypatch, folder, raised, kind):
+    """A listing is whole or an error, at every depth: a part of a bucket must never pass for the whole."""
+    (tmp_path / "topics" / "a" / "0").mkdir(parents=True)
+    (tmp_path / "topics" / "a" / "0" / "manifest.json").write_bytes(b"{}")
+    reader = FsspecStore(f"file://{tmp_path}")
+    assert [info.key for info in reader.list("")] == ["topics/a/0/manifest.json"]
+    listing = reader._fs.ls
+
+    def ls(path, **options):
+        if path.rstrip("/") == f"{tmp_path}/{folder}".rstrip("/"):
+            raise raised
+        return listing(path, **options)
+
+    monkeypatch.setattr(reader._fs, "ls", ls)
+    with pytest.raises(kind):
+        list(reader.list(""))
+
+
+def test_a_server_that_does_not_answer_is_no_empty_bucket():
+    """Nothing listens on port 1: that is an error, also in a file system that lists by itself."""
+    reader = FsspecStore("http://127.0.0.1:1/archive")
+    with pytest.raises(StoreUnavailable):
+        list(reader.list("topics/"))
+
+
 def test_errors_of_the_file_system_are_translated(fsspec_store, monkeypatch):
     """Whatever library is beneath, callers see the port's errors."""
     for raised, kind in (
