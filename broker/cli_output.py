@@ -14,7 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
-from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, StratalogError
+from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, StratalogError, Unknown
 
 __all__ = [
     "ExitCode",
@@ -95,15 +95,16 @@ def reports_errors(function: Callable[P, R]) -> Callable[P, R]:
 def exit_code_of(error: Exception) -> ExitCode:
     """The exit code that stands for an error."""
     # Only a command that failed pays for these imports.
+    from stratalog.broker.cli_http import HttpUnanswered  # noqa: PLC0415
     from stratalog.broker.client import BrokerTimeout, BrokerUnavailable  # noqa: PLC0415
     from stratalog.tier.store import NotFound  # noqa: PLC0415
 
     if isinstance(error, KafkaError):
         return _CODE_OF_ERROR.get(ErrorCode(error.code), ExitCode.FAILED)
     kinds: tuple[tuple[type[Exception] | tuple[type[Exception], ...], ExitCode], ...] = (
-        ((NotFoundError, NotFound, FileNotFoundError), ExitCode.NOT_FOUND),
+        ((NotFoundError, NotFound, FileNotFoundError, Unknown), ExitCode.NOT_FOUND),
         (BrokerTimeout, ExitCode.TIMEOUT),
-        (BrokerUnavailable, ExitCode.UNHEALTHY),
+        ((BrokerUnavailable, HttpUnanswered), ExitCode.UNHEALTHY),
         (Invalid, ExitCode.USAGE),
     )
     return next((code for kind, code in kinds if isinstance(error, kind)), ExitCode.FAILED)

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from stratalog.broker.cli_bucket import bucket_options, open_bucket
 from stratalog.broker.cli_command import command
 from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_rows
-from stratalog.broker.cli_values import parse_duration_ms
+from stratalog.broker.cli_quantities import DURATION_MS
 from stratalog.broker.clock import SystemClock
+from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     from stratalog.tier.bucket_walk import PartitionFolder
@@ -55,7 +57,7 @@ class _How(NamedTuple):
     "--release", is_flag=True, help="Let garbage collection have what earlier repairs left out; nothing else."
 )
 @click.option("--deep", is_flag=True, help="Read every object before it is trusted.")
-@click.option("--grace", default="1h", show_default=True, metavar="TIME", help="As of tier verify.")
+@click.option("--grace", type=DURATION_MS, default="1h", show_default=True, metavar="TIME", help="As of tier verify.")
 @click.option("--takeover", is_flag=True, help="Raise the incarnation: whoever wrote until now never writes again.")
 @click.option(
     "--accept-loss", is_flag=True, help="Also where offsets go out of reach whose objects are sound; these are kept."
@@ -72,7 +74,7 @@ def repair(
     plan_only: bool,
     release: bool,
     deep: bool,
-    grace: str,
+    grace: int,
     takeover: bool,
     accept_loss: bool,
     threads: int,
@@ -88,14 +90,13 @@ def repair(
     """
     store = open_bucket(bucket, endpoint_url, region)
     if release:
+        if click.get_current_context().get_parameter_source("plan_only") is ParameterSource.COMMANDLINE and plan_only:
+            raise Invalid("--release strikes the quarantine off at once and has no plan: leave --plan out to do it")
         note(f"Released the quarantine of {_release(store, topics)} partitions.")
         return
     how = _How(not plan_only, takeover, accept_loss)
     with ThreadPoolExecutor(threads, "repair") as readers:
-        rows = [
-            _row(plan, _carry_out(store, plan, how))
-            for plan in _plans(store, topics, parse_duration_ms(grace), readers, deep=deep)
-        ]
+        rows = [_row(plan, _carry_out(store, plan, how)) for plan in _plans(store, topics, grace, readers, deep=deep)]
     if rows:
         write_rows(rows if as_json else [_as_text(row) for row in rows], COLUMNS, as_json=as_json)
     left = sum(row["outcome"] != "repaired" for row in rows)
@@ -116,13 +117,9 @@ def _release(store: ObjectStore, topics: Sequence[str]) -> int:
 
 def _folders(store: ObjectStore, topics: Sequence[str]) -> Iterator[tuple[PartitionFolder, str]]:
     """Every partition of the topics, of all if none is named, with its topic's whole name."""
-    from stratalog.tier.bucket_walk import iter_partitions, iter_topics, read_topic_document  # noqa: PLC0415
+    from stratalog.tier.verify import iter_folders  # noqa: PLC0415 - the command line starts without the tier
 
-    for topic in iter_topics(store):
-        name = read_topic_document(store, topic).name
-        if not topics or name in topics:
-            for folder in iter_partitions(store, topic):
-                yield folder, name
+    return iter_folders(store, topics)
 
 
 def _plans(

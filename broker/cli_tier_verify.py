@@ -11,8 +11,9 @@ from stratalog.broker.cli_bucket import Progress, bucket_options, open_bucket
 from stratalog.broker.cli_command import command
 from stratalog.broker.cli_http import http_json
 from stratalog.broker.cli_output import ExitCode, bytes_text, json_option, note, reports_errors, write_json, write_rows
-from stratalog.broker.cli_values import parse_duration_ms
+from stratalog.broker.cli_quantities import DURATION_MS
 from stratalog.broker.clock import SystemClock
+from stratalog.wire.errors import StratalogError
 
 if TYPE_CHECKING:
     from stratalog.tier.verify_summary import VerifySummary
@@ -35,7 +36,12 @@ stratalog tier verify --bucket file:///srv/bucket --deep --topic orders --json
     help="Read every byte and check every CRC, or compare manifests with the listing (the default).",
 )
 @click.option(
-    "--grace", default="1h", show_default=True, metavar="TIME", help="Age from which an unnamed object is an orphan."
+    "--grace",
+    type=DURATION_MS,
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="Age from which an unnamed object is an orphan.",
 )
 @click.option("--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Requests side by side.")
 @click.option(
@@ -50,7 +56,7 @@ def verify(
     region: str | None,
     topics: Sequence[str],
     deep: bool,
-    grace: str,
+    grace: int,
     threads: int,
     tell: str | None,
     as_json: bool,
@@ -66,7 +72,7 @@ def verify(
     from stratalog.tier.verify_summary import VerifySummary, anomaly_row  # noqa: PLC0415
 
     store = open_bucket(bucket, endpoint_url, region)
-    options = VerifyOptions(SystemClock().wall_ms(), parse_duration_ms(grace), deep)
+    options = VerifyOptions(SystemClock().wall_ms(), grace, deep)
     progress = Progress("verified")
     reports = verify_bucket(store, options, topics=topics, threads=threads, on_object=progress.add)
     rows: list[dict[str, Any]] = []
@@ -78,21 +84,30 @@ def verify(
             if as_json:
                 write_json({"what": "anomaly", **row, "advice": anomaly.kind.advice})
             rows.append(row)
-    if tell is not None:
-        counts = {
-            "partitions": summary.partition_count,
-            "objects": summary.object_count,
-            "size_bytes": summary.size_bytes,
-            "anomalies": summary.anomaly_count,
-        }
-        http_json(
-            tell, "POST", "/v1/tier/verification", {"bucket": bucket, "deep": deep, "topics": list(topics), **counts}
-        )
     _conclude(summary, rows, as_json=as_json)
+    if tell is not None:
+        try:
+            _tell(tell, {"bucket": bucket, "deep": deep, "topics": list(topics)}, summary)
+        except StratalogError as error:
+            if not summary.anomaly_count:
+                raise
+            note(f"Error: {error}")  # what was found counts for more
+    if summary.anomaly_count:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _tell(http: str, asked: dict[str, Any], summary: VerifySummary) -> None:
+    counts = {
+        "partitions": summary.partition_count,
+        "objects": summary.object_count,
+        "size_bytes": summary.size_bytes,
+        "anomalies": summary.anomaly_count,
+    }
+    http_json(http, "POST", "/v1/tier/verification", {**asked, **counts})
 
 
 def _conclude(summary: VerifySummary, rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """The table and the sums; the exit code."""
+    """The table and the sums."""
     from stratalog.tier.verify_summary import COLUMNS  # noqa: PLC0415
 
     if as_json:
@@ -102,5 +117,3 @@ def _conclude(summary: VerifySummary, rows: Sequence[dict[str, Any]], *, as_json
     for line in summary.untold() if as_json else summary.advice():
         note(line)
     note(summary.conclusion(bytes_text(summary.size_bytes)))
-    if summary.anomaly_count:
-        raise SystemExit(int(ExitCode.UNHEALTHY))

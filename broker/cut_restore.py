@@ -26,7 +26,7 @@ from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Totals
 from stratalog.tier.restore_plan import BucketState, PartitionState
 from stratalog.wire.batch import build_control_batch, iter_headers
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Invalid, Unknown
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def cut_restorer(
     wanted = set(topics)
     missing = wanted - {topic.name for topic in cut.topics}
     if missing:
-        raise Invalid(f"the cut {cut.name} does not hold topic {min(missing)}")
+        raise Unknown(f"the cut {cut.name} does not hold topic {min(missing)}")
     ids = {topic.topic_id: _new_id() for topic in cut.topics if not wanted or topic.name in wanted}
     states, ends, size_bytes = [], {}, 0
     for member in cut.partitions:

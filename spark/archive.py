@@ -27,7 +27,7 @@ from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, s
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.view_names import ViewName, parse_view_name
 from stratalog.wire.batch import iter_headers, iter_records
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Corrupt, Unknown
 from stratalog.wire.topic import TopicPartition, uuid_text
 
 __all__ = [
@@ -52,7 +52,7 @@ def load_partitions(
 
     Those in ``elsewhere``, of which a broker knows, need not be archived.
     A name like ``orders@before-upgrade`` or ``orders@2026-11-01T00:00Z`` asks for a view, see `stratalog.spark.views`.
-    Raises `Invalid` for a topic, a view, or an assigned partition, that the archive does not have.
+    Raises `Unknown` for a topic, a view, or an assigned partition, that the archive does not have.
     """
     names = subscription.topics or tuple(subscription.assignment or ())
     manifests = find_manifests(store, subscription)
@@ -170,12 +170,12 @@ def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:
-    """Raise `Invalid` unless every topic and assigned partition that ``subscription`` names is among ``found``."""
+    """Raise `Unknown` unless every topic and assigned partition that ``subscription`` names is among ``found``."""
     topics = {topic for topic, _ in found}
     wanted = subscription.topics or tuple(subscription.assignment or ())
     missing = [topic for topic in wanted if topic not in topics]
     if missing:
-        raise Invalid(
+        raise Unknown(
             f"topic '{missing[0]}' is not in the archive {store.url}: check the name and the URL; a topic appears once "
             f"its first segment has been uploaded"
         )
@@ -183,7 +183,7 @@ def check_found(store: ObjectStore, subscription: Subscription, found: Collectio
         for partition in partitions:
             if TopicPartition(topic, partition) not in found:
                 have = sorted(number for name, number in found if name == topic)
-                raise Invalid(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
+                raise Unknown(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
 
 
 def find_timestamp(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from stratalog.tier.slices import PartitionArchive
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Unknown
 
 __all__ = ["SEGMENT_SCHEMA", "list_folder", "segments_table"]
 
@@ -58,7 +58,7 @@ def list_folder(archives: Sequence[PartitionArchive], path: str) -> list[dict[st
     """What lies in the folder ``path`` of ``topic/partition/start-end.seg``, as fsspec's ``ls(detail=True)`` tells it.
 
     ``name`` and ``type`` (``directory`` or ``file``) are fsspec's, and so is ``size`` in bytes, which directories have
-    here too. Raises `Invalid` for a folder there is none of.
+    here too. Raises `Unknown` for a folder there is none of.
     """
     parts = tuple(part for part in path.strip("/").split("/") if part)
     found: dict[str, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ def list_folder(archives: Sequence[PartitionArchive], path: str) -> list[dict[st
             folder = found.setdefault(name, {"name": name, "type": "directory", "size": 0})
             folder["size"] += row["size"]
     if parts and not found:
-        raise Invalid(f"{path!r} is not in the archive: folders are TOPIC and TOPIC/PARTITION")
+        raise Unknown(f"{path!r} is not in the archive: folders are TOPIC and TOPIC/PARTITION")
     return list(found.values())
 
 

@@ -15,7 +15,7 @@ from stratalog.tier.cuts import Cut, CutPartition
 from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.slices import PartitionArchive
 from stratalog.tier.store import ObjectStore
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Unknown
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["archives_at_cut"]
@@ -26,12 +26,12 @@ _THREADS: Final = 16
 def archives_at_cut(store: ObjectStore, name: str, topic: str, cut_name: str) -> list[PartitionArchive]:
     """The partitions of ``topic`` that belong to a cut, under the ``name`` that the reader has asked for.
 
-    Raises `Invalid` unless there is a complete cut of that name with this topic, and `Corrupt` for a damaged copy.
+    Raises `Unknown` unless there is a complete cut of that name with this topic, and `Corrupt` for a damaged copy.
     """
     try:
         cut = read_cut_of(store, ReadCut(cut_name, topic)).cut
     except CutUnknown as error:
-        raise Invalid(
+        raise Unknown(
             f"topic '{name}' is not in the archive {store.url}: {error.reason}. See stratalog cut list --bucket URL"
         ) from error
     held = cut.topic(topic)

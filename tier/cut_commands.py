@@ -28,7 +28,7 @@ from stratalog.tier.manifest_pins import pin, unpin
 from stratalog.tier.manifest_store import change_manifest, read_manifest, writer_version
 from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
 from stratalog.tier.time_lookup import offset_at
-from stratalog.wire.errors import Corrupt, Invalid, Retriable
+from stratalog.wire.errors import Corrupt, Invalid, Retriable, Unknown
 
 __all__ = [
     "CutUnknown",
@@ -187,7 +187,7 @@ def _chosen(store: ObjectStore, names: Sequence[str]) -> list[ArchivedTopic]:
     catalogue = read_catalogue(store)
     missing = [name for name in names if catalogue.by_name(name) is None]
     if missing:
-        raise Invalid(f"topic {missing[0]} is not in the bucket {store.url}")
+        raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
     chosen = [topic for topic in catalogue.topics if not names or topic.name in names]
     if not chosen:
         raise Invalid(f"there are no topics in the bucket {store.url}")

@@ -20,9 +20,9 @@ from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.named_keys import named_keys
-from stratalog.tier.partition_folders import partition_folders, topic_folders
+from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
 from stratalog.tier.store import NotFound, ObjectInfo, ObjectStore, UploadInfo
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Corrupt, Invalid, Unknown
 from stratalog.wire.topic import uuid_text
 
 __all__ = ["GarbageOptions", "PartitionGarbage", "collect", "collect_leases"]
@@ -64,11 +64,14 @@ def collect(
 ) -> Iterator[PartitionGarbage]:
     """Judge, and with ``apply`` remove, one partition after the other; of ``topics``, or all if None.
 
-    Raises what the store raises.
+    Raises `Unknown` for a topic that is not there, and what the store raises.
     """
     copies = [info.key for info in store.list(CLUSTERS_PREFIX) if "/cuts/" in info.key]
-    folders = partition_folders(store) if topics is None else topic_folders(store, topics)
-    for folder in list(folders):
+    folders = list(partition_folders(store) if topics is None else topic_folders(store, topics))
+    held = {folder.topic for folder in folders}
+    if missing := sorted(name for name in topics or () if name[:WHOLE_NAME_MAX] not in held):
+        raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
+    for folder in folders:
         found = _examine(store, folder, copies, options)
         if topics is None or found.partition.topic in topics or found.problem:
             if options.apply:

@@ -25,7 +25,7 @@ from stratalog.tier.repair_plan import RepairPlan, plan_repair
 from stratalog.tier.segment_reader import read_blob, read_object_footer
 from stratalog.tier.store import ObjectStore
 from stratalog.tier.verify_partition import VerifyOptions
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Corrupt, Invalid, Unknown
 
 __all__ = ["BucketState", "PartitionState", "choose_cluster", "read_bucket_state", "read_snapshot"]
 
@@ -91,11 +91,15 @@ def read_bucket_state(
     now_ms: int,
     on_partition: Callable[[], object] = lambda: None,
 ) -> BucketState:
-    """Read all of it. Raises `Invalid` as `choose_cluster`, `NewerManifest`, and what the store raises."""
+    """Read all of it. Raises `Unknown` for topics that are not there, `Invalid` as `choose_cluster`, `NewerManifest`, and what the store raises."""
     chosen, incarnation = choose_cluster(store, cluster_id)
     catalogue = read_catalogue(store)
     problems = list(catalogue.problems)
     wanted = [one for one in catalogue.topics if not topics or one.name in topics]
+    if missing := sorted(set(topics) - {one.name for one in wanted}):
+        raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
+    if not wanted and not chosen:
+        raise Unknown(f"there is nothing of a broker in the bucket {store.url}: check the URL and its prefix")
     if chosen:
         problems += [
             f"topic {one.name} belongs to the cluster {one.cluster_id}: it is left out"

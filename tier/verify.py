@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Final
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
-from stratalog.tier.bucket_walk import PartitionFolder, iter_partitions, iter_topics, read_topic_document
+from stratalog.tier.bucket_walk import PartitionFolder, TopicFolder, iter_partitions, iter_topics, read_topic_document
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.store import ObjectStore
 from stratalog.tier.verify_partition import PartitionReport, VerifyOptions, verify_partition
+from stratalog.wire.errors import Unknown
 from stratalog.wire.topic import ZERO_UUID
 
 __all__ = ["iter_folders", "verify_bucket"]
@@ -33,7 +34,7 @@ def verify_bucket(
 
     ``readers`` carries out what reads objects; by default as many threads as look at partitions. ``on_object`` hears, in
     any thread, of the bytes of each object that was looked at. Keys that belong to no topic or partition come last, under
-    an empty name. Raises `NewerManifest`, and what the store raises.
+    an empty name. Raises `Unknown` for a topic that is not there, `NewerManifest`, and what the store raises.
     """
     foreign: list[str] = []
     pending: deque[Future[PartitionReport]] = deque()
@@ -65,13 +66,16 @@ def iter_folders(
 ) -> Iterator[tuple[PartitionFolder, str]]:
     """Every partition's folder with the name of its topic, in key order; of ``topics``, or of all if there are none.
 
-    ``on_foreign`` hears of keys that belong to no topic, if all topics are asked for, or to no partition. Raises what
-    the store raises.
+    ``on_foreign`` hears of keys that belong to no topic, if all topics are asked for, or to no partition. Raises
+    `Unknown` for a topic that is not there, and what the store raises.
     """
     wanted = set(topics)
-    for topic in iter_topics(store, on_foreign if not wanted else None):
-        name = read_topic_document(store, topic).name
-        if wanted and name not in wanted:
-            continue
+    topics_there = iter_topics(store, None if wanted else on_foreign)
+    named: Iterable[tuple[TopicFolder, str]] = ((each, read_topic_document(store, each).name) for each in topics_there)
+    if wanted:
+        named = [(topic, name) for topic, name in named if name in wanted]
+        if missing := sorted(wanted - {name for _, name in named}):
+            raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
+    for topic, name in named:
         for folder in iter_partitions(store, topic, on_foreign):
             yield folder, name

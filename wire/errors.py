@@ -8,6 +8,7 @@
       Fenced                    stop acting: somebody newer owns this
       Corrupt                   bytes are not what was written: quarantine, never guess
       Invalid                   the caller's fault: a setting, a file, a frame
+        Unknown                 what the caller has named is not there: a topic, a partition
 
 Messages say what happened, where (topic, partition, offset, key) and what to do; they are not API.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Corrupt", "ErrorCode", "Fenced", "Invalid", "KafkaError", "Retriable", "StratalogError"]
+__all__ = ["Corrupt", "ErrorCode", "Fenced", "Invalid", "KafkaError", "Retriable", "StratalogError", "Unknown"]
 
 
 class StratalogError(Exception):
@@ -37,6 +38,10 @@ class Corrupt(StratalogError):
 
 class Invalid(StratalogError):
     """What the caller handed in cannot be accepted, now or later."""
+
+
+class Unknown(Invalid):
+    """What the caller has named is not there: a topic, a partition, a folder."""
 
 
 class ErrorCode(IntEnum):

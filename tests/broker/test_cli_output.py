@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.broker.cli_http import HttpUnanswered
 from stratalog.broker.cli_output import (
     EXIT_CODE_TEXTS,
     ExitCode,
@@ -22,7 +23,7 @@ from stratalog.broker.cli_output import (
 from stratalog.broker.client import BrokerTimeout, BrokerUnavailable
 from stratalog.broker.config import ConfigRefused
 from stratalog.tier.store import NotFound
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, Invalid, KafkaError, Unknown
 
 COLUMNS = {"name": "NAME", "count": "COUNT"}
 
@@ -38,7 +39,10 @@ COLUMNS = {"name": "NAME", "count": "COUNT"}
         (NotFound("get", "key", "url", "gone"), ExitCode.NOT_FOUND),
         (FileNotFoundError(2, "No such file", "x"), ExitCode.NOT_FOUND),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ExitCode.NOT_FOUND),
+        (Unknown("x"), ExitCode.NOT_FOUND),
+        (Invalid("x"), ExitCode.USAGE),
         (BrokerUnavailable("x"), ExitCode.UNHEALTHY),
+        (HttpUnanswered("x"), ExitCode.UNHEALTHY),
         (KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), ExitCode.UNHEALTHY),
         (BrokerTimeout("x"), ExitCode.TIMEOUT),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), ExitCode.TIMEOUT),

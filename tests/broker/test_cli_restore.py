@@ -66,3 +66,14 @@ def test_a_directory_in_use_and_a_bucket_that_is_not_there_are_refused(bucket, t
     assert run("--bucket", f"file://{tmp_path}/nowhere", "--data", tmp_path / "data")[0] == 3
     assert store.get(ORDERS.manifest_key) == before
     assert not (tmp_path / "data").exists()
+
+
+def test_nothing_is_restored_from_what_is_not_there(bucket, tmp_path):
+    """A misspelt topic or prefix ends with 3, and no directory is made that looks like a broker's."""
+    url, _ = bucket
+    (tmp_path / "other").mkdir()
+    for arguments in (("--bucket", url, "--topic", "ordres"), ("--bucket", f"file://{tmp_path}/other")):
+        code, _, err = run(*arguments, "--data", tmp_path / "data")
+        assert code == 3
+        assert "in the bucket file://" in err
+        assert not (tmp_path / "data").exists()

@@ -67,11 +67,6 @@ def test_a_refusal_says_what_to_repeat_it_with(bucket):
     assert code == 4
     assert "[0,20)" in out
     assert "--accept-loss" in err
-    assert run("repair", "--bucket", url, "--apply", "--accept-loss", "--topic", "others") == (
-        0,
-        "",
-        "Nothing to repair.\n",
-    )
     assert run("repair", "--bucket", url, "--apply", "--accept-loss")[0] == 0
     assert read_manifest(store, ORDERS).manifest.log_start_offset == 20
 
@@ -129,3 +124,21 @@ def test_a_quarantine_is_kept_from_garbage_collection_until_it_is_released(bucke
     assert read_manifest(store, ORDERS).manifest.jobs == ()
     assert run("verify", "--bucket", url, "--grace", "0s")[0] == 4
     assert run("repair", "--bucket", url, "--release")[2] == "Released the quarantine of 0 partitions.\n"
+
+
+def test_a_plan_of_a_release_is_refused_as_nothing_may_be_written(bucket):
+    """``--plan`` promises that nothing changes; a release knows no plan."""
+    url, store = bucket
+    listing = [(info.key, store.get(info.key)[0]) for info in store.list("")]
+    code, _, err = run("repair", "--bucket", url, "--release", "--plan")
+    assert code == 2
+    assert "leave --plan out" in err
+    assert [(info.key, store.get(info.key)[0]) for info in store.list("")] == listing
+
+
+@pytest.mark.parametrize("command", ["repair", "gc"])
+def test_a_topic_that_is_not_there_is_an_error(bucket, command):
+    """Exit code 3, as everywhere, and not ``nothing to do``."""
+    code, out, err = run(command, "--bucket", bucket[0], "--topic", "order")
+    assert (code, out) == (3, "")
+    assert "topic order is not in the bucket" in err

@@ -87,3 +87,32 @@ def test_a_broker_can_be_told_how_it_went(start_node, bucket, tmp_path):
     code, _, err = run("--bucket", other, "--tell", f"{host}:{port}")
     assert code != 0
     assert f"this broker's bucket is {url}, not {other}" in err
+
+
+def test_a_topic_that_is_not_there_is_an_error_and_not_clean(bucket):
+    """Exit code 3: a misspelt name in a nightly job must not look like a verified archive."""
+    code, out, err = run("--bucket", bucket[0], "--topic", "orders", "--topic", "ordres")
+    assert (code, out) == (3, "")
+    assert "topic ordres is not in the bucket" in err
+
+
+def test_what_was_found_is_told_although_the_broker_cannot_be(bucket):
+    """The table, the sums and exit code 4, after hours of reading, when the address of ``--tell`` is wrong."""
+    url, store = bucket
+    code, _, err = run("--bucket", url, "--tell", "127.0.0.1:1")
+    assert code == 4
+    assert err.startswith("Clean: 1 partitions, 2 objects, ")
+    assert "No broker answers" in err
+    keys = [info.key for info in store.list(ORDERS.segments_prefix)]
+    store.delete_many(keys[:1])
+    code, out, err = run("--bucket", url, "--tell", "no address")
+    assert code == 4
+    assert keys[0] in out
+    assert "Error: " in err
+
+
+def test_a_grace_below_zero_is_refused(bucket):
+    """As tier gc does."""
+    code, _, err = run("--bucket", bucket[0], "--grace", "-1h")
+    assert code == 2
+    assert "'-1h' is negative" in err

@@ -126,7 +126,7 @@ def test_only_named_topics_and_only_into_an_empty_directory(store, tmp_path):
     create_cut(store, "all", now_ms=3)
     assert "1 topics, 1 partitions" in run(store, "restore", "all", "--topic", "paid", "--data", str(tmp_path / "paid"))
     assert "does not hold topic zzz" in run(
-        store, "restore", "all", "--topic", "zzz", "--data", str(tmp_path / "none"), code=2
+        store, "restore", "all", "--topic", "zzz", "--data", str(tmp_path / "none"), code=3
     )
     assert "is not empty" in run(store, "restore", "all", "--data", str(tmp_path / "paid"), code=2)
     assert not Path(tmp_path / "none").exists()

@@ -80,7 +80,7 @@ def test_topics_are_converted_and_summed_up(
     grown = run(orders, tmp_path / "lake2")
     assert "orders: 100 rows in 1 files" in grown.stdout
     missing = run(orders, tmp_path / "lake3", "--topic", "none")
-    assert (missing.exit_code, "topic 'none' is not in the archive" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "topic 'none' is not in the archive" in missing.stderr) == (3, True)
 
 
 @pytest.mark.spark

@@ -74,5 +74,5 @@ def test_rows_go_to_a_parquet_file(
 def test_what_cannot_be_counted_is_a_wrong_command(run: Callable[..., Result], bucket: str) -> None:
     """Before Spark is started."""
     assert run("--bucket", bucket, "--by", "week").exit_code == 2
-    assert run("--bucket", bucket, "-t", "none").exit_code == 2
+    assert run("--bucket", bucket, "-t", "none").exit_code == 3
     assert run("--bucket", bucket, "--option", "columns=value").exit_code == 2

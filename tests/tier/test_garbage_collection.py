@@ -12,7 +12,7 @@ from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import Claim
 from stratalog.tier.garbage import Verdict
 from stratalog.tier.garbage_collection import GarbageOptions, collect, collect_leases
-from stratalog.tier.keys import PartitionId, cut_key, cut_manifest_key, topic_key
+from stratalog.tier.keys import cut_key, cut_manifest_key, topic_key
 from stratalog.tier.leases import SKEW_MS, list_leases, write_lease
 from stratalog.tier.manifest import Claimant, set_log_start
 from stratalog.tier.manifest_pages import page_ref, page_to_bytes
@@ -20,6 +20,7 @@ from stratalog.tier.manifest_store import change_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.store import UploadInfo
 from stratalog.tier.wrappers import CountingStore, StoreWrapper
+from stratalog.wire.errors import Unknown
 
 US = Claimant(0, 3, bytes([1] * 16))
 GRACE = 1000
@@ -209,10 +210,10 @@ def test_what_nobody_knows_is_only_reported(world):
 
 
 def test_topics_are_chosen_by_name(world):
-    """The others are not even listed."""
-    assert world.gc(topics=["another"]) == []
+    """The others are not even listed; a name that nothing has is an error."""
+    with pytest.raises(Unknown, match="topic another is not in the bucket"):
+        world.gc(topics=["another", world.partition.topic], apply=True)
     assert len(world.gc(topics=[world.partition.topic])) == 1
-    assert world.partition != PartitionId("another", bytes(16), 0)
 
 
 def test_leases_that_ran_out_long_ago_go(world):
