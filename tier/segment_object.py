@@ -1,8 +1,8 @@
 """Builds a ``.seg`` object from local log files and verifies every byte of it on the way (format: `tier.footer`).
 
 Memory is bounded. With a buffer that holds the range, files are read into it once, and it is what is sent. Without, they
-are verified through a window of a mebibyte and read again when they are sent (`tier.source_reader`); whoever sends them
-compares the CRC-32C found here. Either way a mebibyte is checked while it is still in the processor's cache.
+are verified through a window of 256 KiB and read again when they are sent (`tier.source_reader`); whoever sends them
+compares the CRC-32C found here. Either way a piece is checked while it is still in the processor's cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ __all__ = [
     "read_footer",
 ]
 
-_WINDOW_BYTES: Final = 1024 * 1024
+_WINDOW_BYTES: Final = 256 * 1024
+"""What is read and checked at once. Source and copy both have to stay in the processor's cache of some MiB meanwhile."""
 _INT32_MAX: Final = 2**31 - 1
 _BATCH_LENGTH: Final = Struct(">i")
 
@@ -164,13 +165,13 @@ def _name(piece: Buffer | FileRange) -> str:
 
 def _scan_buffer(request: SegmentRequest, scan: SegmentScan, view: memoryview, path: str, position: int) -> None:
     """Feed every batch of ``view``, which begins at byte ``position`` of ``path``."""
-    at = 0
-    while at < len(view):
-        try:
-            at += scan.add(view, at)
-        except Corrupt as error:
-            due = request.base if scan.batch_count == 0 else scan.next_offset
-            raise CorruptSource(request.partition, due, path, position + at, str(error)) from error
+    before = scan.data_bytes
+    try:
+        scan.add_all(view)
+    except Corrupt as error:
+        due = request.base if scan.batch_count == 0 else scan.next_offset
+        at = position + scan.data_bytes - before
+        raise CorruptSource(request.partition, due, path, at, str(error)) from error
 
 
 def _scan_file(request: SegmentRequest, scan: SegmentScan, piece: FileRange, window: memoryview) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.tier.entry import LeaderEpoch
-from stratalog.tier.segment_scan import SegmentScan, measure_records
+from stratalog.tier.segment_scan import SegmentScan
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, Record, build_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt
@@ -159,82 +159,6 @@ def test_a_compacted_range_may_have_holes(log_bytes):
     assert found.epochs == [LeaderEpoch(1, 0)]
     with pytest.raises(Corrupt, match="is due"):
         scan(holes + log_bytes.batch(3, 2), 0, 20, compacted=True)
-
-
-@given(st.binary(max_size=60))
-@settings(max_examples=100)
-def test_any_bytes_are_records_or_corrupt(payload):
-    """No input loops or raises anything else."""
-    try:
-        count, lowest = measure_records(payload)
-    except Corrupt:
-        return
-    assert count <= len(payload) // 7
-    assert lowest <= 0
-
-
-def walk(payload):
-    """What `measure_records` must find, record by record, as the format says it."""
-
-    def varint(at):
-        value = shift = 0
-        while True:
-            byte = payload[at]
-            value |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1), at
-
-    count = lowest = at = 0
-    while at < len(payload):
-        length, at = varint(at)
-        lowest = min(lowest, varint(at + 1)[0])
-        at += length
-        count += 1
-    return count, lowest
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([0, 1, 1, 100, 5000, 20_000]),  # bytes of the value
-            st.sampled_from([0, 0, 0, 3, 70, 10**6, -1, -70, -(10**9)]),  # of time after the first
-            st.integers(1, 150),  # such records in a row
-        ),
-        min_size=1,
-        max_size=6,
-    ),
-    st.data(),
-)
-@settings(max_examples=60, deadline=None)
-def test_runs_of_equal_records_are_measured_like_single_ones(runs, data):
-    """Any mixture of lengths and times gives the count and the time of a walk; a torn end is found."""
-    records = []
-    for size_bytes, delta_ms, count in runs:
-        for _ in range(min(count, 1 + 200_000 // (size_bytes + 1))):
-            records.append(Record(len(records), 10**12 + (delta_ms if records else 0), None, bytes(size_bytes)))
-    payload = bytes(build_batch(records)[HEADER_BYTES:])
-    assert measure_records(payload) == walk(payload)
-    assert measure_records(payload)[0] == len(records)
-    torn = payload[: data.draw(st.integers(1, len(payload) - 1))]
-    try:
-        count, _ = measure_records(torn)
-    except Corrupt:
-        return
-    assert walk(torn)[0] == count < len(records)  # cut between two records
-
-
-@pytest.mark.parametrize("length", [bytes([10]), bytes([0x8A, 0x00]), bytes([0x8A, 0x80, 0x00])])
-def test_a_length_too_small_for_a_record_is_found_however_it_is_written(length):
-    """Also where many such records stand in a row."""
-    with pytest.raises(Corrupt, match="length of 5"):
-        measure_records((length + bytes(5)) * 20)
-
-
-def test_long_records_and_far_timestamps_are_measured():
-    """Lengths and deltas of several varint bytes are read as such."""
-    batch = build_batch([Record(0, 10**12, None, bytes(70_000)), Record(1, 5, b"", None)], leader_epoch=0)
-    assert measure_records(bytes(batch[HEADER_BYTES:])) == (2, 5 - 10**12)
 
 
 def test_a_wrong_record_count_is_found_where_holes_are_allowed(log_bytes):
