@@ -161,7 +161,7 @@ def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | No
         summary.stale = planned.stale
         told.planned(foresee(planned.spans, planned.archives, planned.limits))
         for spans in runs_of(planned.spans, planned.limits.run_bytes):
-            run = _converted(settings, runner, ledger, target, lease, spans, told)
+            run = _converted(settings, runner, ledger, target, lease, spans, planned.limits, told)
             ledger.commit(run, settings.layout)
             ledger.publish()
             _count(summary, run)
@@ -177,6 +177,7 @@ def _converted(
     target: Target,
     lease: LeaseTicket | None,
     spans: Sequence[SpanTask],
+    limits: PlanLimits,
     told: Progress,
 ) -> Run:
     """The run that ``spans`` become: its files are staged, nothing is committed."""
@@ -198,7 +199,7 @@ def _converted(
         target_options=settings.target_options,
     )
     try:
-        done = list(runner.convert(tasks_of(spans, settings.task_bytes), request, told))
+        done = list(runner.convert(tasks_of(spans, limits), request, told))
     except Exception:
         _tell_conflict(settings, ledger, seq)
         raise
@@ -259,7 +260,14 @@ def _plan(
     head = ledger.head
     ranges = [resolve_range(one, settings.read, partial(find_timestamp, store)) for one in archives]
     waits_until_ms = time.time_ns() // 1_000_000 - settings.file_wait_ms
-    limits = PlanLimits(_WHOLE, settings.task_bytes, settings.run_bytes, settings.file_bytes_min, waits_until_ms)
+    limits = PlanLimits(
+        _WHOLE,
+        settings.task_bytes,
+        settings.run_bytes,
+        settings.file_bytes_min,
+        waits_until_ms,
+        settings.core_count,
+    )
     total_bytes = sum(span.source_bytes for span in _new_spans(archives, ranges, ledger, limits)[0])
     size_bytes = span_bytes(
         total_bytes,

@@ -33,6 +33,8 @@ __all__ = [
 
 _SPAN_BYTES_MIN: Final = 32 << 20
 _SPANS_PER_CORE: Final = 2
+_TASK_BYTES_MIN: Final = 8 << 20
+"""Less than that is converted by one core before Spark has started a second task."""
 _RATIO_FIRST: Final = 2.0
 _RATIO_MAX: Final = 16.0
 _DAY_MS: Final = 86_400_000
@@ -56,8 +58,8 @@ class SpanTask:
 
 
 class PlanLimits(NamedTuple):
-    """Source bytes of a span, of a task and of a run. A partition's last span waits below ``span_bytes_min``, unless
-    one of its objects was uploaded before ``waits_until_ms``.
+    """Source bytes of a span, of a task and of a run, and how many tasks run at a time. A partition's last span waits
+    below ``span_bytes_min``, unless one of its objects was uploaded before ``waits_until_ms``.
     """
 
     span_bytes: int
@@ -65,6 +67,7 @@ class PlanLimits(NamedTuple):
     run_bytes: int = 16 << 30
     span_bytes_min: int = 0
     waits_until_ms: int = 0
+    core_count: int = 1
 
 
 class BackfillPlan(NamedTuple):
@@ -165,9 +168,13 @@ def plan_rewrites(archive: PartitionArchive, ledger: Ledger) -> list[SpanTask]:
     return spans
 
 
-def tasks_of(spans: Iterable[SpanTask], task_bytes: int) -> list[tuple[SpanTask, ...]]:
-    """Spans in order, small ones together: a task costs Spark tens of milliseconds before its first row."""
-    return list(_batched(spans, task_bytes))
+def tasks_of(spans: Sequence[SpanTask], limits: PlanLimits) -> list[tuple[SpanTask, ...]]:
+    """Spans in order, small ones together: a task costs Spark tens of milliseconds before its first row.
+
+    No more of them than leaves work for every core: what is well compressed is little to read and much to convert.
+    """
+    share = -(-sum(span.source_bytes for span in spans) // max(1, limits.core_count * _SPANS_PER_CORE))
+    return list(_batched(spans, min(limits.task_bytes, max(share, _TASK_BYTES_MIN))))
 
 
 def runs_of(spans: Sequence[SpanTask], run_bytes: int) -> list[tuple[SpanTask, ...]]:
@@ -205,7 +212,7 @@ def foresee(spans: Sequence[SpanTask], archives: Iterable[PartitionArchive], lim
     runs = len(runs_of(spans, limits.run_bytes))
     return BackfillPlan(
         spans=len(spans),
-        tasks=sum(len(tasks_of(run, limits.task_bytes)) for run in runs_of(spans, limits.run_bytes)),
+        tasks=sum(len(tasks_of(run, limits)) for run in runs_of(spans, limits.run_bytes)),
         runs=runs,
         files=files,
         offsets=sum(span.id.end - span.id.start for span in spans),

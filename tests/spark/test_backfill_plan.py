@@ -93,7 +93,7 @@ def test_small_objects_become_one_span_and_large_ones_several() -> None:
     """Ten thousand objects of 1 MiB are some dozens of tasks; an object of 1 GiB is divided by offsets."""
     small = archive(*(entry(at * 10, at * 10 + 10, 1 << 20) for at in range(10_000)))
     spans, _ = plan_new(small, whole(small), {}, PlanLimits(256 << 20))
-    assert len(tasks_of(spans, 256 << 20)) == len(spans) == 40
+    assert len(tasks_of(spans, PlanLimits(256 << 20))) == len(spans) == 40
     large = archive(entry(0, 1 << 20, 1 << 30))
     spans, _ = plan_new(large, whole(large), {}, PlanLimits(256 << 20))
     assert [(span.id.start, span.id.end) for span in spans] == [(at << 18, at + 1 << 18) for at in range(4)]
@@ -156,9 +156,22 @@ def test_runs_and_tasks_hold_about_as_much_as_asked() -> None:
     """In order; a span that is larger stands alone."""
     view = archive(*(entry(at * 10, at * 10 + 10) for at in range(7)))
     spans, _ = plan_new(view, whole(view), {}, PlanLimits(KIB))
-    assert [len(task) for task in tasks_of(spans, 3 * KIB)] == [3, 3, 1]
+    assert [len(task) for task in tasks_of(spans, PlanLimits(KIB, 3 * KIB))] == [3, 3, 1]
     assert [len(run) for run in runs_of(spans, 100)] == [1] * 7
-    assert tasks_of([], 1) == []
+    assert tasks_of([], PlanLimits(KIB)) == []
+
+
+def test_every_core_has_work_while_spans_are_small() -> None:
+    """Six spans of 30 MiB would fit into one task; a dozen of some KiB do, since each task costs time of its own."""
+    view = archive(*(entry(at * 10, at * 10 + 10, 30 << 20) for at in range(6)))
+    spans, _ = plan_new(view, whole(view), {}, PlanLimits(30 << 20))
+    for core_count, tasks in ((1, [3, 3]), (2, [1] * 6), (16, [1] * 6)):
+        limits = PlanLimits(30 << 20, core_count=core_count)
+        assert [len(task) for task in tasks_of(spans, limits)] == tasks
+        assert foresee(spans, [view], limits).tasks == len(tasks)
+    few = archive(*(entry(at * 10, at * 10 + 10) for at in range(12)))
+    spans, _ = plan_new(few, whole(few), {}, PlanLimits(KIB))
+    assert [len(task) for task in tasks_of(spans, PlanLimits(KIB, core_count=8))] == [12]
 
 
 def test_days_are_counted_as_files() -> None:
