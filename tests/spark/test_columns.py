@@ -84,6 +84,15 @@ def test_timestamps_become_microseconds() -> None:
     ]
 
 
+def test_times_that_no_timestamp_holds_are_the_last_that_one_does() -> None:
+    """Nanoseconds that a producer took for milliseconds must not come back as a time that looks right."""
+    nanoseconds = 1_700_000_000_000_000_000
+    last, first = 9_223_372_036_854_775, -9_223_372_036_854_775
+    times = array(5, nanoseconds, (1 << 63) - 1, last, last + 1, first, first - 1, -(1 << 63))
+    found = timestamp_column(times).cast(pa.int64()).to_pylist()
+    assert found == [each * 1000 for each in (5, last, last, last, last, first, first, first)]
+
+
 def test_constant_text_repeats_utf8() -> None:
     """Lengths are bytes, not characters."""
     assert constant_text("größe", 3).to_pylist() == ["größe"] * 3
