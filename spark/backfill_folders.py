@@ -42,7 +42,14 @@ def folder_columns(partitioning: str) -> tuple[str, ...]:
                 f"{part!r} is nothing to partition by: there are date, hour, none and value.FIELD of a JSON value, "
                 f"and lists like date,value.carrier"
             )
-    taken = [name for name in columns if name in COLUMNS or columns.count(name) > 1 or set(name) & set("/=,")]
+    # Spark does not tell capitals from small letters in names of columns.
+    lowered = [name.lower() for name in columns]
+    there = {name.lower() for name in COLUMNS}
+    taken = [
+        name
+        for name, low in zip(columns, lowered, strict=True)
+        if low in there or lowered.count(low) > 1 or set(name) & set("/=,")
+    ]
     if taken:
         raise Invalid(f"a folder cannot be called {taken[0]!r}: rows have such a column, or it is given twice")
     return tuple(columns)
@@ -115,4 +122,15 @@ def _field(value: bytes | None, name: str) -> str | None:
     found = document.get(name) if isinstance(document, dict) else None
     if isinstance(found, bool):
         return "true" if found else "false"
+    if isinstance(found, str) and not _is_text(found):
+        return None
     return str(found) if isinstance(found, str | int | float) else None
+
+
+def _is_text(found: str) -> bool:
+    """JSON can write half a character, a surrogate by itself, which no name of a folder holds."""
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -58,11 +58,20 @@ def test_rows_go_by_fields_of_their_values() -> None:
     assert divided("value.c", batch.slice(0, 1)) == {"c=AA": [0]}
 
 
+def test_half_a_character_is_no_value_and_ends_no_backfill() -> None:
+    """JSON can write what no text holds: such a row goes where rows without the field go."""
+    values = [b'{"c":"AA"}', rb'{"c":"\ud800"}', rb'{"c":"\ud83d\ude00"}', b'{"c":"\xff"}']
+    found = divided("value.c", rows(values, [0] * len(values)))
+    assert found == {"c=AA": [0], "c=__HIVE_DEFAULT_PARTITION__": [1, 3], "c=\U0001f600": [2]}
+
+
 def test_what_cannot_name_folders_is_refused() -> None:
     """Unknown words, names that rows have already, names twice."""
     assert folder_columns("hour,value.carrier") == ("date", "hour", "carrier")
     assert folder_columns("none") == ()
     for wrong, words in (("day", "nothing to partition by"), ("value.", "nothing to"), ("value.offset", "'offset'"),
+                         ("value.Offset", "'Offset'"), ("value.timestamptype", "'timestamptype'"),
+                         ("date,value.DATE", "'date'"), ("value.a,value.A", "'a'"),
                          ("date,hour", "'date'"), ("value.a=b", "'a=b'")):  # fmt: skip
         with pytest.raises(Invalid, match=words):
             folders_of(wrong)
