@@ -28,7 +28,7 @@ def read(
     archive: str,
     *,
     topics: str | Sequence[str],
-    columns: Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     **options: str | int | bool,
 ) -> DataFrame:
     """The rows of ``topics`` in the bucket at ``archive``.
@@ -45,7 +45,7 @@ def read_stream(
     archive: str,
     *,
     topics: str | Sequence[str],
-    columns: Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     **options: str | int | bool,
 ) -> DataFrame:
     """The same as a stream, which follows the archive while it grows: ``spark.readStream``."""
@@ -53,9 +53,12 @@ def read_stream(
     return spark.readStream.format("stratalog").options(**given).load(archive)
 
 
-def _named(topics: str | Sequence[str], columns: Sequence[str]) -> dict[str, str]:
-    subscribe = topics if isinstance(topics, str) else ",".join(topics)
-    return {"subscribe": subscribe, "columns": ",".join(columns)} if columns else {"subscribe": subscribe}
+def _named(topics: str | Sequence[str], columns: str | Sequence[str]) -> dict[str, str]:
+    return {"subscribe": _list(topics), "columns": _list(columns)} if columns else {"subscribe": _list(topics)}
+
+
+def _list(names: str | Sequence[str]) -> str:
+    return names if isinstance(names, str) else ",".join(names)
 
 
 def _completed(spark: SparkSession, archive: str, options: Mapping[str, str | int | bool]) -> dict[str, str]:
@@ -76,7 +79,7 @@ def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = ()
 
     given = _completed(spark, archive, options)
     if topics:
-        given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+        given["subscribe"] = _list(topics)
     return count_archive(spark, parse_options({"path": archive, **given}))
 
 
@@ -85,7 +88,7 @@ def stats(
     archive: str,
     *,
     topics: str | Sequence[str],
-    by: Sequence[str] = ("partition",),
+    by: str | Sequence[str] = ("partition",),
     keys: str = "exact",
     **options: str | int | bool,
 ) -> DataFrame:
@@ -99,7 +102,8 @@ def stats(
 
     given = _completed(spark, archive, options)
     wanted = parse_options({"path": archive, **given, **_named(topics, ())})
-    return spark.createDataFrame(figures_table(archive_stats(spark, wanted, check_grouping(by), Keys(keys))))
+    grouping = check_grouping(by.split(",") if isinstance(by, str) else by)
+    return spark.createDataFrame(figures_table(archive_stats(spark, wanted, grouping, Keys(keys))))
 
 
 def to_parquet(

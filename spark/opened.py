@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -24,6 +25,7 @@ from stratalog.spark.row_set import Archived, RowSet
 from stratalog.spark.segment_list import list_folder, segments_table
 from stratalog.spark.selection import Bound, select
 from stratalog.tier.slices import PartitionArchive
+from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenedArchive", "Topic"]
 
+_OF_THE_ARCHIVE: Final = frozenset({"archive", "path", "lease", "leaseseconds"})
+_TOPICS: Final = frozenset({"assign", "subscribe", "subscribepattern"})
 _ALL: Final = Subscription(pattern=re.compile(".*", re.DOTALL))
 
 
@@ -38,11 +42,12 @@ class OpenedArchive:
     """An archive that is being read. As a context manager it gives its lease back at the end.
 
     ``options`` are those of the Spark source that say how to reach the bucket (``s3.…``) and how long the lease is
-    (``lease``, ``leaseSeconds``); ``s3_access_key`` may stand for ``s3.access-key``. Raises `Invalid` for a wrong one, and what the store raises when it is opened.
+    (``lease``, ``leaseSeconds``); ``s3_access_key`` may stand for ``s3.access-key``, and one that is None was not given.
+    Raises `Invalid` for a wrong one, and what the store raises when it is opened.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        self._options = {_name(name): _text(value) for name, value in (options or {}).items()} | {"archive": url}
+    def __init__(self, url: str | PathLike[str], options: Mapping[str, Any] | None = None) -> None:
+        self._options = _texts(options or {}) | {"archive": fspath(url)}
         parsed = parse_options({**self._options, "subscribe": "any"})
         self._archived = Archived(open_archive(parsed.archive, parsed.store_options), parsed.lease_ms)
 
@@ -55,9 +60,19 @@ class OpenedArchive:
         """The names of its topics, sorted. Raises what the store raises."""
         return sorted({each.partition.topic for each in self._partitions(_ALL)})
 
-    def topic(self, name: str, **options: str | int | bool) -> Topic:
-        """One topic; ``options`` are those of the Spark source, under their own names. Nothing is read yet."""
-        return Topic(self._archived, name, self._options | {each: _text(value) for each, value in options.items()})
+    def topic(self, name: str, **options: str | int | bool | None) -> Topic:
+        """One topic; ``options`` are those of the Spark source, under their own names. Nothing is read yet.
+
+        Raises `Invalid` for an option that only the whole archive can have, or that names another topic.
+        """
+        for each in options:
+            if each.lower() in _OF_THE_ARCHIVE:
+                raise Invalid(f"option '{each}' holds for the whole archive: give it to stratalog.open")
+            if each.lower() in _TOPICS:
+                raise Invalid(
+                    f"option '{each}' has no meaning for topic '{name}': the name of the topic says what is read"
+                )
+        return Topic(self._archived, name, self._options | _texts(options))
 
     def segments(self) -> pa.Table:
         """One row for each object of every topic: offsets, times, records, bytes and key. Raises what the store raises."""
@@ -95,7 +110,7 @@ class Topic:
 
     Every method that reads rows takes ``columns`` (default: all but ``headers``), ``start`` and ``end`` (offsets,
     datetimes with a time zone, or a mapping of partitions to them; ``end`` is not read itself), ``partitions`` and
-    ``isolation`` (``read_committed`` or ``read_uncommitted``). Rows come by partition and offset.
+    ``isolation`` (``read_committed`` or ``read_uncommitted``; else what the options of the topic say). Rows come by partition and offset.
     """
 
     def __init__(self, archived: Archived, name: str, options: Mapping[str, str]) -> None:
@@ -110,7 +125,7 @@ class Topic:
         start: Bound = None,
         end: Bound = None,
         partitions: Iterable[int] | None = None,
-        isolation: str = "read_committed",
+        isolation: str | None = None,
     ) -> RowSet:
         """Rows that can be read many times, by anything that takes Arrow streams. Raises `Invalid`."""
         asked = select(
@@ -154,6 +169,10 @@ class Topic:
     def _archives(self) -> list[PartitionArchive]:
         self._archived.check_open()
         return load_partitions(self._archived.store, Subscription(topics=(self.name,)))
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {_name(name): _text(value) for name, value in options.items() if value is not None}
 
 
 def _name(keyword: str) -> str:

@@ -20,6 +20,7 @@ Place: TypeAlias = int | datetime
 Bound: TypeAlias = Place | Mapping[int, Place] | None
 """One place for all partitions, one for each of those named, or the end of the archive on that side."""
 
+_ISOLATION: Final = "kafka.isolation.level"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,13 +32,16 @@ def select(
     start: Bound = None,
     end: Bound = None,
     partitions: Iterable[int] | None = None,
-    isolation: str = "read_committed",
+    isolation: str | None = None,
 ) -> ReadOptions:
     """The read of ``topic`` from ``start`` to before ``end``; ``options`` are those of the Spark source.
 
     A time stands for the first record that is not older. Raises `Invalid` for what makes no sense.
     """
-    given = {**options, "kafka.isolation.level": isolation}
+    given = dict(options)
+    if isolation is not None:
+        given = {name: value for name, value in given.items() if name.lower() != _ISOLATION}
+        given[_ISOLATION] = isolation
     if partitions is None:
         given["subscribe"] = topic
     else:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from stratalog.spark.opened import OpenedArchive
 
 __version__ = "0.1.0"
 
 
-def open(url: str, **options: str | int | bool) -> OpenedArchive:  # noqa: A001 - read as ``stratalog.open``
+def open(url: str | PathLike[str], **options: str | int | bool | None) -> OpenedArchive:  # noqa: A001 - read as ``stratalog.open``
     """The archive at ``url`` for a Python program, without Spark and without a broker; see ``docs/python.md``.
 
     ``options`` are those of the Spark source that say how to reach the bucket: ``s3_endpoint``, ``s3_region`` and so on.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -90,6 +91,24 @@ def test_wrong_options_are_refused_when_it_is_opened(file_archive: Any, options:
     """By their names."""
     with pytest.raises(Invalid, match=message):
         stratalog.open(file_archive.store.url, **options)
+
+
+def test_a_path_and_options_that_are_none_are_taken(file_archive: Any) -> None:
+    """As a program has them that reads its settings from somewhere."""
+    path = Path(file_archive.store.url.removeprefix("file://"))
+    with stratalog.open(path, s3_region=None) as archive:
+        assert archive.topic("orders", valueFormat=None).to_arrow() == archive.topic("orders").to_arrow()
+
+
+def test_options_of_a_topic_hold_or_are_refused(file_archive: Any) -> None:
+    """None is passed over in silence: nothing that names another topic, or that the archive has for all."""
+    with stratalog.open(file_archive.store.url) as archive:
+        for name in ("subscribe", "assign", "subscribePattern"):
+            with pytest.raises(Invalid, match=f"option '{name}' has no meaning for topic 'orders'"):
+                archive.topic("orders", **{name: "others"})
+        for name in ("archive", "path", "lease", "leaseSeconds"):
+            with pytest.raises(Invalid, match=f"option '{name}' holds for the whole archive"):
+                archive.topic("orders", **{name: "1"})
 
 
 def outcome(program: str) -> Any:

@@ -52,6 +52,14 @@ def test_partitions_columns_and_isolation_are_those_of_the_source() -> None:
     assert not asked.read_committed
 
 
+def test_the_isolation_of_the_topic_holds_unless_the_call_names_one() -> None:
+    """An option of the topic is not undone by a default; case does not matter."""
+    dirty = {**BASE, "Kafka.Isolation.Level": "read_uncommitted"}
+    assert not select("orders", dirty).read_committed
+    assert select("orders", dirty, isolation="read_committed").read_committed
+    assert not select("orders", BASE, isolation="read_uncommitted").read_committed
+
+
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

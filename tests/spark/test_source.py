@@ -226,7 +226,7 @@ def test_what_only_a_stream_may_have_is_refused(
 
 def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) -> None:
     """read() is the short form; an empty pattern match is an empty table; register() by hand also works."""
-    rows = stratalog_spark.read(spark, file_archive.store.url, topics=["orders"], columns=["offset"], minPartitions=2)
+    rows = stratalog_spark.read(spark, file_archive.store.url, topics=["orders"], columns="offset", minPartitions=2)
     assert rows.columns == ["offset"]
     assert rows.count() == 1200
     assert read(spark, file_archive, subscribePattern="nothing.*").count() == 0
