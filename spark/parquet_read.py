@@ -16,7 +16,8 @@ from stratalog.spark.fetch import ReadRequest
 from stratalog.spark.parquet_plan import ParquetSlice
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.schema import arrow_schema
-from stratalog.tier.store import NotFound, ObjectStore, file_of
+from stratalog.tier.file_backed import file_of
+from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["read_parquet_slices"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar, cast
 
+from stratalog.tier.file_backed import Look, SeenBytes
 from stratalog.tier.ports import Timing
 from stratalog.tier.store import ObjectStore, StoreUnavailable
 from stratalog.tier.wrappers import Call, StoreWrapper
@@ -111,6 +112,12 @@ class FaultyStore(StoreWrapper):
         armed = [_Armed(rule, re.compile(rule.key_pattern)) for rule in rules]
         with self._lock:
             self._armed = armed
+
+    def look_through(self, key: str, position: int, length: int, look: Look) -> SeenBytes:
+        """What `get_range` returns, with its faults."""
+        data = self.get_range(key, position, length)
+        look(iter([memoryview(data)]))
+        return SeenBytes(len(data))
 
     def _around(self, call: Call, run: Callable[[], T]) -> T:
         rule = self._choose(call)

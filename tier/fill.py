@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from struct import Struct
 
 from crc32c import crc32c
 
@@ -27,25 +24,24 @@ from stratalog.tier.commands import (
     RestartStateRead,
     TimestampFound,
 )
+from stratalog.tier.file_backed import file_of
 from stratalog.tier.segment_blobs import aborted_from_bytes, epochs_from_bytes
-from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunk, read_chunks, read_object_footer
-from stratalog.tier.store import ObjectStore, file_of
-from stratalog.wire.batch import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    iter_headers,
-    iter_records,
-    read_header,
+from stratalog.tier.segment_reader import (
+    CorruptObject,
+    look_at_chunks,
+    read_blob,
+    read_chunk,
+    read_chunks,
+    read_object_footer,
 )
+from stratalog.tier.sparse_index import SparseIndex
+from stratalog.tier.store import ObjectStore
+from stratalog.wire.batch import BatchHeader, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, StratalogError
 
-__all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state", "sparse_index"]
+__all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state"]
 
 log = logging.getLogger(__name__)
-
-_BATCH = Struct(">qi").unpack_from
-"""Base offset and length of the batch at a position."""
 
 
 def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
@@ -56,24 +52,41 @@ def fill_chunks(store: ObjectStore, command: FillChunks) -> ChunksFilled:
     no file and is said in the answer. Raises `CorruptObject`, `OSError` for the cache's disk, and what the store raises.
     """
     shared = _file_beside(store, command)
-    kept = [None if shared else _cached(command, fill) for fill in command.chunks]
+    if shared is not None:
+        return _shared(store, command, shared)
+    kept = [_cached(command, fill) for fill in command.chunks]
     pieces = [piece for piece in kept if piece is not None]
     if len(pieces) < len(command.chunks):
         pieces = read_chunks(store, command.key, [fill.chunk for fill in command.chunks])
-    indexed = []
+    indexes = []
     for fill, piece in zip(command.chunks, pieces, strict=True):
-        indexed.append(sparse_index(command.key, fill.chunk, piece, command.index_interval_bytes))
+        index = SparseIndex(command.index_interval_bytes)
+        index.feed(piece)
+        indexes.append(_finished(index, command.key, fill.chunk))
     filled = []
-    for fill, piece, old, (offsets, positions, next_offset) in zip(command.chunks, pieces, kept, indexed, strict=True):
-        if shared:
-            start = fill.chunk.position
-            filled.append(FilledChunk(shared, len(piece), offsets, positions, next_offset, start, shared=True))
-            continue
+    for fill, piece, old, (offsets, positions, next_offset) in zip(command.chunks, pieces, kept, indexes, strict=True):
         if old is None and not _written(command, fill, piece):
             return ChunksFilled(command.key, (), 0)
         filled.append(FilledChunk(fill.path, len(piece), offsets, positions, next_offset))
-    free_bytes = -1 if shared else free_bytes_beside(str(Path(command.chunks[0].path).parent))
-    return ChunksFilled(command.key, tuple(filled), free_bytes)
+    return ChunksFilled(command.key, tuple(filled), free_bytes_beside(str(Path(command.chunks[0].path).parent)))
+
+
+def _shared(store: ObjectStore, command: FillChunks, path: str) -> ChunksFilled:
+    """The chunks where they lie, in the object's own file: they are only looked at."""
+    chunks = [fill.chunk for fill in command.chunks]
+    indexes = look_at_chunks(store, command.key, chunks, lambda: SparseIndex(command.index_interval_bytes))
+    filled = []
+    for chunk, index in zip(chunks, indexes, strict=True):
+        offsets, positions, next_offset = _finished(index, command.key, chunk)
+        filled.append(FilledChunk(path, chunk.length, offsets, positions, next_offset, chunk.position, shared=True))
+    return ChunksFilled(command.key, tuple(filled), -1)
+
+
+def _finished(index: SparseIndex, key: str, chunk: Chunk) -> tuple[bytes, bytes, int]:
+    try:
+        return index.finish(chunk.first_offset)
+    except Corrupt as error:
+        raise CorruptObject(key, chunk.position + index.position, chunk.first_offset, str(error)) from error
 
 
 def _written(command: FillChunks, fill: ChunkFill, piece: memoryview) -> bool:
@@ -120,40 +133,11 @@ def _cached(command: FillChunks, fill: ChunkFill) -> memoryview | None:
     return None
 
 
-def sparse_index(key: str, chunk: Chunk, data: memoryview, interval_bytes: int) -> tuple[bytes, bytes, int]:
-    """``(offsets, positions, next offset)`` of a chunk: see `FilledChunk`. Raises `CorruptObject`.
-
-    Of each batch two fields are looked at: a GiB of small batches has a hundred thousand.
-    """
-    offsets, positions = array("q"), array("i")
-    size_bytes = len(data)
-    position = last = due = 0
-    while position + HEADER_BYTES <= size_bytes:
-        base_offset, length = _BATCH(data, position)
-        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            break
-        if position >= due:
-            offsets.append(base_offset)
-            positions.append(position)
-            due = position + interval_bytes
-        last, position = position, position + LOG_OVERHEAD_BYTES + length
-    if position != size_bytes:
-        raise CorruptObject(key, chunk.position + last, chunk.first_offset, "the chunk does not end on a batch border")
-    next_offset = read_header(data, last).next_offset if offsets else chunk.first_offset
-    return _little_endian(offsets), _little_endian(positions), next_offset
-
-
 def _headers(key: str, chunk: Chunk, data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     try:
         yield from iter_headers(data)
     except Corrupt as error:
         raise CorruptObject(key, chunk.position, chunk.first_offset, str(error)) from error
-
-
-def _little_endian(values: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
 
 
 def find_timestamp(store: ObjectStore, command: FindTimestamp) -> TimestampFound:

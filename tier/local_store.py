@@ -16,10 +16,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from operator import itemgetter
 from urllib.parse import quote
 
+from stratalog.tier.file_backed import Look, SeenBytes, pieces_of
 from stratalog.tier.local_files import LocalFiles, Staged, content_version
 from stratalog.tier.ports import ClockMs, system_clock_ms
 from stratalog.tier.source import source_parts, source_slices
@@ -145,12 +146,17 @@ class LocalStore:
 
     def get_range(self, key: str, position: int, length: int) -> bytes:
         """Return exactly the range; see :meth:`ObjectStore.get_range`."""
-        validate_range("get_range", key, self.url, position, length)
-        with self._reading("get_range", key) as (descriptor, status):
-            if position + length > status.st_size:
-                reason = f"bytes {position} to {position + length} of an object of {status.st_size} bytes"
-                raise InvalidRange("get_range", key, self.url, reason)
+        with self._reading_range(key, position, length) as descriptor:
             return _read(descriptor, position, length)
+
+    def look_through(self, key: str, position: int, length: int, look: Look) -> SeenBytes:
+        """Show the range; see :class:`FileBacked`."""
+        with (
+            self._reading_range(key, position, length) as descriptor,
+            closing(pieces_of(descriptor, position, length)) as pieces,
+        ):
+            look(pieces)
+        return SeenBytes(length)
 
     def get_suffix(self, key: str, length: int) -> tuple[bytes, int]:
         """Return the last bytes and the total size; see :meth:`ObjectStore.get_suffix`."""
@@ -268,6 +274,15 @@ class LocalStore:
                 yield descriptor, status
             finally:
                 os.close(descriptor)
+
+    @contextmanager
+    def _reading_range(self, key: str, position: int, length: int) -> Iterator[int]:
+        validate_range("get_range", key, self.url, position, length)
+        with self._reading("get_range", key) as (descriptor, status):
+            if position + length > status.st_size:
+                reason = f"bytes {position} to {position + length} of an object of {status.st_size} bytes"
+                raise InvalidRange("get_range", key, self.url, reason)
+            yield descriptor
 
     @contextmanager
     def _translated(self, operation: str, key: str) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from stratalog.tier.file_backed import Look, SeenBytes, file_of, look_through
 from stratalog.tier.object_copy import CopiesItself
 from stratalog.tier.store import (
     Buffer,
@@ -14,7 +15,6 @@ from stratalog.tier.store import (
     Source,
     UploadInfo,
     Version,
-    file_of,
     validate_key,
     validate_prefix,
 )
@@ -114,6 +114,10 @@ class PrefixStore(StoreWrapper):
     def file_of(self, key: str) -> str | None:
         """As the wrapped store's."""
         return file_of(self.inner, self._full("file_of", key))
+
+    def look_through(self, key: str, position: int, length: int, look: Look) -> SeenBytes:
+        """As the wrapped store's."""
+        return look_through(self.inner, self._full("get_range", key), position, length, look)
 
     def copy_inside(self, key: str, target_key: str) -> bool:
         """As the wrapped store's, if it copies by itself."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from crc32c import crc32c
 
 from stratalog.tier.chunk_table import Chunk
+from stratalog.tier.file_backed import look_through
 from stratalog.tier.footer import SUFFIX_BYTES, TRAILER_BYTES, Blob, Footer, read_footer, read_trailer
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CorruptObject", "read_blob", "read_chunk", "read_chunks", "read_object_footer"]
+__all__ = ["CorruptObject", "look_at_chunks", "read_blob", "read_chunk", "read_chunks", "read_object_footer"]
 
 T = TypeVar("T")
 _SUFFIX_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -109,7 +110,53 @@ def _read_chunks(store: ObjectStore, key: str, chunks: list[Chunk]) -> list[memo
     for chunk in chunks:
         piece = view[chunk.position - position : chunk.position - position + chunk.length]
         if len(piece) != chunk.length or crc32c(piece) != chunk.crc32c:
-            reason = f"the chunk of {chunk.length} bytes fails its CRC-32C"
-            raise CorruptObject(key, chunk.position, chunk.first_offset, reason)
+            raise _fails_its_crc(key, chunk)
         pieces.append(piece)
     return pieces
+
+
+class _Fed(Protocol):
+    def feed(self, data: memoryview, /) -> None: ...
+
+
+Fed = TypeVar("Fed", bound=_Fed)
+
+
+def look_at_chunks(store: ObjectStore, key: str, chunks: Sequence[Chunk], new: Callable[[], Fed]) -> list[Fed]:
+    """`read_chunks` for who needs the bytes only once: each chunk is checked, and fed in pieces to a ``new`` one of its own.
+
+    Raises `CorruptObject`, and what the store raises.
+    """
+    return _twice(lambda: _look_at_chunks(store, key, chunks, new))
+
+
+def _look_at_chunks(store: ObjectStore, key: str, chunks: Sequence[Chunk], new: Callable[[], Fed]) -> list[Fed]:
+    fed: list[Fed] = []
+
+    def look(pieces: Iterator[memoryview]) -> None:
+        fed.clear()  # the request is made again
+        piece = memoryview(b"")
+        for chunk in chunks:
+            one, left, crc = new(), chunk.length, 0
+            while left:
+                if not piece:
+                    piece = next(pieces, piece)
+                part = piece[:left]
+                if not part:
+                    break
+                crc = crc32c(part, crc)
+                one.feed(part)
+                left -= len(part)
+                piece = piece[len(part) :]
+            if left or crc != chunk.crc32c:
+                raise _fails_its_crc(key, chunk)
+            fed.append(one)
+
+    position = chunks[0].position
+    look_through(store, key, position, chunks[-1].position + chunks[-1].length - position, look)
+    return fed
+
+
+def _fails_its_crc(key: str, chunk: Chunk) -> CorruptObject:
+    reason = f"the chunk of {chunk.length} bytes fails its CRC-32C"
+    return CorruptObject(key, chunk.position, chunk.first_offset, reason)

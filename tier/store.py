@@ -320,19 +320,6 @@ class ObjectStore(Protocol):
         """Abort an unfinished upload; one that is unknown or finished counts as aborted."""
 
 
-@runtime_checkable
-class FileBacked(Protocol):
-    """What a store has besides the port if its objects are files of this machine."""
-
-    def file_of(self, key: str) -> str | None:
-        """The path of the file that is the object, if there is one; to be read, never to be written or removed."""
-
-
-def file_of(store: ObjectStore, key: str) -> str | None:
-    """The path of the file that is the object; None for stores that have no files here."""
-    return store.file_of(key) if isinstance(store, FileBacked) else None
-
-
 def validate_key(operation: str, key: str, url: str) -> None:
     """Raise :class:`InvalidKey` unless ``key`` works on every store.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from stratalog.tier.file_backed import Look, SeenBytes, file_of, look_through
 from stratalog.tier.object_copy import CopiesItself
 from stratalog.tier.ports import Timing
 from stratalog.tier.source import source_length
@@ -25,7 +26,6 @@ from stratalog.tier.store import (
     Source,
     UploadInfo,
     Version,
-    file_of,
 )
 
 __all__ = [
@@ -58,6 +58,8 @@ def received_bytes(result: object) -> int:
     """Return how many object bytes an answer of the port carries."""
     if isinstance(result, tuple) and result and isinstance(result[0], bytes):
         return len(result[0])
+    if isinstance(result, SeenBytes):
+        return result.count
     return len(result) if isinstance(result, bytes) else 0
 
 
@@ -177,6 +179,11 @@ class StoreWrapper:
     def file_of(self, key: str) -> str | None:
         """As the wrapped store's; no request."""
         return file_of(self.inner, key)
+
+    def look_through(self, key: str, position: int, length: int, look: Look) -> SeenBytes:
+        """As the wrapped store's; a request like `get_range`."""
+        call = Call("get_range", key, asked_bytes=length)
+        return self._around(call, lambda: look_through(self.inner, key, position, length, look))
 
     def copy_inside(self, key: str, target_key: str) -> bool:
         """As the wrapped store's, if it copies by itself."""

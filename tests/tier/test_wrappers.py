@@ -4,11 +4,12 @@ import threading
 
 import pytest
 
+from stratalog.tier.file_backed import file_of
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.ports import Timing
 from stratalog.tier.prefix_store import PrefixStore
-from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, file_of
+from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore
 from stratalog.tier.wrappers import Call, CountingStore, StoreWrapper, received_bytes
 
 
