@@ -21,10 +21,19 @@ _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 <<
 
 
 def json_object(name: str, value: str) -> dict[str, Any]:
-    """The value of an option as a JSON object. Raises `Invalid` unless it is one."""
+    """The value of an option as a JSON object. Raises `Invalid` unless it is one, and where a name stands in it twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for each, content in pairs:
+            if each in found:  # JSON takes the last one, and what the others ask for would be missing without a word
+                raise Invalid(f"option '{name}' names '{each}' twice: '{value}'")
+            found[each] = content
+        return found
+
     try:
-        parsed = json.loads(value)
-    except json.JSONDecodeError as error:
+        parsed = json.loads(value, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
         raise Invalid(f"option '{name}' is not JSON: '{value}': {error}") from error
     if not isinstance(parsed, dict):
         raise Invalid(f"option '{name}' must be a JSON object, got '{value}'")

@@ -43,6 +43,9 @@ def test_values_are_understood(parse: Callable[[], Any], expected: object) -> No
         (lambda: choice({"mode": "x"}, "mode", ("fail", "skip")), "option 'mode' must be one of fail, skip, got 'x'"),
         (lambda: duration_ms({"delay": "3 weeks"}, "delay", 1), "option 'delay' must be a time like 30s"),
         (lambda: json_object("assign", "{"), "option 'assign' is not JSON"),
+        (lambda: json_object("assign", '{"a": [0], "a": [1]}'), "option 'assign' names 'a' twice"),
+        (lambda: json_object("startingOffsets", '{"a": {"0": 5, "0": 7}}'), "option 'startingOffsets' names '0' twice"),
+        (lambda: json_object("startingOffsets", '{"a": {"0": ' + "9" * 5000 + "}}"), "'startingOffsets' is not JSON"),
         (lambda: json_object("assign", "[]"), "option 'assign' must be a JSON object"),
     ],
 )
