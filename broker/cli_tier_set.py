@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import click
@@ -12,6 +13,7 @@ from stratalog.broker.cli_quantities import SIGNED_MS, SIGNED_SIZE
 from stratalog.broker.cli_tier_advice import advise
 from stratalog.broker.client import Client
 from stratalog.broker.client_admin import alter_topic_configs
+from stratalog.wire.errors import Invalid
 
 __all__ = ["set_tier"]
 
@@ -128,12 +130,22 @@ def set_tier(
     changes = {SETTINGS[option]: _text(value) for option, value in given.items() if value is not None}
     if not changes and not unset:
         raise click.UsageError("Nothing to change: see --help for what can be set.")
+    _check_names(unset)
     with Client(bootstrap, timeout_seconds) as client:
         client.refresh([name])
         alter_topic_configs(client, name, set_to=changes, delete=unset, validate_only=dry_run)
         words = [f"{key}={value}" for key, value in changes.items()] + [f"{key} to its default" for key in unset]
         note(f"{'Would set' if dry_run else 'Set'} {', '.join(words)} on topic {name}.")
         advise(client, name, {} if not dry_run else changes)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """A broker takes away what is not there without a word. Raises `Invalid` for what is no setting of topics."""
+    from stratalog.metadata.config_catalog import describe_unknown, topic_definitions  # noqa: PLC0415 - for --unset only
+
+    for name in names:
+        if name not in topic_definitions():
+            raise Invalid(f"--unset: {describe_unknown(name, topic_definitions())}")
 
 
 def _text(value: str | int | bool) -> str:

@@ -78,3 +78,13 @@ def test_a_dry_run_changes_nothing(stratalog, topic) -> None:
 def test_wrong_settings_have_their_codes(stratalog, topic, arguments, code) -> None:
     """Not found, and usage."""
     stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)
+
+
+def test_a_misspelt_setting_is_not_told_to_be_at_its_default(stratalog, topic) -> None:
+    """A broker would take away what is not there, and the setting that was meant would stay."""
+    stratalog("tier", "set", topic, "--retention-ms", "1d")
+    refused = stratalog("tier", "set", topic, "--unset", "retention.m", code=2)
+    assert "Unknown setting retention.m: did you mean retention.ms?" in refused.err
+    (described,) = stratalog("topic", "describe", topic, "--json").rows
+    assert described["configs"] == {"retention.ms": "86400000"}
+    stratalog("topic", "delete", topic)
