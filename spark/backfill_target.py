@@ -172,7 +172,7 @@ class ObjectTarget:
 def open_target(url: str, options: Mapping[str, str]) -> Target:
     """The target of this process for ``url``: a path, ``file:///path``, ``s3://bucket/prefix``; opened once.
 
-    Raises `Invalid` for options that the kind of target has no use for.
+    Raises `Invalid` for options that the kind of target has no use for, and where a file is in the way.
     """
     return _open(url, tuple(sorted(options.items())))
 
@@ -186,7 +186,11 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> Target:
     parts = urlsplit(url)
     if options or parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
         raise Invalid(f"{url} is no directory to write to: give a path or file:///path, without options of S3")
-    return DirectoryTarget(Path(unquote(parts.path)))
+    root = Path(unquote(parts.path))
+    in_the_way = next((each for each in (root, *root.parents) if each.exists()), root)
+    if in_the_way.exists() and not in_the_way.is_dir():
+        raise Invalid(f"{root} cannot be written to: {in_the_way} is no directory")
+    return DirectoryTarget(root)
 
 
 def _fingerprint(path: Path, *, sync: bool) -> tuple[int, int]:

@@ -20,9 +20,10 @@ from stratalog.spark.cli_options import (
     COLUMN_OPTIONS,
     TASK_OPTIONS,
     Size,
-    mib_text,
+    check_topics,
     pairs,
     refuse_options,
+    size_text,
     spark_options,
     spark_session,
     store_options,
@@ -91,7 +92,9 @@ def backfill(**given: Any) -> None:
             _foresee(settings, given)
         return
     with spark_session("stratalog backfill", given["master"], given["spark_conf"]) as spark:
-        _convert([_with_session(settings, spark) for settings in chosen], spark, given)
+        chosen = [_with_session(settings, spark) for settings in chosen]
+        check_topics([settings.read for settings in chosen])
+        _convert(chosen, spark, given)
 
 
 def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
@@ -205,8 +208,8 @@ def _tell(settings: BackfillSettings, summary: Summary, seconds: float, *, as_js
         click.echo(f"{settings.topic}: nothing new in the archive.")
     else:
         click.echo(
-            f"{settings.topic}: {summary.rows:,} rows in {summary.files} files, {mib_text(summary.file_bytes)} of "
-            f"{mib_text(summary.source_bytes)} in the archive, {seconds:.1f} s, {summary.rows / seconds:,.0f} rows/s."
+            f"{settings.topic}: {summary.rows:,} rows in {summary.files} files, {size_text(summary.file_bytes)} of "
+            f"{size_text(summary.source_bytes)} in the archive, {seconds:.1f} s, {summary.rows / seconds:,.0f} rows/s."
         )
     if summary.stale:
         click.echo(
@@ -230,7 +233,7 @@ def _foresee(settings: BackfillSettings, given: Mapping[str, Any]) -> None:
     usage, target = plan.usage, plan.target_usage
     click.echo(
         f"{settings.topic}: {plan.offsets:,} offsets in {plan.spans} spans, {plan.tasks} tasks, {plan.runs} commits.\n"
-        f"  from the archive: {usage.reads:,} GETs, {mib_text(usage.received_bytes)}{_cost(*costs[0])}\n"
+        f"  from the archive: {usage.reads:,} GETs, {size_text(usage.received_bytes)}{_cost(*costs[0])}\n"
         f"  to the target:    about {plan.files:,} files, {target.writes + target.lists:,} PUTs, COPYs and LISTs"
         f"{_cost(*costs[1])}"
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.spark.cli_options import Size
+from stratalog.spark.cli_options import Size, check_topics
 from stratalog.spark.cli_rewrite import (
     Duration,
     completed_options,
@@ -57,11 +57,12 @@ def compact(**given: Any) -> None:
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
     with rewriter_of(given, "compact") as (rewriter, cores, s3a):
+        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
+        check_topics([each.read for each in chosen])
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
             with told_on_terminal(settings.topic) as told:
-                read = completed_options(settings.read, s3a)
-                summary = run(replace(settings, read=read, core_count=cores), rewriter, told)
+                summary = run(settings, rewriter, told)
             seconds = monotonic_ns() / 1e9 - started_s
             tell(summary, seconds, dry_run=settings.dry_run, as_json=given["as_json"])
             whole = whole and summary.is_whole

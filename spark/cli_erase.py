@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.spark.cli_options import mib_text
+from stratalog.spark.cli_options import check_topics, size_text
 from stratalog.spark.cli_rewrite import (
     completed_options,
     read_options,
@@ -64,11 +64,12 @@ def erase(**given: Any) -> None:
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
     with rewriter_of(given, "erase") as (rewriter, cores, s3a):
+        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
+        check_topics([each.read for each in chosen])
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
             with told_on_terminal(settings.topic) as told:
-                read = completed_options(settings.read, s3a)
-                summary = run(replace(settings, read=read, core_count=cores), rewriter, told)
+                summary = run(settings, rewriter, told)
             _tell(summary, given, monotonic_ns() / 1e9 - started_s)
             whole = whole and summary.run.is_whole
     if not whole:
@@ -127,7 +128,7 @@ def _tell(summary: ErasureSummary, given: Mapping[str, Any], seconds: float) -> 
     tense = "would be" if given["dry_run"] else "were"
     click.echo(
         f"{run.topic}: {summary.erased:,} of {run.records:,} records {tense} erased, from {run.rewritten_objects} of "
-        f"{run.objects} objects; {run.gets:,} GETs of {mib_text(run.scan_bytes)}, {seconds:.1f} s."
+        f"{run.objects} objects; {run.gets:,} GETs of {size_text(run.scan_bytes)}, {seconds:.1f} s."
     )
     if summary.audit_key:
         click.echo(f"  record of it: {summary.audit_key}")

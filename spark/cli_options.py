@@ -15,6 +15,8 @@ from stratalog.wire.errors import Invalid
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from stratalog.spark.options import ReadOptions
+
     _IntParam = click.ParamType[int]
 else:
     _IntParam = click.ParamType  # not generic in the older releases that we accept
@@ -24,10 +26,11 @@ __all__ = [
     "TASK_OPTIONS",
     "Size",
     "archive_options",
-    "mib_text",
+    "check_topics",
     "pairs",
     "progress_bar",
     "refuse_options",
+    "size_text",
     "spark_options",
     "spark_session",
     "store_options",
@@ -138,9 +141,20 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done_bytes, total_bytes: bar.update(task, completed=done_bytes, total=total_bytes)
 
 
-def mib_text(size_bytes: int) -> str:
+def check_topics(reads: Sequence[ReadOptions]) -> None:
+    """Raise `Unknown` if one of several topics is not there, before anything is done to the others."""
+    from stratalog.spark.archive import topic_manifests  # noqa: PLC0415 - not for --help
+    from stratalog.spark.fetch import open_archive  # noqa: PLC0415
+
+    for read in reads if len(reads) > 1 else ():
+        topic_manifests(open_archive(read.archive, read.store_options), read.subscription)
+
+
+def size_text(size_bytes: int) -> str:
     """A size for people."""
-    return f"{size_bytes / (1 << 20):,.1f} MiB"
+    if size_bytes < 1 << 10:
+        return f"{size_bytes} B"
+    return f"{size_bytes / (1 << 10):.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):,.1f} MiB"
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:

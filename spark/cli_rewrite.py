@@ -15,9 +15,9 @@ import click
 from stratalog.spark.cli_options import (
     Size,
     archive_options,
-    mib_text,
     pairs,
     progress_bar,
+    size_text,
     spark_options,
     spark_session,
     store_options,
@@ -194,10 +194,10 @@ def _words(summary: RewriteSummary, seconds: float, *, dry_run: bool) -> str:
     )
     if dry_run:
         return (
-            f"{looked}. Nothing was written.\n  {summary.gets:,} GETs of {mib_text(summary.scan_bytes)} in {summary.tasks} "
+            f"{looked}. Nothing was written.\n  {summary.gets:,} GETs of {size_text(summary.scan_bytes)} in {summary.tasks} "
             "tasks looked through the archive; a run asks as much, and reads again what it rewrites."
         )
     return (
-        f"{looked}, {mib_text(summary.new_bytes)} instead of {mib_text(summary.old_bytes)}; "
+        f"{looked}, {size_text(summary.new_bytes)} instead of {size_text(summary.old_bytes)}; "
         f"{summary.tombstones_dropped:,} tombstones went; {seconds:.1f} s."
     )

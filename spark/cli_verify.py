@@ -14,8 +14,8 @@ import click
 
 from stratalog.spark.cli_options import (
     archive_options,
-    mib_text,
     progress_bar,
+    size_text,
     spark_options,
     spark_session,
     store_options,
@@ -87,6 +87,6 @@ def _tell(reports: Iterable[PartitionReport], *, as_json: bool) -> None:
         write_table([anomaly_row(anomaly) for anomaly in found], COLUMNS)
     for line in summary.untold() if as_json else summary.advice():
         click.echo(line, err=True)
-    click.echo(summary.conclusion(mib_text(summary.size_bytes)), err=True)
+    click.echo(summary.conclusion(size_text(summary.size_bytes)), err=True)
     if summary.anomaly_count:
         raise SystemExit(UNHEALTHY)

@@ -17,6 +17,7 @@ from stratalog.spark.backfill_folders import folder_columns
 from stratalog.spark.backfill_layout import NO_VALUE
 from stratalog.spark.ledger import Head, OutputFile, Run
 from stratalog.spark.schema import COLUMNS, arrow_schema
+from stratalog.tier.store import StoreUnavailable
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -32,21 +33,28 @@ def open_delta(url: str, partitioning: str, options: Mapping[str, str], *, creat
     """The table at ``url``: a path, ``file:///path`` or ``s3://bucket/prefix``.
 
     A table that is made has the columns of the Spark source and one for each folder. Raises `Invalid` without
-    deltalake, and for a table of other columns or other partitions.
+    deltalake, for what is no table, and for a table of other columns or other partitions; `StoreUnavailable`.
     """
     try:
         from deltalake import DeltaTable as Native  # noqa: PLC0415 - an extra
-        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
     except ImportError as error:
         raise Invalid("delta: needs deltalake: pip install 'stratalog[delta]'") from error
     columns = folder_columns(partitioning)
     storage = _storage_options(options) if url.startswith("s3") else None
+    if not url:
+        raise Invalid("delta: names no table: write delta:DIR or delta:s3://bucket/prefix")
     try:
-        found = Native(url, storage_options=storage)
-    except TableNotFoundError:
-        if not create:
-            return None
-        found = Native.create(url, _schema(columns), "ignore", list(columns), storage_options=storage)
+        try:
+            found = Native(url, storage_options=storage)
+        except TableNotFoundError:
+            if not create:
+                return None
+            found = Native.create(url, _schema(columns), "ignore", list(columns), storage_options=storage)
+    except DeltaError as error:
+        raise Invalid(f"delta:{url} is no table that can be opened or made: {error}") from error
+    except OSError as error:
+        raise StoreUnavailable("open", "", f"delta:{url}", f"{type(error).__name__}: {error}") from error
     metadata = found.metadata()
     names = tuple(field.name for field in found.schema().fields)
     if names != (*COLUMNS, *columns) or tuple(metadata.partition_columns) != columns:

@@ -77,3 +77,11 @@ def test_urls_that_name_no_target_are_refused() -> None:
         with pytest.raises(Invalid, match="is no directory to write to"):
             open_target(url, options)
     assert isinstance(open_target("memory:t", {}), ObjectTarget)
+
+
+def test_a_file_in_the_way_is_told_at_once(tmp_path: Path) -> None:
+    """Before Spark is asked for anything, whose tasks would fail one after the other."""
+    (tmp_path / "file").touch()
+    for url in (tmp_path / "file", tmp_path / "file" / "below" / "it"):
+        with pytest.raises(Invalid, match=f"cannot be written to: {tmp_path}/file is no directory"):
+            open_target(str(url), {})

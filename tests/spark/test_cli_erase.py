@@ -72,6 +72,14 @@ def test_keys_come_from_a_file_in_many_writings(
     assert {row[1] for row in rewrite_rig.rows_of(store)} & {b"key-3", b"key-4"} == {b"key-4"}
 
 
+def test_nothing_goes_where_one_of_several_topics_is_not_there(rewrite_rig: Any, store: Any) -> None:
+    """A misspelt name ends the command before the first topic has lost a record."""
+    found = run(store, "--topic", "misspelt", "--key", "key-3")
+    assert (found.exit_code, found.stdout) == (3, "")
+    assert "topic 'misspelt' is not in the archive" in found.stderr
+    assert rewrite_rig.rows_of(store) == rewrite_rig.make_history(1).rows
+
+
 def test_what_is_no_key_is_refused(rewrite_rig: Any, store: Any) -> None:
     """So is nothing at all."""
     for arguments in (("--key", "xyz", "--key-encoding", "hex"), ("--key", "%", "--key-encoding", "base64"), ()):

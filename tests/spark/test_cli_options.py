@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from stratalog.spark.cli_options import (
     Size,
     archive_options,
-    mib_text,
     pairs,
     progress_bar,
+    size_text,
     spark_options,
     store_options,
     write_table,
@@ -70,4 +70,9 @@ def test_progress_is_not_shown_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> 
     with progress_bar("read") as tell:
         tell(1, 2)
     assert capsys.readouterr() == ("", "")
-    assert mib_text(3 << 19) == "1.5 MiB"
+
+
+def test_sizes_are_told_in_a_unit_that_fits() -> None:
+    """A small archive is not nothing."""
+    sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 19: "1.5 MiB", 3 << 30: "3,072.0 MiB"}
+    assert {size_bytes: size_text(size_bytes) for size_bytes in sizes} == sizes

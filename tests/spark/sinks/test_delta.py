@@ -16,6 +16,7 @@ from stratalog.spark.backfill import BackfillSettings, backfill
 from stratalog.spark.ledger_store import LedgerStore
 from stratalog.spark.sinks import is_table, open_table
 from stratalog.spark.sinks.delta import _storage_options
+from stratalog.tier.store import StoreUnavailable
 from stratalog.wire.errors import Invalid
 
 
@@ -86,6 +87,13 @@ def test_a_run_is_added_once_whatever_dies(
     assert (rows_of(url), DeltaTable(str(url)).version()) == (rig.archive_rows(orders), 1)
 
 
+def orders_file(folder: Path) -> Path:
+    """A file where a table should be."""
+    file = folder / "file"
+    file.write_text("no table")
+    return file
+
+
 def test_tables_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """Other partitions; a dry run makes no table; other schemes name no table."""
     url = tmp_path / "lake"
@@ -94,6 +102,9 @@ def test_tables_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     open_table(f"delta:{url}", "date", {})
     with pytest.raises(Invalid, match="partitioned by date: choose another --partition-by"):
         open_table(f"delta:{url}", "none", {})
+    for wrong in ("", str(orders_file(tmp_path))):
+        with pytest.raises((Invalid, StoreUnavailable), match="delta:"):
+            open_table(f"delta:{wrong}", "date", {})
     assert not is_table("s3://lake/raw")
     with pytest.raises(Invalid, match="names no table"):
         open_table("hudi:x", "date", {})
