@@ -49,7 +49,7 @@ EXIT_CODE_TEXTS: Final = {
     ExitCode.FAILED: "failed; stderr says why",
     ExitCode.USAGE: "wrong command, option, setting or configuration file",
     ExitCode.NOT_FOUND: "no such topic, partition, group, transaction, file or object",
-    ExitCode.UNHEALTHY: "no broker answers, or it cannot serve now",
+    ExitCode.UNHEALTHY: "no broker answers, or it cannot serve now; of commands that check: something was found",
     ExitCode.TIMEOUT: "not done within the time given",
 }
 
