@@ -44,7 +44,7 @@ class SparkRewriter:
         try:
             self._spark.createDataFrame([], spark_ddl(COLUMNS)).where(scan.where)
         except AnalysisException as error:
-            said = str(error).partition("\n")[0]
+            said = str(error).strip().partition("\n")[0]  # of a predicate that cannot be parsed the first line is empty
             raise Invalid(f"'{scan.where}' is no predicate over {', '.join(COLUMNS)}: {said}") from error
 
     def rewrite(
