@@ -138,6 +138,27 @@ async def test_random_parts_arrive_byte_for_byte_in_order(harness, data):
     assert not harness.owner.failures
 
 
+@pytest.mark.parametrize("socket_bytes", [1, 20_000, 100_000, 4 << 20])
+async def test_an_answer_with_records_may_end_anywhere_in_the_socket(harness, data, socket_bytes, until):
+    """Whatever the socket takes of the head, of the records and of what is behind them, the rest follows."""
+    file, content = data
+    harness.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_bytes)
+    sent = 0
+    for head_bytes in (40, 60_000):
+        for length in (COPY_BELOW_BYTES, 90_000, 1 << 20):
+            for tail_bytes in (0, 3, 30_000):
+                head, tail = bytes(head_bytes), b"t" * tail_bytes
+                position = length % 4099
+                parts = [head, FileSlice(file, position, length), *([tail] if tail else [])]
+                expected = head + content[position : position + length] + tail
+                sent += len(expected)
+                harness.sender.send(parts)
+                assert await harness.receive(len(expected)) == expected
+                await until(lambda: not harness.sender.queued_bytes)
+    assert harness.metrics.bytes_sent == sent
+    assert not harness.owner.failures
+
+
 async def test_sendfile_carries_at_least_95_percent_of_file_bytes(harness, data):
     """Of a fetch answer with slices of usual sizes the kernel sends nearly everything itself."""
     file, _ = data
