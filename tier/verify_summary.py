@@ -81,4 +81,7 @@ class VerifySummary:
     def conclusion(self, size: str) -> str:
         """The last line; ``size`` is `size_bytes` in words."""
         looked = f"{self.partition_count} partitions, {self.object_count} objects, {size}"
-        return f"{self.anomaly_count} anomalies in {looked}." if self.anomaly_count else f"Clean: {looked}."
+        if self.anomaly_count:
+            return f"{self.anomaly_count} anomalies in {looked}."
+        # A prefix that is misspelt holds nothing, which is clean and never what was meant.
+        return f"Clean: {looked}." if self.partition_count else "Clean, as nothing is archived there: is the URL right?"

@@ -43,3 +43,8 @@ def test_a_row_has_no_value_where_none_applies():
         "kind": "foreign-key", "topic": None, "partition": None, "offset": None, "key": "topics/x", "detail": "strange"
     }  # fmt: skip
     assert set(COLUMNS) == set(row)
+
+
+def test_a_bucket_without_partitions_is_asked_about() -> None:
+    """It is clean, and most likely not the one that was meant."""
+    assert VerifySummary().conclusion("0 B") == "Clean, as nothing is archived there: is the URL right?"
