@@ -146,8 +146,10 @@ class Partition:
         buffer of ``records`` may be used again; None if they are nobody else's. ``ready``: the batch is as the
         topic demands it, and its turn has come.
         """
-        if not ready and (self._demanding or self._held) and self._holds(records, acks, release, waiting):
-            return
+        if not ready and (self._demanding or self._held):
+            held = HeldAppend(records, acks, release, waiting, True, transaction_version=transaction_version)
+            if self._holds(held):
+                return
         try:
             if self.held_back is not None or self.directory.offline is not None:
                 self.check_online()
@@ -218,26 +220,20 @@ class Partition:
 
     # -- appends that wait for deep work --------------------------------------------------------------------
 
-    def _holds(
-        self,
-        records: memoryview | bytearray,
-        acks: int,
-        release: Callable[[], None] | None,
-        waiting: WaitingAppend,
-    ) -> bool:
+    def _holds(self, held: HeldAppend) -> bool:
         """Hold the append back if its batch needs deep work, or an earlier one does; False if neither is so."""
-        deep = False
+        records, deep = held.records, False
         if len(records) >= HEADER_BYTES:
             attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
             deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
         if not deep and not self._held:
             return False
         if self._held and ended_by(self._held, records):
-            if release is not None:
-                release()
-            waiting.acknowledge(KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its batch"))
+            held.give_back()
+            error = KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its batch")
+            held.waiting.acknowledge(error)
             return True
-        held = HeldAppend(records, acks, release, waiting, ready=not deep)
+        held.ready = not deep
         self._held.append(held)
         if deep:
             self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))

@@ -131,7 +131,14 @@ class LogAppend(LogState):
             state.check_producer_epoch(producer_id, fields[10])
             state.check_transaction_state(producer_id, transactional=transactional)
             return None
-        earlier = state.check_batch(producer_id, fields[10], fields[11], fields[6], transactional=transactional)
+        earlier = state.check_batch(
+            producer_id,
+            fields[10],
+            fields[11],
+            fields[6],
+            transactional=transactional,
+            transaction_version=transaction_version,
+        )
         if earlier is None:
             return None
         return AppendInfo(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, duplicate=True)

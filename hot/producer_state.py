@@ -23,7 +23,7 @@ __all__ = ["AppendOrigin", "CompletedTransaction", "EndMarker", "ProducerStateMa
 
 _SEQUENCE_MAX = 0x7FFFFFFF
 _SEQUENCES = 1 << 31
-_STRICT_MARKERS_VERSION = 2
+_EPOCH_BUMP_VERSION = 2
 
 
 class AppendOrigin(IntEnum):
@@ -78,15 +78,27 @@ class ProducerStateManager:
     # -- checks -------------------------------------------------------------------------------------------
 
     def check_batch(
-        self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int, *, transactional: bool
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_offset_delta: int,
+        *,
+        transactional: bool,
+        transaction_version: int = 0,
     ) -> BatchMetadata | None:
         """Whether a client's data batch may be appended; returns the earlier append if it is a duplicate.
+
+        ``transaction_version`` is that of a batch which begins a transaction. Under v2 each has an epoch of its own, so
+        that sequences begin at 0 in it: an unknown producer's other batch has overtaken the first one.
 
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or
         a copy older than the last five batches, INVALID_TXN_STATE for a plain batch inside a transaction.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
+            if base_sequence and transaction_version >= _EPOCH_BUMP_VERSION:
+                raise self._out_of_order(producer_id, epoch, base_sequence, 0)
             return None
         if epoch == entry.producer_epoch and base_sequence != entry.last_sequence + 1:
             last_sequence = (base_sequence + last_offset_delta) % _SEQUENCES
@@ -124,7 +136,7 @@ class ProducerStateManager:
         if entry is None:
             return
         current = entry.producer_epoch
-        strict = transaction_version >= _STRICT_MARKERS_VERSION
+        strict = transaction_version >= _EPOCH_BUMP_VERSION
         stale = marker.producer_epoch <= current if strict else marker.producer_epoch < current
         repeated = strict and marker.producer_epoch == current and entry.transaction_first_offset < 0
         if stale and not repeated:
@@ -162,11 +174,13 @@ class ProducerStateManager:
             last = entry.last_sequence
             expected = 0 if last in (NO_SEQUENCE, _SEQUENCE_MAX) else last + 1
         if base_sequence != expected:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {entry.producer_id} epoch {epoch} sent sequence {base_sequence} to {self.name}, "
-                f"expected {expected}",
-            )
+            raise self._out_of_order(entry.producer_id, epoch, base_sequence, expected)
+
+    def _out_of_order(self, producer_id: int, epoch: int, base_sequence: int, expected: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id} epoch {epoch} sent sequence {base_sequence} to {self.name}, expected {expected}",
+        )
 
     # -- changes ------------------------------------------------------------------------------------------
 

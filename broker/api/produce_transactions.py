@@ -17,6 +17,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.waiting_append import WaitingAppend
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_produce
+from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
 from stratalog.wire.batch import HEADER_BYTES
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -56,7 +57,10 @@ class TransactionalBatch:
     def go_on(self) -> None:
         """The partition is in the transaction."""
         if self._context.broker.partitions.get(self.partition) is self._unified:
-            self._unified.partition.append(self._records, self._acks, self._release, self._waiting)
+            version = EPOCH_BUMP_SINCE if self._context.api_version >= _ADDS_SINCE else 0
+            self._unified.partition.append(
+                self._records, self._acks, self._release, self._waiting, transaction_version=version
+            )
         else:
             self.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is no longer led here"))
 

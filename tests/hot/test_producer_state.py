@@ -208,3 +208,12 @@ def test_a_snapshot_restores_what_decides_about_the_next_batch(steps):
     assert again.end_offset == producer.offset
     producer.state.on_high_watermark(producer.offset)
     assert again.first_unstable_offset == producer.state.first_unstable_offset
+
+
+def test_under_v2_an_unknown_producer_begins_at_0():
+    """Each transaction has an epoch of its own: another sequence has overtaken the first. Under v1 it may go on anywhere."""
+    state = ProducerStateManager("flights-0")
+    options = {"transactional": True, "transaction_version": 2}
+    assert refused(state.check_batch, 7, 0, 1, 0, **options) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert state.check_batch(7, 0, 0, 0, **options) is None
+    assert state.check_batch(7, 0, 1, 0, transactional=True) is None

@@ -277,7 +277,7 @@ class Transactions:
         return self.call(request, version)
 
     def produce_request(
-        self, producer, *partitions, values=(b"v",), sequence=0, transactional_id="x", transactional=True
+        self, producer, *partitions, values=(b"v",), sequence=0, transactional_id="x", transactional=True, topic="t"
     ):
         batch = build_batch(
             [Record(n, self.broker.node.clock.wall_ms(), None, value) for n, value in enumerate(values)],
@@ -287,8 +287,8 @@ class Transactions:
             transactional=transactional,
         )
         data = [PartitionProduceData(index=number, records=bytes(batch)) for number in partitions]
-        topic = TopicProduceData(name="t", topic_id=self.topic_id, partition_data=data)
-        return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic])
+        there = TopicProduceData(name=topic, topic_id=self.topic_id, partition_data=data)
+        return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[there])
 
     def produce(self, producer, *partitions, version=12, **options):
         """The error codes of a produce request."""

@@ -56,6 +56,29 @@ def test_pipelined_batches_keep_their_order(transactions):
     assert transactions.committed() == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_a_batch_that_overtook_the_first_one_is_out_of_order(transactions):
+    """Under v2 sequences begin at 0: a later batch is let in by the coordinator before the refused one comes again."""
+    producer = transactions.producer()
+    assert transactions.produce(producer, 0, sequence=1) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert transactions.produce(producer, 0, sequence=0) == [0]
+    assert transactions.produce(producer, 0, sequence=1) == [0]
+
+
+def test_version_1_may_go_on_anywhere(transactions):
+    """Its sequences go on from one transaction to the next, also where the log has forgotten the producer."""
+    producer = transactions.producer()
+    transactions.add(producer, 0)
+    assert transactions.produce(producer, 0, sequence=7, version=11) == [0]
+
+
+def test_a_batch_that_has_to_be_opened_is_out_of_order_all_the_same(transactions):
+    """What is known of the transaction waits with it for the worker."""
+    transactions.broker.create("packed", compression_type="gzip")
+    producer = transactions.producer()
+    refused = transactions.produce(producer, 0, sequence=1, topic="packed")
+    assert refused == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
 def test_a_late_batch_opens_no_transaction_that_nobody_ends(transactions):
     """After the end, of either version, its producer's epoch is old or its partition is in no transaction."""
     producer = transactions.producer()
