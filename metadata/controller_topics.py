@@ -344,24 +344,33 @@ def delete_topics(
     enabled: bool = True,
     permit: Permit = no_limit,
 ) -> Decision[tuple[tuple[str | None, Uuid, Failure | None], ...]]:
-    """Delete topics named by name or by id; the answer keeps the order of ``targets`` and says both of each.
+    """Delete topics named by name or by id; the answer tells both of each that goes.
 
-    Raises `KafkaError` TOPIC_DELETION_DISABLED if ``delete.topic.enable`` is off.
+    What is named more than once, be it by both, is answered once and stays. Raises `KafkaError`
+    TOPIC_DELETION_DISABLED if ``delete.topic.enable`` is off.
     """
     if not enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[tuple[str | None, Uuid, Failure | None]] = []
-    deleted: dict[Uuid, None] = {}
-    for name, topic_id in targets:
+    deleted: list[Uuid] = []
+    mentions = Counter(targets)
+    ids = Counter(topic_id for name, topic_id in mentions if name is None)
+    ids.update(image.topics.by_name[name].topic_id for name, _ in mentions if name in image.topics.by_name)
+    for name, topic_id in mentions:
         try:
-            found_name, found_id = resolve_topic(image, name, topic_id)
-            if found_id in deleted:
+            if mentions[name, topic_id] > 1 and (name is None) != (topic_id == ZERO_UUID):
                 why = "Duplicate topic id." if name is None else "Duplicate topic name."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+            found_name, found_id = resolve_topic(image, name, topic_id)
+            if ids[found_id] > 1:
+                if name is not None:
+                    why = "The provided topic name maps to an ID that was already supplied."
+                    results.append((name, found_id, Failure(ErrorCode.INVALID_REQUEST, why)))
+                continue
             permit(len(image.topics.by_id[found_id].partitions))
         except KafkaError as error:
             results.append((name, topic_id, failure_of(error)))
         else:
-            deleted[found_id] = None
+            deleted.append(found_id)
             results.append((found_name, found_id, None))
     return Decision(tuple(RemoveTopicRecord(topic_id=each) for each in deleted), tuple(results))

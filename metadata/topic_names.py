@@ -15,6 +15,7 @@ __all__ = [
     "CLUSTER_METADATA_TOPIC",
     "CONSUMER_OFFSETS_TOPIC",
     "TRANSACTION_STATE_TOPIC",
+    "absence_code",
     "check_topic_name",
     "collision_key",
     "is_internal",
@@ -35,6 +36,11 @@ def check_topic_name(name: str) -> None:
     problem = _problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def absence_code(name: str) -> ErrorCode:
+    """Why there is no topic of this name: INVALID_TOPIC_EXCEPTION if there cannot be one."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _problem(name: str) -> str | None:

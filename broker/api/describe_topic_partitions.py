@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.topic_names import check_topic_name, is_internal
+from stratalog.metadata.topic_names import absence_code, is_internal
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_topic_partitions import (
@@ -67,7 +67,7 @@ class _Page:
     def _add(self, name: str) -> None:
         topic = self._context.broker.image.topics.by_name.get(name)
         if topic is None:
-            self.topics.append(_failed(name, _why_absent(name)))
+            self.topics.append(_failed(name, absence_code(name)))
             return
         cursor = self._cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -105,14 +105,6 @@ class _Page:
 
 def _failed(name: str | None, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, partitions=[])
-
-
-def _why_absent(name: str) -> ErrorCode:
-    try:
-        check_topic_name(name)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Message:

@@ -11,14 +11,14 @@ import itertools
 from typing import Any, Final
 
 from stratalog.broker.api.partition_health import partition_health
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.quotas import mutation_permit
-from stratalog.metadata.controller import Failure, NewTopic, create_topics
+from stratalog.metadata.controller import Failure, create_topics
 from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.topic_names import is_internal
+from stratalog.metadata.topic_names import absence_code, is_internal
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import (
@@ -44,7 +44,8 @@ _CREATED_MAX: Final = 100
 
 
 def _unknown(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=False, partitions=[])
+    internal = name is not None and is_internal(name)
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=internal, partitions=[])
 
 
 class _Answer:
@@ -55,10 +56,11 @@ class _Answer:
         self._broker: Any = context.broker
         self._image: ClusterImage = context.broker.image
         self._version = context.api_version
-        self._wanted = request.topics
+        self._wanted = None if request.topics is None else {(one.name, one.topic_id): one for one in request.topics}
         self._everything = request.topics is None or (self._version == 0 and not request.topics)
         self._create = request.allow_auto_topic_creation and self._broker.config.boolean("auto.create.topics.enable")
         self._operations = request.include_topic_authorized_operations
+        self._cluster_operations = request.include_cluster_authorized_operations
         directories = self._broker.directories.all
         self._failed_views: dict[str, ErrorCode] = {}
         self._failed_directories = sum(directory.writer.offline is not None for directory in directories)
@@ -73,7 +75,7 @@ class _Answer:
 
     def _names(self) -> dict[str, None]:
         """The topics that are asked for by name."""
-        return dict.fromkeys(topic.name for topic in self._wanted or () if topic.name and topic.topic_id == ZERO_UUID)
+        return dict.fromkeys(name for name, topic_id in self._wanted or () if name and topic_id == ZERO_UUID)
 
     def views_to_open(self) -> list[str]:
         """The views that have to be opened before the answer."""
@@ -89,7 +91,7 @@ class _Answer:
     def _may_create(self, name: str) -> bool:
         allows = self._context.allows
         return allows(name) and (
-            allows("kafka-cluster", Operation.CREATE, ResourceType.CLUSTER)
+            allows(CLUSTER_NAME, Operation.CREATE, ResourceType.CLUSTER)
             or allows(name, Operation.CREATE, ResourceType.TOPIC)
         )
 
@@ -97,11 +99,12 @@ class _Answer:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
         permit = mutation_permit(self._context, _NEVER_STRICT)
+        wanted = broker.coordinators.internal_topics.wanted
         try:
             results = await broker.control.execute(
                 lambda image: create_topics(
                     image,
-                    [NewTopic(name) for name in names],
+                    [wanted(name) for name in names],
                     broker.topic_rules(),
                     new_topic_id=broker.new_topic_id,
                     next_int=broker.random_int,
@@ -120,12 +123,18 @@ class _Answer:
 
     def build(self, failed: dict[str, ErrorCode]) -> MetadataResponse:
         """The answer. ``failed``: topics that could not be created."""
-        return MetadataResponse(
+        answer = MetadataResponse(
             brokers=self._brokers(),
             cluster_id=self._broker.cluster_id,
             controller_id=self._broker.node_id,
             topics=self._all() if self._everything else self._some(failed),
         )
+        if self._cluster_operations:
+            context = self._context
+            sees = context.allows(CLUSTER_NAME, Operation.DESCRIBE, ResourceType.CLUSTER)
+            operations = context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME) if sees else 0
+            answer.cluster_authorized_operations = operations
+        return answer
 
     def _all(self) -> EncodedTopics:
         image, guarded = self._image, self._context.dispatcher.guarded
@@ -136,7 +145,7 @@ class _Answer:
         return EncodedTopics(map(self._bytes, seen))
 
     def _some(self, failed: dict[str, ErrorCode]) -> EncodedTopics:
-        found = (self._named(wanted, failed) for wanted in self._wanted or ())
+        found = (self._named(wanted, failed) for wanted in (self._wanted or {}).values())
         return EncodedTopics(
             self._bytes(each) if isinstance(each, TopicImage) else topic_bytes(each, self._version) for each in found
         )
@@ -175,8 +184,11 @@ class _Answer:
             return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.name)
         topic = self._image.topics.by_name.get(wanted.name) or self._broker.views.find(wanted.name)
         if topic is None:
-            failed = failed | self._failed_views
-            return _unknown(failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), wanted.name)
+            code = (failed | self._failed_views).get(wanted.name)
+            if code is None:
+                is_view = self._broker.views.is_view(wanted.name)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_view else absence_code(wanted.name)
+            return _unknown(code, wanted.name)
         return topic
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:

@@ -34,13 +34,7 @@ class InternalTopics:
         async with self._turn:
             if topic in self._node.image.topics.by_name:
                 return
-            wanted = NewTopic(
-                topic,
-                partition_count=self._node.config.integer(f"{_PREFIX[topic]}.num.partitions"),
-                replication_factor=self._replication_factor(f"{_PREFIX[topic]}.replication.factor"),
-                configs=self._configs(topic),
-            )
-            node = self._node
+            node, wanted = self._node, self.wanted(topic)
             results = await node.control.execute(
                 lambda image: create_topics(
                     image,
@@ -56,6 +50,18 @@ class InternalTopics:
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {result.message or result.code}"
                 )
 
+    def wanted(self, topic: str) -> NewTopic:
+        """A topic that somebody makes by asking for it: those of the coordinators as the settings of theirs say."""
+        prefix = _PREFIX.get(topic)
+        if prefix is None:
+            return NewTopic(topic)
+        return NewTopic(
+            topic,
+            partition_count=self._node.config.integer(f"{prefix}.num.partitions"),
+            replication_factor=self._replication_factor(f"{prefix}.replication.factor"),
+            configs=self._configs(topic),
+        )
+
     def _replication_factor(self, name: str) -> int:
         """What the setting says; its default, 3, gives way to a cluster that has fewer brokers."""
         wanted = self._node.config.integer(name)
@@ -68,7 +74,7 @@ class InternalTopics:
         config = self._node.config
         configs = {
             "cleanup.policy": "compact",
-            "compression.type": "producer",
+            "compression.type": "producer" if topic == GROUP_TOPIC else "uncompressed",
             "segment.bytes": str(config.integer(f"{_PREFIX[topic]}.segment.bytes")),
         }
         if topic == TRANSACTION_TOPIC:

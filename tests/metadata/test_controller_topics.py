@@ -362,16 +362,30 @@ class TestDeleteTopics:
         with pytest.raises(KafkaError):
             resolve_topic(image, name, topic_id)
 
-    def test_a_topic_named_twice_goes_once(self, image):
-        """The second mention is answered as a duplicate."""
+    def test_a_topic_named_twice_stays(self, image):
+        """As in Kafka: who asks for the same thing twice may have meant another. It is answered once."""
         topic_id = image.topics.by_name["a"].topic_id
-        decision = delete_topics(image, [("a", ZERO_UUID), (None, topic_id), ("a", ZERO_UUID)])
-        assert len(decision.records) == 1
-        assert [failure and failure.message for _, _, failure in decision.result] == [
-            None,
-            "Duplicate topic id.",
-            "Duplicate topic name.",
-        ]
+        for target, sentence in (
+            (("a", ZERO_UUID), "Duplicate topic name."),
+            ((None, topic_id), "Duplicate topic id."),
+            (("no", ZERO_UUID), "Duplicate topic name."),
+        ):
+            decision = delete_topics(image, [target, ("b", ZERO_UUID), target])
+            failure = Failure(ErrorCode.INVALID_REQUEST, sentence)
+            assert decision.result == ((*target, failure), ("b", image.topics.by_name["b"].topic_id, None))
+            assert len(decision.records) == 1
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_topic_named_by_its_name_and_by_its_id_stays(self, image, times):
+        """In either order."""
+        topic_id = image.topics.by_name["a"].topic_id
+        sentence = "The provided topic name maps to an ID that was already supplied."
+        targets = [("a", ZERO_UUID), *[(None, topic_id)] * times]
+        for named in (targets, targets[::-1]):
+            decision = delete_topics(image, named)
+            assert decision.records == ()
+            assert ("a", topic_id, Failure(ErrorCode.INVALID_REQUEST, sentence)) in decision.result
+            assert len(decision.result) == times
 
     def test_deletion_can_be_switched_off(self, image):
         """TOPIC_DELETION_DISABLED for the whole request."""

@@ -8,6 +8,7 @@ from stratalog.broker.api import metadata
 from stratalog.broker.client import BrokerUnavailable
 from stratalog.broker.client_admin import delete_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.topic import ZERO_UUID
 
@@ -93,9 +94,21 @@ def test_nothing_is_created_where_the_client_or_the_broker_forbids_it(start_node
 
 
 def test_a_name_that_no_topic_can_have_is_refused(broker):
-    """INVALID_TOPIC_EXCEPTION from the attempt to create it."""
-    (topic,) = broker.link().call(named("a/b", create=True), 13).topics
-    assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    """INVALID_TOPIC_EXCEPTION, whether or not it may be created."""
+    for create in (True, False):
+        (topic,) = broker.link().call(named("a/b", create=create), 13).topics
+        assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("__consumer_offsets", "offsets_topic"), ("__transaction_state", "transaction_state_log")]
+)
+def test_a_coordinators_topic_that_is_asked_for_is_made_as_its_own_settings_say(start_node, name, prefix):
+    """Compacted, with its own number of partitions: made like any other it would lose offsets by retention."""
+    node = start_node(**{f"{prefix}_num_partitions": 7})
+    (topic,) = node.link().call(named(name, create=True), 13).topics
+    assert (topic.error_code, len(topic.partitions), topic.is_internal) == (0, 7, True)
+    assert node.node.image.topic_configs(name)["cleanup.policy"] == "compact"
 
 
 def test_a_topic_made_again_has_another_id(broker):
@@ -114,6 +127,21 @@ def test_internal_topics_are_marked(broker):
     broker.create("plain")
     answer = broker.link().call(named("__consumer_offsets", "plain"), 13)
     assert [topic.is_internal for topic in answer.topics] == [True, False]
+
+
+def test_an_internal_topic_is_marked_before_it_exists(broker):
+    """As in Kafka."""
+    (topic,) = broker.link().call(named("__transaction_state"), 13).topics
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_operations_on_the_cluster_are_listed_when_asked_for(broker, version):
+    """In the versions in which Metadata has them: how older admin clients describe the cluster."""
+    answer = broker.link().call(MetadataRequest(topics=[], include_cluster_authorized_operations=True), version)
+    cluster = broker.link().call(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+    assert answer.cluster_authorized_operations == cluster.cluster_authorized_operations > 0
+    assert broker.link().call(MetadataRequest(topics=[]), version).cluster_authorized_operations == -(1 << 31)
 
 
 def test_operations_are_listed_when_asked_for(broker):
@@ -146,10 +174,9 @@ def test_so_many_topics_are_created_for_one_request(broker, monkeypatch):
 
 
 def test_a_name_asked_for_twice_is_created_once(broker):
-    """Both answers are the topic."""
-    first, second = broker.link().call(named("twin", "twin", create=True), 13).topics
-    assert (first.error_code, second.error_code) == (0, 0)
-    assert first.topic_id == second.topic_id
+    """And told once, as in Kafka."""
+    (topic,) = broker.link().call(named("twin", "twin", create=True), 13).topics
+    assert (topic.error_code, topic.name) == (0, "twin")
 
 
 def test_a_topic_that_cannot_be_written_down_is_not_told(start_node, watched_files):
