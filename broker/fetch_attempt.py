@@ -70,11 +70,10 @@ class FetchAttempt:
         self.by_id = context.row.version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
-        self.min_bytes = request.min_bytes
         quota = context.connection.quota
         if quota is not None:
             self.max_bytes = int(min(self.max_bytes, quota.fetch_bytes_max()))
-            self.min_bytes = min(self.min_bytes, self.max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.cut_bytes = 0
         """What the present attempt would have found besides if batches could be cut where a limit ends."""
         self.pending_remote: list[Hashable] = []
@@ -272,8 +271,11 @@ class FetchAttempt:
 
 
 def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's history and ours part ways, if they do (KIP-595)."""
+    """Where the reader's history and ours part ways, if they do (KIP-595). Raises OFFSET_OUT_OF_RANGE if nobody knows."""
     epoch, end_offset = unified.offset_for_leader_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        why = f"{unified.topic_partition} has no epoch {wanted.last_fetched_epoch}, nor one before"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.fetch_attempt import FetchAttempt
-from stratalog.metadata.fetch_session import EPOCH_INITIAL
+from stratalog.metadata.fetch_session import EPOCH_INITIAL, refuse_partition
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
@@ -40,7 +40,7 @@ class FullFetch(FetchAttempt):
                     found.append(unified)
                     size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
                 except KafkaError as error:
-                    answer.error_code = error.code
+                    refuse_partition(answer, error)
                     complete = True
                     continue
                 if size_bytes:

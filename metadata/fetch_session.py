@@ -29,6 +29,7 @@ __all__ = [
     "Telling",
     "TopicKey",
     "next_epoch",
+    "refuse_partition",
 ]
 
 EPOCH_INITIAL: Final = 0
@@ -146,6 +147,14 @@ Telling = list[tuple[SessionPartition, PartitionData]]
 """What an answer says, partition by partition."""
 
 
+def refuse_partition(answer: PartitionData, error: KafkaError) -> None:
+    """A partition that cannot be read is told of by its error alone, whatever was known by then."""
+    answer.error_code = error.code
+    if answer.high_watermark >= 0:
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+        answer.aborted_transactions = None
+
+
 class FetchSession:
     """The partitions of one reader, and which of them are dirty. ``reader`` is the request that waits, if one does."""
 
@@ -259,7 +268,7 @@ class FetchSession:
             try:
                 size_bytes = look(partition, answer, max(max_bytes - found_bytes, 0), found_bytes == 0)
             except KafkaError as error:
-                answer.error_code = error.code
+                refuse_partition(answer, error)
                 complete = complete or error.code not in _LASTING or partition.told_error != error.code
                 telling.append((partition, answer))
                 continue

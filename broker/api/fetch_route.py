@@ -118,10 +118,9 @@ class FetchRoute:
         self._table_version = self._table.version
         self._leader_epoch = wanted.current_leader_epoch
         self._committed = request.isolation_level == _READ_COMMITTED
-        self._max_bytes = min(
-            wanted.partition_max_bytes, request.max_bytes, context.broker.config.integer("fetch.max.bytes")
-        )
-        self._min_bytes = request.min_bytes
+        whole_bytes = min(request.max_bytes, context.broker.config.integer("fetch.max.bytes"))
+        self._max_bytes = min(wanted.partition_max_bytes, whole_bytes)
+        self._min_bytes = min(request.min_bytes, whole_bytes)
         self._form = AnswerForm(context.row, request, committed=self._committed)
 
     def stands(self) -> bool:
@@ -193,7 +192,7 @@ def partition_of(context: RequestContext) -> UnifiedLog | None:
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1 or context.api_version < VERSION_MIN:
         return None
-    if request.forgotten_topics_data or request.max_wait_ms <= 0 or request.min_bytes <= 0:
+    if request.forgotten_topics_data or min(request.max_wait_ms, request.min_bytes, request.max_bytes) <= 0:
         return None
     topic, wanted = topics[0], topics[0].partitions[0]
     if wanted.last_fetched_epoch >= 0:

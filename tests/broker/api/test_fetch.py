@@ -77,12 +77,21 @@ def test_every_offset_of_every_batch_finds_its_batch(broker, new_batch):
 
 @pytest.mark.parametrize("offset", [-1, 3, 10**12])
 def test_an_offset_outside_the_log_is_out_of_range(broker, offset):
-    """OFFSET_OUT_OF_RANGE comes at once, with where the log starts and ends."""
+    """OFFSET_OUT_OF_RANGE comes at once, and as in Kafka nothing else."""
     topic_id = broker.create("t").topic_id
     broker.produce("t", b"a", b"b")
     (partition,) = parts(broker.link().call(request(topic_id, (0, offset), wait_ms=20_000, min_bytes=1 << 20), 18))
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (partition.high_watermark, partition.log_start_offset) == (2, 0)
+    assert (partition.high_watermark, partition.last_stable_offset, partition.log_start_offset) == (-1, -1, -1)
+
+
+def test_a_reader_from_an_epoch_that_never_was_is_out_of_range(broker):
+    """There is no place at which its history and ours part."""
+    topic_id = broker.create("t").topic_id
+    broker.produce("t", b"a", b"b")
+    wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=9999, last_fetched_epoch=50)
+    (partition,) = parts(broker.link().call(request(topic_id, wanted), 18))
+    assert (partition.error_code, partition.diverging_epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_limits_hold_but_one_batch_always_comes(broker, new_batch):
@@ -113,6 +122,18 @@ def test_a_batch_that_does_not_fit_is_not_waited_for(broker, new_batch, session_
     if answer.session_id:
         wanted.session_id, wanted.session_epoch = answer.session_id, 1
         assert bases(parts(broker.link().call(wanted, 18))[0]) == [0, 1]
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_more_than_the_largest_answer_is_not_waited_for(broker, new_batch, session_epoch):
+    """``min_bytes`` above ``max_bytes`` gives a full answer at once, each time."""
+    topic_id = broker.create("t").topic_id
+    for _ in range(3):
+        broker.append("t", new_batch(b"x" * 1000))
+    link = broker.link()
+    wanted = request(topic_id, (0, 0), wait_ms=600_000, min_bytes=1 << 20, max_bytes=2500, session_epoch=session_epoch)
+    for _ in range(3):
+        assert bases(parts(link.call(wanted, 18))[0]) == [0, 1]
 
 
 def test_the_broker_has_a_largest_answer_too(start_node, new_batch):
