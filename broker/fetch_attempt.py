@@ -69,7 +69,7 @@ class FetchAttempt:
         self.table: PartitionTable = broker.partitions
         self.by_id = context.row.version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
-        self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
+        self.max_bytes: int = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
         quota = context.connection.quota
         if quota is not None:
             self.max_bytes = int(min(self.max_bytes, quota.fetch_bytes_max()))

@@ -65,7 +65,7 @@ counts as Java counts it, the last one, and is logged.
 A setting whose column "changeable" says `per-broker` or `cluster-wide` can be changed with `kafka-configs` or any admin
 client, for one broker or for all of them; it is kept in the metadata log, stands above every place of the table, and is
 in force when the answer leaves: topics without a setting of their own follow it, limits of connections hold for those
-that come then, the rate of uploads for the next upload. Any other is refused with INVALID_CONFIG until the broker is
+that come then, the rate of uploads for the next upload. Any other is refused with INVALID_REQUEST until the broker is
 started anew. Levels of loggers change the same way (`kafka-configs --entity-type broker-loggers`) and last until the
 process ends.
 

@@ -80,6 +80,11 @@ class ConfigEntry:
         return None if self.definition.is_sensitive else format_value(self.value)
 
     @property
+    def is_hidden(self) -> bool:
+        """Kafka tells of its internal settings, topics' and brokers', only where somebody has set them."""
+        return self.definition.internal and self.is_default
+
+    @property
     def is_default(self) -> bool:
         """Whether nobody set it."""
         return self.source is ConfigSource.DEFAULT_CONFIG

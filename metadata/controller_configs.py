@@ -192,7 +192,8 @@ def _alter(
             why = f"Unable to alter the configs of resource type {resource.type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        of_broker = resource.type == ResourceType.BROKER  # Kafka's brokers check theirs before the controller does
+        raise KafkaError(ErrorCode.INVALID_REQUEST if of_broker else ErrorCode.INVALID_CONFIG, str(error)) from error
     # KAFKA-14136: a broker's setting is written even if it stays, so that what it names is read again
     again = touched if resource.type == ResourceType.BROKER else frozenset()
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) or name in again)
@@ -236,10 +237,10 @@ def _check_broker(
         if row is None:
             raise ConfigError(describe_unknown(name))
         if not row.is_dynamic:
-            raise ConfigError(f"Cannot update these configs dynamically: {{{name}}}")
+            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
         if row.update_mode is UpdateMode.PER_BROKER and not resource.name:
             raise ConfigError(
-                f"Cannot update these configs at default cluster level, broker id must be specified: {{{name}}}"
+                f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
             )
     mine = after if resource.name else {}
     default = image.configs.of(CLUSTER_DEFAULT) if resource.name else after

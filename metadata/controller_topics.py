@@ -355,7 +355,8 @@ def delete_topics(
     deleted: list[Uuid] = []
     mentions = Counter(targets)
     ids = Counter(topic_id for name, topic_id in mentions if name is None)
-    ids.update(image.topics.by_name[name].topic_id for name, _ in mentions if name in image.topics.by_name)
+    known = image.topics.by_name
+    ids.update(known[name].topic_id for name, _ in mentions if name is not None and name in known)
     for name, topic_id in mentions:
         try:
             if mentions[name, topic_id] > 1 and (name is None) != (topic_id == ZERO_UUID):

@@ -12,6 +12,7 @@ from typing import Final
 from stratalog.metadata.config_catalog import client_metrics_definitions, group_definitions
 from stratalog.metadata.config_resolution import ConfigResolver
 from stratalog.metadata.config_types import ConfigError, ConfigValue
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["check_client_metrics", "check_group"]
 
@@ -77,17 +78,18 @@ def _number(values: Mapping[str, ConfigValue], name: str) -> int:
 
 
 def check_client_metrics(overrides: Mapping[str, str]) -> None:
-    """Raise `ConfigError` unless a client metrics subscription may have exactly ``overrides``."""
+    """Raise `ConfigError`, or `KafkaError` INVALID_REQUEST, unless a subscription may have exactly ``overrides``."""
     known = client_metrics_definitions()
     for name, text in overrides.items():
         row = known.get(name)
         if row is None:
-            raise ConfigError(f"Unknown client metrics configuration: {name}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
         value = row.parse(text)
         if isinstance(value, int) and not _INTERVAL_MS_MIN <= value <= _INTERVAL_MS_MAX:
-            raise ConfigError(
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
                 f"Invalid value {value} for {name}, interval must be between {_INTERVAL_MS_MIN} and {_INTERVAL_MS_MAX} "
-                "(1 hour)"
+                "(1 hour)",
             )
         if name == "match" and isinstance(value, tuple):
             for pattern in value:

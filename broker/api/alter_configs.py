@@ -11,7 +11,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.configs_image import ConfigResource
 from stratalog.metadata.controller import legacy_alter_configs
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from stratalog.wire.schema import Message
 
@@ -24,10 +24,12 @@ async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Messa
     wanted = []
     for resource in request.resources:
         refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
-        if refusal is not None:
-            answers.append(outcome(resource.resource_type, resource.resource_name, KafkaError(refusal)))
-            continue
         settings = {each.name: each.value for each in resource.configs}
+        if refusal is None and len(settings) < len(resource.configs):
+            refusal = KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        if refusal is not None:
+            answers.append(outcome(resource.resource_type, resource.resource_name, refusal))
+            continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), settings))
     results = await broker.control.execute(
         lambda image: legacy_alter_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)

@@ -58,7 +58,7 @@ def _result(name: str, outcome: CreatedTopic | Failure) -> CreatableTopicResult:
         topic_id=outcome.topic_id,
         num_partitions=outcome.partition_count,
         replication_factor=outcome.replication_factor,
-        configs=[_config(entry) for _, entry in sorted(outcome.configs.items())],
+        configs=[_config(entry) for _, entry in sorted(outcome.configs.items()) if not entry.is_hidden],
     )
 
 

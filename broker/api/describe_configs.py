@@ -131,11 +131,6 @@ def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigs
     return row
 
 
-def _is_hidden(entry: ConfigEntry) -> bool:
-    """Kafka describes its internal settings, topics' and brokers', only where somebody has set them."""
-    return entry.definition.internal and entry.source is ConfigSource.DEFAULT_CONFIG
-
-
 _BY_TYPE: Mapping[int, Any] = {
     configs_image.ResourceType.TOPIC: _topic,
     configs_image.ResourceType.BROKER: _broker,
@@ -165,7 +160,7 @@ def _describe(
     result.configs = [
         _row(entry, request)
         for name, entry in sorted(entries.items())
-        if not _is_hidden(entry) and (not keys or name in keys)
+        if not entry.is_hidden and (not keys or name in keys)
     ]
     return result
 

@@ -26,16 +26,22 @@ from stratalog.wire.schema import Message
 __all__ = ["API", "alteration_refusal", "outcome"]
 
 
-def alteration_refusal(context: RequestContext, resource_type: int, name: str) -> ErrorCode | None:
-    """The code that the caller gets who may not change settings of a resource; None if he may."""
+def alteration_refusal(context: RequestContext, resource_type: int, name: str) -> KafkaError | None:
+    """Why the caller may not change settings of a resource here; None if he may."""
     if resource_type == configs_image.ResourceType.TOPIC:
-        allowed = context.allows(name, Operation.ALTER_CONFIGS, ResourceType.TOPIC)
-        return None if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if resource_type == configs_image.ResourceType.GROUP:
-        allowed = context.allows(name, Operation.ALTER_CONFIGS, ResourceType.GROUP)
-        return None if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
-    allowed = context.allows(CLUSTER_NAME, Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
-    return None if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if not context.allows(name, Operation.ALTER_CONFIGS, ResourceType.TOPIC):
+            return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif resource_type == configs_image.ResourceType.GROUP:
+        if not context.allows(name, Operation.ALTER_CONFIGS, ResourceType.GROUP):
+            return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif not context.allows(CLUSTER_NAME, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif resource_type == configs_image.ResourceType.BROKER and name:
+        try:
+            check_broker_name(name, context.broker.node_id, or_empty=False)
+        except KafkaError as error:
+            return error
+    return None
 
 
 def outcome(resource_type: int, name: str, failure: Failure | KafkaError | None) -> AlterConfigsResourceResponse:
@@ -66,7 +72,7 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
     for resource in request.resources:
         refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
         if refusal is not None:
-            answers.append(outcome(resource.resource_type, resource.resource_name, KafkaError(refusal)))
+            answers.append(outcome(resource.resource_type, resource.resource_name, refusal))
             continue
         changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
         if resource.resource_type == configs_image.ResourceType.BROKER_LOGGER:

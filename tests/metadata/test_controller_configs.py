@@ -151,32 +151,32 @@ def test_a_resource_changes_as_a_whole_or_not_at_all(image):
         (
             ConfigResource.broker(1),
             [("node.id", SET, "2")],
-            ErrorCode.INVALID_CONFIG,
-            "Cannot update these configs dynamically: {node.id}",
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: [node.id]",
         ),
         (
             CLUSTER_DEFAULT,
             [("ssl.keystore.location", SET, "x")],
-            ErrorCode.INVALID_CONFIG,
-            "Cannot update these configs at default cluster level, broker id must be specified: {ssl.keystore.location}",
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.keystore.location]",
         ),
         (
             CLUSTER_DEFAULT,
             [("log.retention.mss", SET, "1")],
-            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_REQUEST,
             "Unknown setting log.retention.mss: did you mean log.retention.ms?",
         ),
         (
             CLUSTER_DEFAULT,
             [("log.roll.ms", SET, "0")],
-            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_REQUEST,
             "log.roll.ms must be greater than or equal to 1",
         ),
         (
             CLUSTER_DEFAULT,
             [(INCARNATION, SET, "9")],
-            ErrorCode.INVALID_CONFIG,
-            "Cannot update these configs dynamically: {stratalog.incarnation}",
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: [stratalog.incarnation]",
         ),
         (
             ConfigResource(32, "g"),
@@ -221,7 +221,7 @@ def test_a_brokers_change_is_measured_with_its_file(image):
     """A dynamic setting may contradict a static one."""
     rules = ConfigRules(resolver=ConfigResolver.for_topics(), static={"log.retention.ms": "10"})
     change = ("log.local.retention.ms", SET, "11")
-    assert _failure(image, ConfigResource.broker(1), change, rules=rules).code is ErrorCode.INVALID_CONFIG
+    assert _failure(image, ConfigResource.broker(1), change, rules=rules).code is ErrorCode.INVALID_REQUEST
     assert _alter(image, ConfigResource.broker(1), change)[1].result[0][1] is None
 
 

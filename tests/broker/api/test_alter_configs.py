@@ -54,6 +54,17 @@ def test_each_resource_succeeds_or_fails_for_itself(broker):
     assert broker.partition("u").log.config.segment_ms == 5000
 
 
+def test_a_setting_named_twice_and_another_broker_are_refused(broker):
+    """INVALID_REQUEST, and nothing changes."""
+    broker.create("t", segment_ms=1234)
+    twice = resource(TOPIC, "t", segment_ms="5000")
+    twice.configs *= 2
+    other = resource(BROKER, str(broker.node.node_id + 1), log_retention_ms="5000")
+    answers = ask(broker, twice, other)
+    assert [one.error_code for one in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert broker.partition("t").log.config.segment_ms == 1234
+
+
 def test_validation_changes_nothing(broker):
     """The answer is that of the change."""
     broker.create("t", segment_ms=1234)

@@ -38,6 +38,7 @@ def test_a_topic_can_be_written_to_when_the_answer_comes(broker, version):
         configs = {one.name: (one.value, one.config_source) for one in answer.configs}
         assert configs["retention.ms"] == ("1000", 1)
         assert configs["segment.bytes"] == ("1073741824", 5)
+        assert "internal.segment.bytes" not in configs
     assert broker.produce("t", b"v", partition=1) == [0]
     assert broker.partition("t").log.config.retention_ms == 1000
 
