@@ -6,6 +6,7 @@ here. Source: Kafka's ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
@@ -43,6 +44,11 @@ _MARKER_VALUE_BYTES: Final = 6
 _COPIED_BYTES: Final = 4 << 10
 """A slice of fewer bytes costs less as a copy than as a view of a view."""
 
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_LENGTH_MIN: Final = 14
+"""What the smallest record of the oldest format needs."""
+
 _unpack_header = BATCH_HEADER.unpack_from
 
 
@@ -55,13 +61,13 @@ def check_leader_batch(
 ) -> HeaderFields:
     """Verify that ``records`` is exactly one good batch. Raises `KafkaError`.
 
-    INVALID_RECORD: not one batch of format v2, counts that disagree, an unknown codec, a control batch or a
-    non-zero base offset from a client. MESSAGE_TOO_LARGE. CORRUPT_MESSAGE: lengths or CRC. INVALID_TIMESTAMP. RECORD_LIST_TOO_LARGE:
+    INVALID_RECORD: not one whole batch of format v2, counts that disagree, an unknown codec, a control batch or a
+    non-zero base offset from a client. MESSAGE_TOO_LARGE. CORRUPT_MESSAGE: lengths below the header's, or CRC. INVALID_TIMESTAMP. RECORD_LIST_TOO_LARGE:
     larger than a segment.
     """
     size_bytes = len(records)
     if size_bytes < HEADER_BYTES:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes sent to {topic_partition} hold no batch")
+        raise _no_batch(records, topic_partition)
     fields: HeaderFields = _unpack_header(records)
     base_offset, length, _, magic, crc, attributes, delta, base_ms, max_ms, producer_id, _, sequence, count = fields
     if (
@@ -161,15 +167,24 @@ def _beyond_limits(base_offset: int, size_bytes: int, config: LogConfig, topic_p
     )
 
 
+def _no_batch(records: bytes | bytearray | memoryview, topic_partition: TopicPartition) -> KafkaError:
+    """What Kafka makes of fewer bytes than a header: nothing, unless they hold a length that no record can have."""
+    broken = len(records) >= LOG_OVERHEAD_BYTES and _LENGTH.unpack_from(records, _LENGTH_AT)[0] < _LENGTH_MIN
+    code = ErrorCode.CORRUPT_MESSAGE if broken else ErrorCode.INVALID_RECORD
+    return KafkaError(code, f"{len(records)} bytes sent to {topic_partition} hold no batch")
+
+
 def _not_one_batch(fields: HeaderFields, size_bytes: int, topic_partition: TopicPartition) -> KafkaError:
     """Why the buffer is not one batch of format v2."""
     batch_length, magic = fields[1], fields[3]
     if magic != _MAGIC:
         code = ErrorCode.INVALID_RECORD if 0 <= magic < _MAGIC else ErrorCode.CORRUPT_MESSAGE
         return KafkaError(code, f"magic {magic} was sent to {topic_partition}, only {_MAGIC} is supported")
-    if batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES or batch_length + LOG_OVERHEAD_BYTES > size_bytes:
+    too_short = batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES
+    if too_short or batch_length + LOG_OVERHEAD_BYTES > size_bytes:
+        # What is cut off is no batch for Kafka, what says it is shorter than its own header is a broken one.
         return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.CORRUPT_MESSAGE if too_short else ErrorCode.INVALID_RECORD,
             f"a batch sent to {topic_partition} claims {batch_length} bytes, {size_bytes} are there",
         )
     return KafkaError(

@@ -8,6 +8,8 @@ later; that part of an answer takes a GET or two and leaves when it is there. La
 
 from __future__ import annotations
 
+from collections import Counter
+
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.unified_log import SearchBatch, UnifiedLog
@@ -77,6 +79,9 @@ class _Lookups:
         self._context = context
         self._committed = request.isolation_level == _READ_COMMITTED
         self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
+        self._mentions = Counter(
+            (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+        )
         self.response = ListOffsetsResponse(topics=[])
         for topic in request.topics:
             answers = [self._first(topic.name, wanted) for wanted in topic.partitions]
@@ -92,6 +97,8 @@ class _Lookups:
         try:
             if not self._context.allows(topic):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if self._mentions[topic, wanted.partition_index] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "A partition can be asked for once in a request.")
             unified = self._context.broker.partitions.readable_by_name(topic, wanted.partition_index)
             unified.partition.check_leader_epoch(wanted.current_leader_epoch)
             timestamp = wanted.timestamp

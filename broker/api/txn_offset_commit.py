@@ -110,6 +110,8 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Message 
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows(request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     broker = context.broker
     number = broker.groups.host.partition_of(request.group_id)
     if number is None:

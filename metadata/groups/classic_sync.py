@@ -39,12 +39,12 @@ def sync(core: ClassicCore, event: GroupRequest, now: Now) -> list[Action]:
 
 def _check(core: ClassicCore, request: SyncGroupRequest, api_version: int) -> ClassicMember:
     """The member, if it may have an assignment now."""
-    member = core.members.check(request.member_id, request.group_instance_id)
-    if request.generation_id != core.generation:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     named = (request.protocol_type, request.protocol_name)
     if api_version >= _PROTOCOL_NAMED_SINCE and None in named:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    member = core.members.check(request.member_id, request.group_instance_id)
+    if request.generation_id != core.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     for theirs, ours in zip(named, (core.protocol_type, core.protocol_name), strict=True):
         if theirs is not None and ours and theirs != ours:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -54,7 +54,7 @@ def describe(group_id: str, group: Group | None, api_version: int) -> DescribedG
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.protocols[protocol] if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.by_id.values()
         ],

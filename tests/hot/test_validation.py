@@ -86,10 +86,18 @@ def test_a_coordinator_may_write_control_batches(make_batch):
 
 
 def test_exactly_one_batch_per_partition(make_batch):
-    """Two, or none, are invalid."""
-    assert verdict(make_batch() + make_batch()) is ErrorCode.INVALID_RECORD
-    assert verdict(b"") is ErrorCode.CORRUPT_MESSAGE
-    assert verdict(make_batch()[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    """Two, or none, are invalid; what is cut short is none, as Kafka sees it."""
+    batch = bytes(make_batch())
+    assert verdict(batch + batch) is ErrorCode.INVALID_RECORD
+    for size_bytes in (0, 5, 12, 20, 60, len(batch) - 1):
+        assert verdict(batch[:size_bytes]) is ErrorCode.INVALID_RECORD
+
+
+def test_a_length_that_no_batch_can_have_is_corrupt(make_batch):
+    """Whether or not there is a whole header."""
+    for length, size_bytes in ((-5, 70), (0, 20), (13, 12), (48, 70)):
+        batch = bytes(patched(make_batch(), batch_length=length))[:size_bytes]
+        assert verdict(batch) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize(

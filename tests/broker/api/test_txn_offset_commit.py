@@ -34,11 +34,11 @@ def groups(transactions):
     return transactions
 
 
-def offsets_of(producer, offset, *partitions, topic="t"):
+def offsets_of(producer, offset, *partitions, topic="t", group_id="g"):
     """The request."""
     return TxnOffsetCommitRequest(
         transactional_id="x",
-        group_id="g",
+        group_id=group_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         topics=[
@@ -55,9 +55,9 @@ def offsets_of(producer, offset, *partitions, topic="t"):
     )
 
 
-def commit(groups, producer, offset, *partitions, version=5, topic="t"):
+def commit(groups, producer, offset, *partitions, version=5, **options):
     """The codes of each partition."""
-    answer = groups.call(offsets_of(producer, offset, *partitions, topic=topic), version)
+    answer = groups.call(offsets_of(producer, offset, *partitions, **options), version)
     return [one.error_code for topic in answer.topics for one in topic.partitions]
 
 
@@ -132,6 +132,11 @@ def test_partitions_that_are_not_there_are_refused_alone(groups):
     groups.end(producer)
     groups.settled()
     assert fetched(groups) == 7
+
+
+def test_a_group_without_a_name_has_no_offsets_in_transactions(groups):
+    """INVALID_GROUP_ID; outside of transactions such a group may keep offsets, as in Kafka."""
+    assert commit(groups, groups.producer(), 7, 0, group_id="") == [ErrorCode.INVALID_GROUP_ID]
 
 
 def test_a_fenced_producer_commits_nothing(groups):

@@ -68,6 +68,7 @@ def test_a_sync_that_is_sent_twice(classic_world):
     ("member_id", "generation", "fields", "code"),
     [
         ("stranger", 1, {}, "UNKNOWN_MEMBER_ID"),
+        ("stranger", 1, {"version": 5}, "INCONSISTENT_GROUP_PROTOCOL"),
         ("client-b", 0, {}, "ILLEGAL_GENERATION"),
         ("client-b", 2, {}, "ILLEGAL_GENERATION"),
         ("client-b", 1, {"version": 5}, "INCONSISTENT_GROUP_PROTOCOL"),

@@ -35,13 +35,16 @@ def test_a_stable_group_is_described(classic_world):
 
 
 def test_a_group_that_rebalances_is_described(classic_world):
-    """Who is in it, not what they have."""
+    """Who is in it, and what they had; not what they want."""
     world = classic_world()
     world.stable("a")
     world.join("b")
     one = describe(world)
     assert (one.group_state, one.protocol_data) == ("PreparingRebalance", "")
-    assert {(member.member_metadata, member.member_assignment) for member in one.members} == {(b"", b"")}
+    assert {(member.member_metadata, member.member_assignment) for member in one.members} == {
+        (b"", b"client-a"),
+        (b"", b""),
+    }
 
 
 def test_a_group_that_is_not_there(classic_world):
