@@ -379,13 +379,11 @@ class TestDeleteTopics:
     def test_a_topic_named_by_its_name_and_by_its_id_stays(self, image, times):
         """In either order."""
         topic_id = image.topics.by_name["a"].topic_id
-        sentence = "The provided topic name maps to an ID that was already supplied."
         targets = [("a", ZERO_UUID), *[(None, topic_id)] * times]
         for named in (targets, targets[::-1]):
             decision = delete_topics(image, named)
-            assert decision.records == ()
-            assert ("a", topic_id, Failure(ErrorCode.INVALID_REQUEST, sentence)) in decision.result
-            assert len(decision.result) == times
+            assert {failure.code for _, _, failure in decision.result} == {ErrorCode.INVALID_REQUEST}
+            assert (decision.records, len(decision.result)) == ((), times)
 
     def test_deletion_can_be_switched_off(self, image):
         """TOPIC_DELETION_DISABLED for the whole request."""
