@@ -38,12 +38,12 @@ def test_fact_coordinator_partitions_are_javas_hash_modulo_the_partitions(broker
 
 @pytest.mark.parametrize(("key_type", "segment_bytes"), [(0, 100 << 20), (1, 100 << 20)])
 def test_the_topics_have_kafkas_settings(broker, key_type, segment_bytes):
-    """Compacted, in small segments, in the producer's codec; one replica where there is one broker."""
+    """Compacted, in small segments, in the codec of Kafka; one replica where there is one broker."""
     broker.link().call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"]), 6)
     image = broker.node.image
     configs = image.topic_configs(TOPICS[key_type])
     assert configs["cleanup.policy"] == "compact"
-    assert configs["compression.type"] == "producer"
+    assert configs["compression.type"] == ("uncompressed" if key_type else "producer")
     assert int(configs["segment.bytes"]) == segment_bytes
     assert {len(one.replicas) for one in image.topics.by_name[TOPICS[key_type]].partitions.values()} == {1}
 
