@@ -166,8 +166,11 @@ def _describe(
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> Message:
-    """Resource by resource."""
-    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+    """Resource by resource; one that is named again for the same keys is told once, or a small frame would ask much."""
+    asked = {
+        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one for one in request.resources
+    }
+    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in asked.values()])
 
 
 def _failure(request: DescribeConfigsRequest, _version: int, error: KafkaError) -> Message:

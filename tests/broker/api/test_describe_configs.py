@@ -166,3 +166,14 @@ def test_loggers_and_their_levels(broker):
     assert {one.config_source for one in rows.values()} == {LOGGER_SOURCE}
     assert ask(broker.link(), LOGGER, "77").error_code == ErrorCode.INVALID_REQUEST
     assert ask(broker.link(), LOGGER, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_resource_named_again_is_told_once(broker):
+    """Each mention takes some bytes of a frame, and its answer a hundred times as many, and milliseconds."""
+    broker.create("t")
+    keys = (None, [], ["retention.ms"], ["retention.ms"], None)
+    resources = [
+        DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=one) for one in keys
+    ]
+    every, single = broker.link().call(DescribeConfigsRequest(resources=resources * 1000), 4).results
+    assert (len(every.configs) > 1, len(single.configs)) == (True, 1)
