@@ -223,7 +223,7 @@ class KafkaClient:
         answer = self._ask(self._leader(partition), request, FetchResponse, _FETCH_VERSION)
         _check(answer.error_code, f"{partition} at offset {offset}")
         one = answer.responses[0].partitions[0]
-        _check(one.error_code, f"{partition} at offset {offset}; the log starts at {one.log_start_offset}")
+        _check(one.error_code, f"{partition} at offset {offset}")
         return Fetched(bytes(one.records or b""), tuple(one.aborted_transactions or ()))
 
     def _leader(self, partition: TopicPartition) -> int:

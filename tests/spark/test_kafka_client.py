@@ -45,7 +45,7 @@ def test_topics_offsets_and_records_are_told(broker: Any) -> None:
 def test_what_a_broker_refuses_is_an_error_with_its_code(broker: Any) -> None:
     """And the place that was asked for."""
     with KafkaClient(broker.bootstrap_servers) as client:
-        with pytest.raises(KafkaError, match="t-0 at offset 77; the log starts at 0") as refused:
+        with pytest.raises(KafkaError, match="t-0 at offset 77") as refused:
             client.fetch(T0, 77, read_committed=True, max_bytes=1, max_wait_ms=0)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         with pytest.raises(KafkaError, match="t-9: the cluster has no such partition"):
