@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import wraps
+from shutil import get_terminal_size
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
+from stratalog.extras import MissingPackage, naming_extra
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, StratalogError, Unknown
 
 __all__ = [
@@ -82,8 +84,9 @@ def reports_errors(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return function(*args, **kwargs)
-        except (StratalogError, KafkaError, OSError) as error:
+            with naming_extra("this command"):
+                return function(*args, **kwargs)
+        except (StratalogError, KafkaError, OSError, MissingPackage) as error:
             if isinstance(error, BrokenPipeError):
                 raise
             note(f"Error: {_words(error)}")
@@ -154,7 +157,10 @@ def write_rows(rows: Sequence[Row], columns: Mapping[str, str], *, as_json: bool
     cells = [[_cell(row.get(key)) for key in columns] for row in rows]
     numeric = [all(isinstance(row.get(key), int | None) for row in rows) for key in columns]
     if sys.stdout.isatty():
-        _write_ruled(list(columns.values()), cells, numeric)
+        from stratalog.broker.cli_table import ruled_lines  # noqa: PLC0415 - piped output does without it
+
+        for line in ruled_lines(list(columns.values()), cells, numeric, get_terminal_size().columns):
+            click.echo(line)
     else:
         _write_aligned(list(columns.values()), cells, numeric)
 
@@ -178,20 +184,6 @@ def _write_aligned(headings: list[str], cells: list[list[str]], numeric: list[bo
             for text, width, right in zip(line, widths, numeric, strict=True)
         ]
         click.echo("  ".join(padded).rstrip())
-
-
-def _write_ruled(headings: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, right in zip(headings, numeric, strict=True):
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for line in cells:
-        table.add_row(*map(Text, line))
-    Console().print(table)
 
 
 def bytes_text(size_bytes: int | None) -> str:

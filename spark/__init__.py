@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from stratalog.extras import naming_extra
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -150,7 +152,8 @@ def iceberg_conf(catalog: str) -> dict[str, str]:
     Raises `Invalid` for a PySpark that Iceberg has no runtime for, for a catalog that is neither SQLite nor REST, and
     without pyiceberg.
     """
-    from pyspark import __version__  # noqa: PLC0415 - needs PySpark
+    with naming_extra("iceberg_conf"):
+        from pyspark import __version__  # noqa: PLC0415 - needs PySpark
 
     from stratalog.spark.sinks.iceberg import catalog_properties  # noqa: PLC0415
     from stratalog.spark.sinks.iceberg_reading import iceberg_conf as conf  # noqa: PLC0415
@@ -184,7 +187,14 @@ def register(spark: SparkSession) -> None:
 
 
 def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: str) -> SparkSession:
-    """The running Spark session, or a new one that fits this source; see `stratalog.spark.sessions`."""
-    from stratalog.spark.sessions import session as start  # noqa: PLC0415 - needs PySpark
+    """The running Spark session, or a new one that fits this source; see `stratalog.spark.sessions`.
+
+    Raises `MissingPackage` with the command that installs PySpark, or what PySpark needs, where it is missing.
+    """
+    with naming_extra("stratalog.spark.session"):
+        import numpy as np  # noqa: F401, PLC0415 - the source needs it: better said now than by a worker of Spark
+        import pyarrow as pa  # noqa: F401, PLC0415
+
+        from stratalog.spark.sessions import session as start  # noqa: PLC0415 - needs PySpark
 
     return start(master, app_name=app_name, **config)

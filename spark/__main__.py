@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from stratalog.extras import MissingPackage, naming_extra
 from stratalog.tier.store import NotFound
 from stratalog.wire.errors import Invalid, StratalogError
 
@@ -48,8 +49,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
     commands = _Commands("stratalog.spark", help="Spark on an archive, without a broker.", no_args_is_help=True)
     try:
-        commands(args=sys.argv[1:] if arguments is None else arguments, prog_name="python -m stratalog.spark")
-    except (StratalogError, OSError) as error:
+        with naming_extra("this command"):
+            commands(args=sys.argv[1:] if arguments is None else arguments, prog_name="python -m stratalog.spark")
+    except (StratalogError, OSError, MissingPackage) as error:
         click.echo(f"Error: {error}", err=True)
         code = (
             _NOT_FOUND

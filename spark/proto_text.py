@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from stratalog.extras import MissingPackage
 from stratalog.wire.errors import Invalid
 
 __all__ = ["compile_file", "compile_text", "proto_text"]
@@ -40,7 +41,7 @@ def proto_text(data: bytes) -> str | None:
 def compile_text(text: str, imports: tuple[tuple[str, str], ...] = ()) -> bytes:
     """The descriptor set of a schema, which may import those of ``imports``, names and texts, and Protobuf's own.
 
-    The schema's own file comes last. Raises `Invalid` with what protoc says, and `ModuleNotFoundError`.
+    The schema's own file comes last. Raises `Invalid` with what protoc says, and `MissingPackage`.
     """
     files = dict(imports)
     main = _MAIN
@@ -73,7 +74,7 @@ def _checked(name: str) -> str:
 def _compile(main: str, folders: Sequence[str]) -> bytes:
     if importlib.util.find_spec("grpc_tools") is None:
         message = "Protobuf schemas as text need grpcio-tools: pip install 'stratalog[values]'"
-        raise ModuleNotFoundError(message, name="grpc_tools")
+        raise MissingPackage(message, name="grpc_tools")
     with TemporaryDirectory(prefix="stratalog-proto-") as target:
         out = Path(target, "set")
         search = [f"--proto_path={folder}" for folder in folders]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from stratalog.extras import naming_extra
 from stratalog.spark.fetch import ReadRequest, open_quarantine, read_slices
 from stratalog.spark.held_lease import HeldLease
 from stratalog.spark.hot_tail import read_hot_slices
@@ -115,22 +116,26 @@ class RowSet:
         return self.scan().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows in memory, as pandas has them. Raises what `scan` and its reader raise."""
+        """All rows in memory, as pandas has them. Raises `MissingPackage` without pandas, and what `scan` raises."""
+        with naming_extra("to_pandas", "pandas"):
+            import pandas as pd  # noqa: F401, PLC0415 - pyarrow imports it after the rows have been read
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows in memory, as polars has them. Raises what `scan` and its reader raise."""
-        import polars as pl  # noqa: PLC0415 - optional
+        """All rows in memory, as polars has them. Raises `MissingPackage` without polars, and what `scan` raises."""
+        with naming_extra("to_polars"):
+            import polars as pl  # noqa: PLC0415 - optional
 
         frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
         return frame
 
     def lazy_polars(self) -> pl.LazyFrame:
-        """A lazy polars frame: only the columns that a query needs are decoded."""
-        import polars as pl  # noqa: PLC0415 - optional
-        from polars.io.plugins import register_io_source  # noqa: PLC0415
+        """A lazy polars frame: only the columns that a query needs are decoded. Raises `MissingPackage` without polars."""
+        with naming_extra("lazy_polars"):
+            import polars as pl  # noqa: PLC0415 - optional
+            from polars.io.plugins import register_io_source  # noqa: PLC0415
 
         def source(
             with_columns: list[str] | None, predicate: pl.Expr | None, row_count: int | None, _: int | None

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from stratalog.extras import MissingPackage
 from stratalog.spark.proto_text import compile_file, compile_text, proto_text
 from stratalog.spark.schema_registry import RegisteredSchema, RegistryAccess, SchemaRegistry
 from stratalog.spark.value_rows import Decoder
@@ -62,7 +63,7 @@ class ReaderSchema:
         return cls(format_name, text, message)
 
     def decoder(self) -> Decoder:
-        """What decodes values of this very schema. Raises `Invalid`, and `ModuleNotFoundError` with what to install."""
+        """What decodes values of this very schema. Raises `Invalid`, and `MissingPackage`."""
         if self.format == "json":
             return JsonDecoder(_json_type(self.text))
         try:
@@ -70,7 +71,7 @@ class ReaderSchema:
         except ModuleNotFoundError as error:
             package = _PACKAGES[self.format]
             message = f"{self.format} values need {package}: pip install 'stratalog[values]'"
-            raise ModuleNotFoundError(message, name=error.name) from error
+            raise MissingPackage(message, name=error.name) from error
 
     def _decoder_of_package(self) -> Decoder:
         if self.format == "avro":

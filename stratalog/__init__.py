@@ -20,13 +20,10 @@ def open(url: str | PathLike[str], **options: str | int | bool | None) -> Opened
     """The archive at ``url`` for a Python program, without Spark and without a broker; see ``docs/python.md``.
 
     ``options`` are those of the Spark source that say how to reach the bucket: ``s3_endpoint``, ``s3_region`` and so on.
-    Raises `ModuleNotFoundError` where pyarrow or numpy is missing, and what `OpenedArchive` raises.
+    Raises `MissingPackage` where pyarrow or numpy is missing, and what `OpenedArchive` raises.
     """
-    try:
+    from stratalog.extras import naming_extra  # noqa: PLC0415 - keeps ``import stratalog`` quick
+
+    with naming_extra("stratalog.open", "arrow"):
         from stratalog.spark.opened import OpenedArchive  # noqa: PLC0415 - pyarrow, for those who read
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyarrow", "numpy"}:
-            raise
-        message = f"stratalog.open needs {error.name}: pip install 'stratalog[arrow]'"
-        raise ModuleNotFoundError(message, name=error.name) from error
     return OpenedArchive(url, options)
