@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from stratalog.tier.ports import Timing
 from stratalog.tier.put_id import own_version, with_put_id
@@ -26,6 +27,10 @@ from stratalog.tier.wrappers import Call, StoreWrapper
 __all__ = ["RetryPolicy", "RetryingStore"]
 
 T = TypeVar("T")
+SAY_AFTER_S: Final = 3.0
+"""A call that has failed for this long says once that it is being repeated, and why."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class RetryingStore(StoreWrapper):
         super().__init__(inner)
         self._policy = policy or RetryPolicy()
         self._timing = timing or Timing()
+        self._silent_until_s = -math.inf
 
     def put_if_absent(
         self,
@@ -125,4 +131,16 @@ class RetryingStore(StoreWrapper):
                 if elapsed_s + wait_s > self._policy.deadline_s:
                     error.add_note(f"Gave up after {failures} attempts in {elapsed_s:.1f} s.")
                     raise
+                self._say(error, elapsed_s + wait_s)
             self._timing.sleep_s(wait_s)
+
+    def _say(self, error: StoreUnavailable, elapsed_s: float) -> None:
+        """Log what is being waited for: once in the time that one call may take, however many calls wait at once."""
+        now_s = self._timing.now_s()
+        if elapsed_s < SAY_AFTER_S or now_s < self._silent_until_s:
+            return
+        self._silent_until_s = now_s + min(self._policy.deadline_s, 60.0)
+        limit = (
+            f", for at most {self._policy.deadline_s:.0f} s in all" if math.isfinite(self._policy.deadline_s) else ""
+        )
+        log.warning("no success for %.0f s, trying again%s: %s", elapsed_s, limit, error)

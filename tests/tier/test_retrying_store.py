@@ -138,3 +138,25 @@ def test_a_listing_goes_on_where_it_broke(faulty, retrying):
     faulty.set_rules([FaultRule(Fault.FAIL_BEFORE, "list", skip=1, count=2)])
     assert [info.key for info in retrying.list("k")] == keys
     assert len(faulty.injected) == 2
+
+
+def test_a_call_that_waits_long_says_once_what_it_waits_for(faulty, retrying, virtual_time, caplog):
+    """After three seconds of failures, and for all calls of the store together."""
+    faulty.set_rules([FaultRule(Fault.FAIL_BEFORE, count=None)])
+    started_s = virtual_time.now
+    said_s = []
+    caplog.handler.emit = lambda record: said_s.append((virtual_time.now - started_s, record.getMessage()))
+    for _ in range(2):
+        with pytest.raises(InjectedFault):
+            retrying.get("k")
+    ((first_s, first), (second_s, _)) = said_s
+    assert 2.0 <= first_s <= 3.0  # before the wait that passes the third second
+    assert second_s >= first_s + 10.0
+    assert "trying again, for at most 10 s in all: get 'k' in memory:" in first
+
+
+def test_a_call_that_succeeds_soon_says_nothing(faulty, retrying, caplog):
+    """Single failures are ordinary."""
+    faulty.set_rules([FaultRule(Fault.FAIL_BEFORE, count=3)])
+    retrying.put("k", b"1")
+    assert caplog.records == []
