@@ -46,7 +46,7 @@ def open_bucket(url: str, endpoint_url: str | None, region: str | None) -> Objec
     options: dict[str, Any] = {}
     if url.startswith("s3:"):
         options = {"endpoint_url": endpoint_url, "region": region}
-    elif url.startswith("file:"):
+    elif url.startswith(("file:", "/")):
         options = {"create": False}
     return open_store(url, **{name: value for name, value in options.items() if value is not None})
 

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from stratalog.broker.cli_command import broker_options, command
-from stratalog.broker.cli_output import ExitCode, json_option, json_text, note, reports_errors
+from stratalog.broker.cli_output import ExitCode, NotFoundError, json_option, json_text, note, reports_errors
 from stratalog.broker.cli_values import FORMAT_HELP, RecordText, parse_time_ms, record_format, record_json
 from stratalog.broker.client import Client
 from stratalog.broker.client_records import fetch, visible_records
@@ -80,6 +80,8 @@ def consume(
         reader.positions = reader.find(chosen, offset)
         if to is not None or exits:
             reader.ends = reader.find(chosen, to or "latest")
+        if offset.isdecimal():
+            reader.check_reached(int(offset))
         taken = 0
         try:
             taken = _print(reader, show, count)
@@ -133,6 +135,15 @@ class _Reader:
             return dict.fromkeys(partitions, number)
         starts, ends = self._listed(partitions, EARLIEST), self._listed(partitions, LATEST)
         return {one: max(starts[one], ends[one] + number) for one in partitions}
+
+    def check_reached(self, offset: int) -> None:
+        """Raise `NotFoundError` unless ``offset`` is in a partition, or the next of one."""
+        # Above the last stable offset there are offsets, too: those of open transactions.
+        listed = self.client.list_offsets(dict.fromkeys(self.positions, LATEST), read_committed=False)
+        ends = {one: found.offset for one, found in listed.items()}
+        if ends and all(end < offset for end in ends.values()):
+            shown = ", ".join(f"{one} ends at {end}" for one, end in ends.items())
+            raise NotFoundError(f"no partition has come to offset {offset}: {shown}")
 
     def _listed(self, partitions: Sequence[TopicPartition], timestamp: int) -> Positions:
         found = self.client.list_offsets(dict.fromkeys(partitions, timestamp), read_committed=self.read_committed)

@@ -6,6 +6,7 @@ Results go to stdout and nothing else does; all that is said about them goes to 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
@@ -44,6 +45,8 @@ class ExitCode(IntEnum):
     NOT_FOUND = 3
     UNHEALTHY = 4
     TIMEOUT = 5
+    PIPE_CLOSED = 141
+    """As of a program that SIGPIPE ends: 128 + 13."""
 
 
 EXIT_CODE_TEXTS: Final = {
@@ -53,6 +56,7 @@ EXIT_CODE_TEXTS: Final = {
     ExitCode.NOT_FOUND: "no such topic, partition, group, transaction, file or object",
     ExitCode.UNHEALTHY: "no broker answers, or it cannot serve now; of commands that check: something was found",
     ExitCode.TIMEOUT: "not done within the time given",
+    ExitCode.PIPE_CLOSED: "the reader of stdout closed it, as `head` does: no failure",
 }
 
 _CODE_OF_ERROR: Final = {
@@ -86,9 +90,11 @@ def reports_errors(function: Callable[P, R]) -> Callable[P, R]:
         try:
             with naming_extra("this command"):
                 return function(*args, **kwargs)
+        except BrokenPipeError:
+            # Python would write the rest of stdout once more at its end, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(int(ExitCode.PIPE_CLOSED)) from None
         except (StratalogError, KafkaError, OSError, MissingPackage) as error:
-            if isinstance(error, BrokenPipeError):
-                raise
             note(f"Error: {_words(error)}")
             raise SystemExit(int(exit_code_of(error))) from error
 

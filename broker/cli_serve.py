@@ -182,7 +182,7 @@ def _folder(data: str | None) -> Iterator[str]:
 
 
 def free_or_any(address: str) -> str:
-    """The address if nothing listens there, else one with any free port."""
+    """The address if nothing listens there, else one with a port that is free now."""
     host, port = parse_address(address, "address")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -190,8 +190,12 @@ def free_or_any(address: str) -> str:
             probe.bind((host, port))
         except OSError:
             note(f"Port {port} is taken; another one is used.")
-            return f"{host}:0"
-    return address
+        else:
+            return address
+    # A number and not 0: the settings that the broker shows then name the port.
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return f"{host}:{probe.getsockname()[1]}"
 
 
 async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:

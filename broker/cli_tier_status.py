@@ -11,12 +11,14 @@ import click
 from stratalog.broker.cli_command import HTTP_DEFAULT, broker_options, command
 from stratalog.broker.cli_output import bytes_text, json_option, note, reports_errors, write_rows
 from stratalog.broker.client import Client, Topic
-from stratalog.broker.client_admin import describe_topic_configs
+from stratalog.broker.client_admin import describe_broker_configs, describe_topic_configs
 from stratalog.broker.config_listeners import parse_address
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["status"]
 
+_HTTP_LISTENER: Final = "stratalog.http.listener"
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")  # noqa: S104 - to compare with
 OFFSETS: Final = {"log_start": -2, "local_start": -4, "remote_end": -5, "log_end": -1}
 COLUMNS: Final = {
     "topic": "TOPIC",
@@ -34,22 +36,23 @@ COLUMNS: Final = {
 
 @command("status", "stratalog tier status\nstratalog tier status orders --json")
 @click.argument("names", metavar="[TOPIC]...", nargs=-1)
-@click.option("--http", envvar="STRATALOG_HTTP", default=HTTP_DEFAULT, show_default=True, show_envvar=True, metavar="HOST:PORT",
-              help="The broker's HTTP address; it knows the bytes. Without it they are left out.")  # fmt: skip
+@click.option("--http", envvar="STRATALOG_HTTP", show_envvar=True, metavar="HOST:PORT",
+              help="The HTTP address that knows the bytes. By default the one that the broker's settings name.")  # fmt: skip
 @json_option
 @broker_options
 @reports_errors
-def status(*, names: Sequence[str], http: str, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
+def status(*, names: Sequence[str], http: str | None, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
     """Show where each partition of a topic is held: of all topics with remote.storage.enable if none is named.
 
     Offsets count from LOG START, the first that can be read. Up to REMOTE END (exclusive) all is in the bucket, from
     LOCAL START on all is on the broker's disk.
     """
-    address = parse_address(http, "--http")
+    address = None if http is None else parse_address(http, "--http")
     with Client(bootstrap, timeout_seconds) as client:
         topics = client.refresh(names) if names else _tiered(client)
         partitions = [TopicPartition(one.name, part.partition) for one in topics for part in one.partitions]
         rows = _offset_rows(client, partitions)
+        address = address or _http_address(client)
     for row in rows:
         row.update({"local_bytes": None, "remote_bytes": None, "objects": None, "state": None})
     for name in dict.fromkeys(one.topic for one in partitions):
@@ -58,6 +61,17 @@ def status(*, names: Sequence[str], http: str, as_json: bool, bootstrap: str, ti
         for row in rows:
             row |= {name: bytes_text(row[name]) for name in ("local_bytes", "remote_bytes")}
     write_rows(rows, COLUMNS, as_json=as_json)
+
+
+def _http_address(client: Client) -> tuple[str, int]:
+    """Where the broker that has answered listens for HTTP, by its own settings.
+
+    One that listens on all addresses is asked at the address of its clients.
+    """
+    node_id, (broker_host, _) = next(iter(client.brokers.items()))
+    listener = describe_broker_configs(client, node_id, [_HTTP_LISTENER]).get(_HTTP_LISTENER)
+    host, port = parse_address(listener or HTTP_DEFAULT, _HTTP_LISTENER)
+    return broker_host if host in _ALL_ADDRESSES else host, port
 
 
 def _tiered(client: Client) -> list[Topic]:

@@ -10,6 +10,7 @@ import click
 
 from stratalog.broker.cli_command import ExampleGroup, broker_options
 from stratalog.broker.cli_output import json_option, note, reports_errors, write_json, write_rows
+from stratalog.broker.cli_values import setting_value
 from stratalog.broker.client import Client, ListedOffset, Topic
 from stratalog.broker.client_admin import (
     ConfigSource,
@@ -43,19 +44,19 @@ topic = ExampleGroup(
 
 
 def parse_assignments(_context: click.Context, parameter: click.Parameter, entries: Sequence[str]) -> dict[str, str]:
-    """Options of the form ``NAME=VALUE`` as a mapping; the last of a name counts."""
+    """Options of the form ``NAME=VALUE`` as a mapping; the last of a name counts. Times and sizes may have units."""
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
         if not name.strip() or not equals:
             raise click.BadParameter(f"{entry!r} is not NAME=VALUE", param=parameter)
-        found[name.strip()] = value
+        found[name.strip()] = setting_value(name.strip(), value)
     return found
 
 
 config_option = click.option(
     "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=parse_assignments,
-    help="A setting of the topic, under Kafka's name; may be repeated.",
+    help="A setting of the topic, under Kafka's name; times and sizes may have units: retention.ms=7d. May be repeated.",
 )  # fmt: skip
 
 

@@ -31,7 +31,10 @@ FORMAT_HELP: Final = (
     "(-1 for null), %% a percent sign; \\n, \\t and \\0 as usual."
 )
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
-_SIZE_UNITS: Final = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SIZE_UNITS: Final = {
+    "": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+}  # fmt: skip
 _TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOKEN: Final = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
 
@@ -60,7 +63,9 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes from a number with or without KiB, MiB, GiB or TiB; negative ones are Kafka's special values.
+    """Bytes from a number with or without KiB, MiB, GiB or TiB (1024), or kB, MB, GB or TB (1000).
+
+    Negative numbers are Kafka's special values.
 
     Raises `Invalid`.
     """
@@ -73,6 +78,20 @@ def parse_duration_ms(text: str) -> int:
     Raises `Invalid`.
     """
     return _scaled(text, _TIME_UNITS, "a time span: write milliseconds, or 6h")
+
+
+def setting_value(name: str, text: str) -> str:
+    """The value of a setting as Kafka takes it: of names in ``.ms`` and ``.bytes``, ``1d`` and ``2MiB`` become numbers.
+
+    A text that is no number with a unit stays as it is: the broker judges it.
+    """
+    parse = parse_duration_ms if name.endswith(".ms") else parse_size_bytes if name.endswith(".bytes") else None
+    if parse is None:
+        return text
+    try:
+        return str(parse(text))
+    except Invalid:
+        return text
 
 
 def _scaled(text: str, units: Mapping[str, int], wanted: str) -> int:

@@ -33,6 +33,7 @@ __all__ = [
 TIMEOUT_MS = 30_000
 USE_DEFAULT = -1
 _TOPIC_RESOURCE = 2
+_BROKER_RESOURCE = 4
 _DELETE_BY_NAME_OR_ID = 6
 
 
@@ -137,6 +138,16 @@ def describe_topic_configs(client: Client, names: Iterable[str]) -> dict[str, li
             TopicConfig(one.name, one.value, _source(one.config_source)) for one in answer.configs
         ]
     return found
+
+
+def describe_broker_configs(client: Client, node_id: int, names: Sequence[str]) -> dict[str, str | None]:
+    """The values of settings of a broker; a setting that the broker does not know is missing. Raises `KafkaError`."""
+    resource = DescribeConfigsResource(
+        resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(names)
+    )
+    (answer,) = client.call(DescribeConfigsRequest(resources=[resource]), node_id).results
+    _check(answer.resource_name, answer.error_code, answer.error_message)
+    return {one.name: one.value for one in answer.configs}
 
 
 def _source(number: int) -> ConfigSource:

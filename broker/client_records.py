@@ -109,8 +109,9 @@ def _batch(records: Sequence[NewRecord], codec: Codec) -> bytearray:
 
 def _check_produced(topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
     if answer.error_code:
-        words = answer.error_message or code_words(answer.error_code)
-        check(answer.error_code, f"{topic_partition}: {words}; nothing of this batch was appended")
+        words = (answer.error_message or code_words(answer.error_code)).rstrip(".")
+        named = words if str(topic_partition) in words else f"{topic_partition}: {words}"
+        check(answer.error_code, f"{named}; nothing of this batch was appended")
 
 
 def produce_batches(

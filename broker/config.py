@@ -277,6 +277,8 @@ class _Loader:
             self.problems.append(f"{self._origin(misplaced)}: {misplaced} {why}")
         if url is None:
             return f"file://{quote(beside)}-bucket"
+        if url.startswith("/"):
+            return f"file://{quote(url)}"
         if not _BUCKET_URL.fullmatch(url):
             self.problems.append(
                 f"{self._origin(name)}: {name} {url!r} is no URL of a store; write file:///path, s3://bucket/prefix or memory:"

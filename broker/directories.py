@@ -211,7 +211,10 @@ def _load(paths: Iterable[str], files: Filesystem, locks: list[int]) -> list[Log
     """Lock and load each directory; the locks are added to ``locks`` as they are taken, also before an error."""
     loaded = []
     for path in paths:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+        except OSError as error:
+            raise Invalid(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
         locks.append(_lock(path))
         loaded.append(LogDirectory.load(path, files))
     return loaded

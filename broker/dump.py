@@ -81,6 +81,8 @@ def _downloaded(store: ObjectStore, key: str, *, records: bool, quick: bool) -> 
 
 
 def _local(path: Path, *, records: bool, quick: bool) -> Iterator[Row]:
+    if path.is_dir():
+        raise IsADirectoryError(21, "This is a directory; name one file in it", str(path))
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
     if path.name in SMALL_FILES:

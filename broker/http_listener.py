@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stratalog.broker.listening import naming_setting
 from stratalog.broker.machine import machine_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class HttpListener:
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the port; the address, with the port that was chosen for 0. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._connected, host or None, port, start_serving=False)
+        with naming_setting("stratalog.http.listener (--http)", host, port):
+            self._listening = await loop.create_server(self._connected, host or None, port, start_serving=False)
         for bound in self._listening.sockets:
             with bound.dup() as same:
                 same.listen(_BACKLOG)

@@ -16,6 +16,7 @@ from stratalog.broker.clock import Clock
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
 from stratalog.broker.connection import AUTHENTICATION_SECONDS, Connection
 from stratalog.broker.connection_services import ConnectionLimits, Services
+from stratalog.broker.listening import naming_setting
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.page_cache import PageCache
 from stratalog.broker.receiving import Dispatch
@@ -187,15 +188,16 @@ class Server:
             return Connection(self._services, listener, self._opened, self._closed)
 
         tls = self._tls[listener.name] if listener.protocol in _ENCRYPTED else None
-        server = await loop.create_server(
-            connected,
-            listener.host or None,
-            listener.port,
-            backlog=self.limits.backlog,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else AUTHENTICATION_SECONDS,
-            start_serving=False,
-        )
+        with naming_setting(f"listeners ({listener.name})", listener.host, listener.port):
+            server = await loop.create_server(
+                connected,
+                listener.host or None,
+                listener.port,
+                backlog=self.limits.backlog,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else AUTHENTICATION_SECONDS,
+                start_serving=False,
+            )
         for accepting in server.sockets:
             # Accepted sockets inherit the sizes; they must be set before the handshake to widen the window.
             if self.limits.send_buffer_bytes is not None:

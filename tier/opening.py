@@ -1,6 +1,6 @@
 """From a URL to a store. Every kind of store is imported only when its URL is opened.
 
-``file:///path``      a local directory (the embedded default)
+``file:///path``      a local directory (the embedded default); ``/path`` is short for it
 ``memory:NAME``       in this process; the same name is the same store
 ``s3://bucket/prefix`` Amazon S3 or a compatible service
 anything else         through fsspec, read-only or for a single writer
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from stratalog.tier.store import ObjectStore, UnsupportedOperation
 
@@ -38,6 +38,8 @@ def open_store(url: str, **options: Any) -> ObjectStore:
     for writing and changes nothing for others. Raises :class:`UnsupportedOperation` for a URL that names no store.
     """
     single_writer = bool(options.pop("single_writer", False))
+    if url.startswith("/"):
+        url = f"file://{quote(url)}"
     scheme, colon, rest = url.partition(":")
     if not colon:
         raise UnsupportedOperation("open", "", url, "this is no URL", _ADVICE)

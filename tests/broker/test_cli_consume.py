@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 
@@ -88,8 +91,9 @@ def test_waiting_too_long_is_exit_code_5(stratalog, filled) -> None:
     [
         (("nope", "-e"), 3),
         (("{topic}", "-e", "-p", "9"), 3),
-        (("{topic}", "-e", "-o", "99"), 0),
-        (("{topic}", "-n", "1", "-p", "0", "-o", "99"), 1),
+        (("{topic}", "-e", "-o", "99"), 3),
+        (("{topic}", "-e", "-p", "0", "-o", "5"), 0),
+        (("{topic}", "-n", "1", "-p", "0", "-o", "99"), 3),
         (("{topic}", "-e", "-o", "somewhere"), 2),
         (("{topic}", "-e", "-f", "%x"), 2),
     ],
@@ -107,3 +111,15 @@ def test_a_topic_can_be_copied_by_a_pipe(stratalog, filled) -> None:
     stratalog("produce", f"{filled}-copy", "--input", "json", stdin=lines)
     copied = stratalog("consume", f"{filled}-copy", "-e", "--json").out
     assert sorted(copied.replace(f"{filled}-copy", filled).splitlines()) == sorted(lines.splitlines())
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_command_without_a_word(stratalog, live_broker, topic) -> None:
+    """As SIGPIPE ends cat: code 141, and nothing on stderr."""
+    stratalog("produce", topic, stdin="x" * 99 + "\n" + ("y" * 99 + "\n") * 20_000)
+    command = [sys.executable, "-m", "stratalog", "consume", topic, "--exit", "-b", live_broker.kafka]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consume:
+        assert consume.stdout is not None
+        assert consume.stderr is not None
+        assert consume.stdout.readline() in (b"x" * 99 + b"\n", b"y" * 99 + b"\n")
+        consume.stdout.close()
+        assert (consume.stderr.read(), consume.wait(30)) == (b"", 141)

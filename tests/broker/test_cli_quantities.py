@@ -26,4 +26,4 @@ def test_times_become_milliseconds() -> None:
 def test_other_texts_are_refused() -> None:
     """With what to write."""
     with pytest.raises(click.BadParameter, match="write bytes, or 100MiB"):
-        SIZE_BYTES.convert("1 MB", None, None)
+        SIZE_BYTES.convert("1 XB", None, None)

@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing(stratalog, topic) -> None:
     [
         (("set", "nope", "--enable"), 3),
         (("set", "{topic}"), 2),
-        (("set", "{topic}", "--segment-bytes", "1 MB"), 2),
+        (("set", "{topic}", "--segment-bytes", "1 XB"), 2),
     ],
 )
 def test_wrong_settings_have_their_codes(stratalog, topic, arguments, code) -> None:

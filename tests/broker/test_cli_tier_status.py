@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from stratalog.broker.cli import cli
 from stratalog.broker.cli_command import HTTP_DEFAULT
 from stratalog.metadata.configs import definitions
 
@@ -68,6 +70,19 @@ def test_status_without_http_leaves_bytes_out(stratalog, topic) -> None:
     assert "Give --http HOST:PORT" in found.err
     assert len(found.out.splitlines()) == 4
     assert " - " in found.out.splitlines()[1]
+
+
+def test_the_broker_says_where_it_listens_for_http(stratalog, topic, live_broker, monkeypatch) -> None:
+    """Without --http its settings name the address, also where it is not the default one."""
+    asked = []
+    monkeypatch.setattr("stratalog.broker.cli_tier_status._sizes", lambda address, *_: asked.append(address) or {})
+    monkeypatch.setattr(
+        "stratalog.broker.cli_tier_status.describe_broker_configs",
+        lambda _client, _node, names: {names[0]: "0.0.0.0:1234"},
+    )
+    found = CliRunner().invoke(cli, ["tier", "status", topic, "-b", live_broker.kafka])
+    assert found.exit_code == 0
+    assert asked == [("127.0.0.1", 1234)]
 
 
 def test_status_without_a_name_is_of_archived_topics(stratalog, topic) -> None:

@@ -42,12 +42,12 @@ def test_a_dry_run_creates_nothing(stratalog) -> None:
 
 
 def test_settings_are_changed_and_given_back(stratalog, topic) -> None:
-    """Only those named."""
-    stratalog("topic", "alter", topic, "--config", "retention.ms=5", "--config", "segment.ms=7")
+    """Only those named; a time may have a unit."""
+    stratalog("topic", "alter", topic, "--config", "retention.ms=5s", "--config", "segment.ms=7")
     stratalog("topic", "alter", topic, "--delete-config", "segment.ms")
     (described,) = stratalog("topic", "describe", topic, "--json").rows
-    assert described["configs"] == {"retention.ms": "5"}
-    assert "retention.ms=5  (topic)" in stratalog("topic", "describe", topic).out
+    assert described["configs"] == {"retention.ms": "5000"}
+    assert "retention.ms=5000  (topic)" in stratalog("topic", "describe", topic).out
 
 
 def test_a_topic_gets_more_partitions(stratalog, topic) -> None:

@@ -17,6 +17,7 @@ from stratalog.broker.cli_values import (
     parse_time_ms,
     record_format,
     record_json,
+    setting_value,
     time_text,
 )
 from stratalog.wire.batch import Header, Record
@@ -44,10 +45,11 @@ def test_a_time_is_a_number_or_iso_8601(text, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("0", 0), ("-2", -2), ("100MiB", 100 << 20), ("1 gib", 1 << 30), ("7KiB", 7168), ("12b", 12)]
+    ("text", "expected"),
+    [("0", 0), ("-2", -2), ("100MiB", 100 << 20), ("1 gib", 1 << 30), ("7KiB", 7168), ("12b", 12), ("2MB", 2_000_000)],
 )
 def test_a_size_may_have_a_unit(text, expected) -> None:
-    """Powers of 1024; negative numbers are Kafka's special values."""
+    """KiB and its kin are powers of 1024, kB and its kin of 1000; negative numbers are Kafka's special values."""
     assert parse_size_bytes(text) == expected
 
 
@@ -60,11 +62,26 @@ def test_a_time_span_may_have_a_unit(text, expected) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("retention.ms", "7d", "604800000"),
+        ("local.retention.bytes", "2MiB", "2097152"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", "soon", "soon"),
+        ("cleanup.policy", "1d", "1d"),
+    ],
+)
+def test_a_setting_of_time_or_size_may_have_a_unit(name, text, expected) -> None:
+    """Any other text goes to the broker as it is, and the broker judges it."""
+    assert setting_value(name, text) == expected
+
+
+@pytest.mark.parametrize(
     ("parse", "text"),
     [
         (parse_time_ms, "yesterday"),
         (parse_time_ms, "2013-13-01"),
-        (parse_size_bytes, "1 MB"),
+        (parse_size_bytes, "1 XB"),
         (parse_size_bytes, "1.5GiB"),
         (parse_duration_ms, "6 weeks"),
         (parse_duration_ms, ""),

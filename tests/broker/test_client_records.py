@@ -89,13 +89,20 @@ def test_topics_are_named_as_each_version_wants_it(scripted, client, sent, versi
     assert one.topic_partition == ORDERS
 
 
-def test_a_refused_batch_is_an_error(scripted, client) -> None:
-    """With the partition and the broker's words."""
-    refused = PartitionProduceResponse(index=0, base_offset=-1, error_code=87, error_message="record without key")
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("record without key.", "orders-0: record without key; nothing"),
+        ("a batch for orders-0 is too large", "INVALID_RECORD: a batch for orders-0 is too large; nothing"),
+    ],
+)
+def test_a_refused_batch_is_an_error(scripted, client, words, shown) -> None:
+    """With the partition, once, and the broker's words, without their full stop."""
+    refused = PartitionProduceResponse(index=0, base_offset=-1, error_code=87, error_message=words)
     scripted.answers[PRODUCE] = ProduceResponse(
         responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[refused])]
     )
-    with pytest.raises(KafkaError, match="orders-0: record without key; nothing of this batch was appended"):
+    with pytest.raises(KafkaError, match=f"{shown} of this batch was appended"):
         Producer(client, "orders").send([NewRecord(b"1", 5, partition=0)])
 
 

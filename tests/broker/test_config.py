@@ -235,6 +235,11 @@ def test_settings_that_do_not_go_together_are_refused(load, content, message) ->
     assert any(message in problem for problem in problems(load, content))
 
 
+def test_a_path_is_short_for_the_url_of_a_bucket_in_a_directory(load) -> None:
+    """Also with blanks in it."""
+    assert load("stratalog.bucket.url=/srv/my archive\n").bucket_url == "file:///srv/my%20archive"
+
+
 @pytest.mark.parametrize(
     "options", [{"assignments": ["num.partitions"]}, {"assignments": ["=1"]}, {"flags": Flags(listen="x")}]
 )

@@ -53,6 +53,15 @@ async def bench(tmp_path, watched_files):
     bench.threads.shutdown()
 
 
+async def test_a_directory_that_cannot_be_made_is_refused_by_name(bench):
+    """With the setting that names it."""
+    (bench.path / "file").write_text("")
+    with pytest.raises(
+        Invalid, match=r"log\.dirs \(--data\): the directory .*/file/below cannot be made: Not a directory"
+    ):
+        bench.open("file/below")
+
+
 async def test_the_first_start_names_the_cluster_and_the_next_one_keeps_it(bench):
     """All directories carry the cluster's id and an id of their own."""
     first = bench.open("a", "b")

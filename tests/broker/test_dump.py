@@ -23,6 +23,8 @@ def test_a_name_that_says_nothing_is_refused(tmp_path) -> None:
         rows(tmp_path / "notes.txt")
     with pytest.raises(FileNotFoundError):
         rows(tmp_path / f"{BASE}.log")
+    with pytest.raises(IsADirectoryError, match="name one file"):
+        rows(tmp_path)
 
 
 @pytest.mark.parametrize("form", ["{path}", "file://{path}"])

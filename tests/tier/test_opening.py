@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 
@@ -43,9 +44,16 @@ def test_an_s3_url_is_retried_and_prefixed():
     assert isinstance(open_store("s3://bucket", retry=None), S3Store)
 
 
+def test_a_path_is_short_for_its_file_url(tmp_path):
+    """Blanks and percent signs in it are no escapes."""
+    folder = tmp_path / "a b%20c"
+    open_store(str(folder)).put("k", b"1")
+    assert open_store(f"file://{quote(str(folder))}").get("k")[0] == b"1"
+
+
 @pytest.mark.parametrize(
     "url",
-    ["", "/var/data", "file:relative", "file://host/path", "s3:///prefix", "s3://b/p?x=1", "s3://k:s@b/p", "s3:b"],
+    ["", "var/data", "file:relative", "file://host/path", "s3:///prefix", "s3://b/p?x=1", "s3://k:s@b/p", "s3:b"],
 )
 def test_what_is_no_store_is_refused_with_advice(url):
     """A path, a relative or foreign file URL and a malformed bucket say how to write it."""
