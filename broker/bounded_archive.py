@@ -62,12 +62,7 @@ class _TailFile:
         else:
             next_offset = tail.end
         parts = [FileSlice(self._file, start, size_bytes)] if size_bytes else []
-        aborted = [
-            (one.producer_id, one.first_offset)
-            for one in tail.aborted
-            if one.first_offset < next_offset and one.last_offset >= offset
-        ]
-        return RemoteSlices(parts, size_bytes, next_offset, aborted)
+        return RemoteSlices(parts, size_bytes, next_offset, tail.aborted)
 
 
 class BoundedArchive:

@@ -52,7 +52,8 @@ class RemoteSlices:
     parts: Sequence[FileSlice]
     size_bytes: int
     next_offset: int
-    aborted: Sequence[tuple[int, int]] = ()
+    aborted: Sequence[AbortedTransaction] = ()
+    """What the objects say that the batches are from: a transaction over several of them is named by each."""
 
 
 class RemotePartition:
@@ -346,9 +347,9 @@ class RemotePartition:
         number = table.find_offset(offset)
         return self._of_cache(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
 
-    def _aborted_in(self, start: int, end: int) -> list[tuple[int, int]] | None:
-        """(producer id, first offset) of aborted transactions in the range; None while they are being read."""
-        found: list[tuple[int, int]] = []
+    def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction] | None:
+        """What the objects of the range say of aborted transactions; None while that is being read."""
+        found: list[AbortedTransaction] = []
         complete = True
         for segment in self._remote.aborted_candidates(start, end):
             known = self._aborted.get(segment.uuid)
@@ -359,11 +360,7 @@ class RemotePartition:
                 self._errors.raise_for((segment.uuid, "aborted"))
                 self._read_aborted(segment)
                 continue
-            found += [
-                (one.producer_id, one.first_offset)
-                for one in known
-                if one.first_offset < end and one.last_offset >= start
-            ]
+            found += known
         return found if complete else None
 
     def _read_aborted(self, segment: RemoteSegment) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stratalog.broker.aborted_entries import AbortedRange, aborted_entries
 from stratalog.broker.metrics import TopicMetrics
 from stratalog.broker.partition import Partition
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
@@ -49,8 +50,8 @@ class RemoteRead(Protocol):
         ...
 
     @property
-    def aborted(self) -> Sequence[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions that overlap."""
+    def aborted(self) -> Sequence[AbortedRange]:
+        """The aborted transactions that overlap, in any order; one that reaches over many objects many times."""
         ...
 
 
@@ -112,7 +113,7 @@ class LogRead:
     size_bytes: int = 0
     next_offset: int = -1
     aborted: list[tuple[int, int]] = field(default_factory=list)
-    """(producer id, first offset) of aborted transactions in the parts."""
+    """(producer id, first offset) of aborted transactions that overlap: each once, by first offset."""
     pending: bool = False
     remote: bool = False
     throttle_ms: int = 0
@@ -164,7 +165,7 @@ class UnifiedLog:
         local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
         found = LogRead(local.parts, local.size_bytes, local.next_offset)
         if committed and local.size_bytes and (entries := log.aborted_transactions(offset, local.next_offset)):
-            found.aborted = [(entry.producer_id, entry.first_offset) for entry in entries]
+            found.aborted = aborted_entries(entries, offset, local.next_offset)
         return found
 
     def _read_remote(
@@ -180,7 +181,7 @@ class UnifiedLog:
         found = remote.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
         if found is None:
             return LogRead(next_offset=offset, pending=True, remote=True, throttle_ms=remote.throttle_ms(reader))
-        aborted = list(found.aborted) if committed else []
+        aborted = aborted_entries(found.aborted, offset, found.next_offset) if committed and found.aborted else []
         return LogRead(found.parts, found.size_bytes, found.next_offset, aborted, remote=True)
 
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:

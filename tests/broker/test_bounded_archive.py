@@ -112,9 +112,10 @@ def test_the_tail_keeps_to_limits(rig):
 
 
 def test_aborted_transactions_of_the_tail_are_told(rig):
-    """Those that overlap what is read."""
-    assert read(rig.open(8), 6).aborted == [(9, 4)]
-    assert read(rig.open(11), 9).aborted == []
+    """`UnifiedLog` names those of them that overlap what is read."""
+    transaction = AbortedTransaction(9, 4, 7, 8)
+    assert list(read(rig.open(8), 6).aborted) == [transaction]
+    assert list(read(rig.open(6), 3).aborted) == [transaction]
 
 
 def test_times_are_looked_up_below_the_end_only(rig):

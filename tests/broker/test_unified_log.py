@@ -7,6 +7,8 @@ import pytest
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.log_time import ScanOn
+from stratalog.hot.transaction_index import AbortedTxn
+from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -35,7 +37,7 @@ class LocalLog:
         return SimpleNamespace(parts=["local"], size_bytes=8, next_offset=offset + 1)
 
     def aborted_transactions(self, first, last):
-        return [SimpleNamespace(producer_id=7, first_offset=first)]
+        return [AbortedTxn(8, first, last + 5, last + 5), AbortedTxn(7, first - 9, first, last), AbortedTxn(7, 0, 3, 4)]
 
     def timestamp_search(self, timestamp_ms, from_offset, *, max_offset):
         self.searches.append((from_offset, max_offset))
@@ -52,7 +54,12 @@ class Archive:
 
     def __init__(self) -> None:
         self.reads = []
-        self.answer = SimpleNamespace(parts=["remote"], size_bytes=9, next_offset=20, aborted=[(3, 12)])
+        named = [
+            AbortedTransaction(4, 17, 55, 55),
+            AbortedTransaction(3, 12, 51, 51),
+            AbortedTransaction(3, 58, 59, 59),
+        ]
+        self.answer = SimpleNamespace(parts=["remote"], size_bytes=9, next_offset=57, aborted=[*named, *named])
         self.holds = True
         self.asked = []
         self.found = [lambda: None]
@@ -145,10 +152,10 @@ def test_what_is_held_in_both_places_is_read_locally(unified, local, offset):
 
 @pytest.mark.parametrize("offset", [LOG_START, LOCAL_START - 1])
 def test_what_only_the_archive_holds_is_read_there(unified, local, offset):
-    """With the aborted transactions for committed readers only."""
+    """With the aborted transactions for committed readers only: each once, though every object has named it."""
     plain, committed = read(unified, offset), read(unified, offset, committed=True)
-    assert (plain.parts, plain.remote, plain.aborted, plain.next_offset) == (["remote"], True, [], 20)
-    assert committed.aborted == [(3, 12)]
+    assert (plain.parts, plain.remote, plain.aborted, plain.next_offset) == (["remote"], True, [], 57)
+    assert committed.aborted == [(3, 12), (4, 17)]
     assert local.reads == []
     assert unified.remote.reads == [("me", offset, 1000)] * 2
 
@@ -170,8 +177,8 @@ def test_a_gap_below_the_disk_is_never_out_of_range(unified):
 
 
 def test_committed_local_reads_name_aborted_transactions(unified):
-    """Those that touch the range that is returned."""
-    assert read(unified, 60, committed=True).aborted == [(7, 60)]
+    """Those that touch the range that is returned, by first offset, as those of the archive."""
+    assert read(unified, 60, committed=True).aborted == [(7, 51), (8, 60)]
 
 
 def test_time_look_ups_begin_in_the_archive_only_if_it_may_hold_the_time(unified, local):
