@@ -243,10 +243,13 @@ def _behind_loss(client: KafkaClient, each: HotSlice, position: int, request: Re
 
 
 def aborted_in(data: bytes, fetched: Fetched) -> AbortedTransactions:
-    """The aborted transactions of an answer, as far as it goes: each ends with its marker, or reaches beyond ``data``."""
+    """The aborted transactions of an answer, as far as it goes: each ends with its marker, or reaches beyond ``data``.
+
+    A broker may name a transaction more than once, and in any order: each counts once.
+    """
     waiting: dict[int, deque[int]] = {}
-    for one in sorted(fetched.aborted, key=lambda each: each.first_offset):
-        waiting.setdefault(one.producer_id, deque()).append(one.first_offset)
+    for first_offset, producer_id in sorted({(one.first_offset, one.producer_id) for one in fetched.aborted}):
+        waiting.setdefault(producer_id, deque()).append(first_offset)
     found: dict[int, list[tuple[int, int]]] = {}
     for at, header in iter_headers(data):
         open_ones = waiting.get(header.producer_id)

@@ -214,6 +214,16 @@ def test_aborted_records_are_seen_only_when_asked_for() -> None:
     assert seen(answer, read_committed=False) == [0, 1, 2, 3, 4, 5, 7, 8, 10, 11]
 
 
+def test_transactions_named_twice_and_in_disorder_hide_nothing_more() -> None:
+    """Brokers may do so; what the producer commits behind an abort is seen."""
+    data = (
+        batch(0, 7) + marker(2, 7, ABORT) + batch(3, 7) + marker(5, 7, COMMIT) + batch(6, 7) + marker(8, 7, ABORT) + batch(9, 7)
+    )  # fmt: skip
+    listed = tuple(AbortedTransaction(producer_id=7, first_offset=first) for first in (6, 0))
+    for named in (listed, listed[::-1], listed * 3):
+        assert seen(fetched(data, named)) == [3, 4, 9, 10]
+
+
 def test_half_a_batch_at_the_end_is_left_for_later() -> None:
     """Answers are cut at a number of bytes."""
     assert seen(fetched(batch(10) + batch(12)[:-1])) == [10, 11]
