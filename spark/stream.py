@@ -1,7 +1,8 @@
 """``readStream.format("stratalog")``: PySpark's stream reader over `stratalog.spark.stream_driver`.
 
 One long-lived Python worker of the driver holds the reader and its state; executors get a copy without any and only
-read. The offsets in the checkpoint are Kafka's JSON, so a restart needs nothing but them.
+read. The offsets in the checkpoint are Kafka's JSON, so a restart needs nothing but them: `stream_offsets` tells how the
+first micro-batch is planned again.
 
 PySpark 4.1 asks for the latest offset without telling start or limit, and has no Python source that supports
 ``Trigger.AvailableNow``: there the reader goes by what it was told last, and by its own limits.
@@ -21,7 +22,15 @@ from stratalog.spark.fetch import open_archive
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.source import LeasedTask, StratalogReader
 from stratalog.spark.stream_driver import StreamDriver
-from stratalog.spark.stream_offsets import OffsetDocument, Offsets, offset_document, parse_offsets
+from stratalog.spark.stream_offsets import (
+    BEGINNING,
+    OffsetDocument,
+    Offsets,
+    first_end,
+    first_start,
+    offset_document,
+    parse_offsets,
+)
 from stratalog.spark.stream_options import StreamOptions
 from stratalog.spark.stream_plan import BatchLimits
 
@@ -47,14 +56,11 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._stream = stream
         self._reader = reader
         self._driver: StreamDriver | None = None
-        self._initial: Offsets | None = None
-        self._position: Offsets | None = None
+        self._position: OffsetDocument | None = None
 
     def initialOffset(self) -> OffsetDocument:  # noqa: N802 - PySpark's name, as those below
-        """Where a query without a checkpoint begins."""
-        if self._initial is None:  # the end may move on before Spark asks again
-            self._initial = self._opened().initial()
-        return offset_document(self._initial)
+        """Where a query without a checkpoint begins; the same text whenever Spark asks."""
+        return dict(BEGINNING)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limits of the options, as far as PySpark has words for them; `latestOffset` knows the rest."""
@@ -71,12 +77,15 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> OffsetDocument:  # noqa: N802
         """Where the next micro-batch ends; ``start`` if there is none."""
-        begin = self._begin() if start is None else parse_offsets(start)
-        return offset_document(self._opened().next_end(begin, self._limits(limit)))
-
-    def _begin(self) -> Offsets:
-        """Where the next micro-batch begins if Spark does not say: where the one before it ended."""
-        return parse_offsets(self.initialOffset()) if self._position is None else self._position
+        if start is None:  # then it begins where the one before it ended
+            start = BEGINNING if self._position is None else self._position
+        driver, limits = self._opened(), self._limits(limit)
+        if start == BEGINNING:
+            begin = driver.initial()
+            return first_end(driver.next_end(begin, limits), begin)
+        position = parse_offsets(start)
+        end = driver.next_end(position, limits)
+        return dict(start) if end == position else offset_document(end)
 
     def _limits(self, limit: Any) -> BatchLimits | None:
         """What Spark asks for: all that there is, or what `getDefaultReadLimit` said."""
@@ -96,9 +105,16 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
         """The tasks of one micro-batch; none where ``start`` is ``end``, by which PySpark only tells where it is."""
-        self._position = parse_offsets(end)
-        tasks, lease = self._opened().plan(parse_offsets(start), self._position)
+        self._position = end
+        if start == end:
+            return []
+        begin = self._first_start(end) if start == BEGINNING else parse_offsets(start)
+        tasks, lease = self._opened().plan(begin, parse_offsets(end))
         return [LeasedTask(task, lease) for task in tasks]
+
+    def _first_start(self, end: OffsetDocument) -> Offsets:
+        recorded = first_start(end)
+        return self._opened().start_by_options(parse_offsets(end)) if recorded is None else recorded
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -140,6 +140,48 @@ def test_a_batch_that_was_not_committed_is_read_again_exactly(spark, growing_arc
     assert written(spark, out) == produced(growing_archive)
 
 
+@pytest.fixture
+def first_batch_lost(spark, growing_archive, batches, tmp_path):
+    """A query whose first micro-batch, over 50 offsets, is in the checkpoint but not done: runs it until then."""
+    out = tmp_path / "out"
+
+    def run(**options):
+        growing_archive.add("orders", 0, batches(0, 50))
+        run_once(spark, growing_archive, out, **options)
+        for folder in (Path(f"{out}.checkpoint", "commits"), out / "_spark_metadata"):
+            for path in folder.glob("*0*"):
+                path.unlink()
+        return out
+
+    return run
+
+
+def test_a_first_batch_from_the_end_is_planned_again_from_there(spark, growing_archive, batches, first_batch_lost):
+    """Where the stream began, not where the archive ends by then."""
+    out = first_batch_lost(startingOffsets="latest")
+    growing_archive.add("orders", 0, batches(50, 50))
+    run_now(spark, growing_archive, out, startingOffsets="latest")
+    assert written(spark, out) == [row for row in produced(growing_archive) if row[1] >= 50]
+
+
+def test_a_first_batch_does_not_take_partitions_that_came_later(spark, growing_archive, batches, first_batch_lost):
+    """They come with the second one; options that have changed since, and are wrong by now, do not count."""
+    out = first_batch_lost()
+    growing_archive.add("orders", 1, batches(0, 10))
+    run_now(spark, growing_archive, out, startingOffsets='{"orders":{"7":0}}')
+    assert written(spark, out) == produced(growing_archive)
+
+
+def test_a_first_batch_whose_records_are_gone_is_a_loss(spark, growing_archive, batches, first_batch_lost):
+    """It is told, as that of any other micro-batch, also where the stream was to begin as early as it can."""
+    out = first_batch_lost()
+    growing_archive.set_log_start("orders", 0, 30)
+    with pytest.raises(Exception, match=r"orders-0: the offsets 0 to 29 were removed.*failOnDataLoss"):
+        run_now(spark, growing_archive, out)
+    run_now(spark, growing_archive, out, failOnDataLoss="false")
+    assert [row[1] for row in written(spark, out)] == list(range(30, 50))
+
+
 DRIVER = """
 import sys
 from stratalog.spark import session
@@ -239,8 +281,10 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
 
     first = reader()
     end, rows = first.batch(None)
-    assert (end, rows) == ({"orders": {"0": 40}}, list(range(40)))
-    assert first.reader.initialOffset() == {"orders": {"0": 0}}
+    assert (end, rows) == ({"orders": {"0": 40}, "@start": {"orders": {"0": 0}}}, list(range(40)))
+    again = reader().reader
+    assert len(again.partitions(again.initialOffset(), end)) == 1
+    assert again.latestOffset() == {"orders": {"0": 80}}
     end, rows = first.batch(end)
     assert (end, rows) == ({"orders": {"0": 80}}, list(range(40, 80)))
     restarted = reader()

@@ -126,6 +126,38 @@ def test_what_a_query_cannot_begin_with_is_told(memory_archive, batches, clock):
     assert stream(memory_archive.store, failOnDataLoss="false", **gone).initial() == {P0: 5}
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, {P0: 0, P1: None}),
+        ({"startingOffsets": '{"orders":{"0":7,"1":6}}'}, {P0: 7, P1: 6}),
+        ({"startingOffsets": '{"orders":{"0":50,"1":-2}}'}, {P0: 15, P1: None}),
+        ({}, {P0: None, P1: None}),
+        ({"startingTimestamp": "1012000"}, {P0: None, P1: None}),
+    ],
+)
+def test_a_first_batch_of_an_old_checkpoint_begins_where_the_options_surely_meant(
+    memory_archive, batches, clock, caplog, options, expected
+):
+    """Else it is a loss, told by its true reason; without failOnDataLoss it begins no later than it ends."""
+    for partition in range(3):
+        memory_archive.add("orders", partition, batches(0, 60))
+    memory_archive.set_log_start("orders", 1, 5)
+    end = {P0: 15, P1: 15}
+    lenient = stream(memory_archive.store, failOnDataLoss="false", **options)
+    with caplog.at_level(logging.WARNING, "stratalog.spark"):
+        starts = lenient.start_by_options(end)
+    assert starts.keys() == end.keys()
+    assert all(starts[each] <= end[each] and expected[each] in {None, starts[each]} for each in end)
+    told = [record.message.split(":")[0] for record in caplog.records]
+    assert told == [str(each) for each in end if expected[each] is None]
+    if told:
+        with pytest.raises(DataLoss, match=f"{told[0]}: the first micro-batch was under way.*earlier version"):
+            stream(memory_archive.store, **options).start_by_options(end)
+    else:
+        assert stream(memory_archive.store, **options).start_by_options(end) == starts
+
+
 def test_a_frozen_stream_ends_where_the_archive_ended(memory_archive, batches, clock):
     """In batches of the limit, without waiting for a minimum; what comes later is for the next run."""
     memory_archive.add("orders", 0, batches(0, 50))

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.spark.stream_offsets import behind, offset_document, parse_offsets
+from stratalog.spark.stream_offsets import (
+    BEGINNING,
+    behind,
+    first_end,
+    first_start,
+    offset_document,
+    parse_offsets,
+)
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
 OFFSETS = st.dictionaries(
-    st.builds(TopicPartition, st.text(min_size=1, max_size=8), st.integers(0, 30)), st.integers(0, 2**63 - 1)
+    st.builds(TopicPartition, st.text(min_size=1, max_size=8).filter(lambda name: "@" not in name), st.integers(0, 30)),
+    st.integers(0, 2**63 - 1),
 )
 
 
@@ -26,6 +34,19 @@ def test_offsets_survive_the_checkpoint_and_have_one_text(offsets, random):
     text = json.dumps(offset_document(dict(shuffled)))
     assert parse_offsets(json.loads(text)) == offsets
     assert text == json.dumps(offset_document(offsets)) == json.dumps(offset_document(parse_offsets(json.loads(text))))
+
+
+@given(OFFSETS, OFFSETS)
+@settings(max_examples=60)
+def test_the_end_of_a_first_batch_keeps_its_start(start, end):
+    """Through the checkpoint's text, an empty one too; it is an end like any other besides, and no beginning."""
+    document = json.loads(json.dumps(first_end(end, start)))
+    assert parse_offsets(document) == end
+    assert first_start(document) == start
+    assert document != BEGINNING
+    assert first_start(offset_document(end)) is None
+    with pytest.raises(Invalid, match="checkpoint"):
+        first_start({"@start": {"orders": 7}})
 
 
 def test_the_text_is_that_of_sparks_kafka_source():
