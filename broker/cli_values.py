@@ -31,10 +31,12 @@ FORMAT_HELP: Final = (
     "(-1 for null), %% a percent sign; \\n, \\t and \\0 as usual."
 )
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
-_SIZE_UNITS: Final = {
-    "": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-}  # fmt: skip
+_SIZE_UNITS: Final = {"": 1, "b": 1} | {
+    spelling: 1 << 10 * (power + 1)
+    for power, letter in enumerate("kmgt")
+    for spelling in (letter, f"{letter}b", f"{letter}ib")
+}
+"""Powers of 1024 in any spelling, as the commands on Spark read them."""
 _TIME_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOKEN: Final = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
 
@@ -63,7 +65,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes from a number with or without KiB, MiB, GiB or TiB (1024), or kB, MB, GB or TB (1000).
+    """Bytes from a number with or without a unit: KiB, kB and k are 1024 bytes, MiB, MB and m 1024 of those, up to T.
 
     Negative numbers are Kafka's special values.
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -29,6 +30,7 @@ __all__ = [
     "check_topics",
     "pairs",
     "progress_bar",
+    "quiet_logging",
     "refuse_options",
     "size_text",
     "spark_options",
@@ -43,6 +45,8 @@ TASK_OPTIONS: Final = ("maxPartitionBytes", "minPartitions", "maxRecordsPerParti
 """Options of the source that say how it is divided into tasks."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOGGING: Final = Path(__file__).absolute().with_name("log4j2.properties")
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -120,11 +124,20 @@ def spark_session(app_name: str, master: str | None, options: Mapping[str, str])
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
     else:
-        spark = session(master or "local[*]", app_name=app_name, **options)
+        spark = session(master or "local[*]", app_name=app_name, **quiet_logging(options, os.environ))
     try:
         yield spark
     finally:
         stop(spark)
+
+
+def quiet_logging(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """``options`` of a session, with our logging of Spark's driver unless they or ``SPARK_CONF_DIR`` bring another."""
+    java = options.get(_JAVA_OPTIONS, "")
+    folder = environment.get("SPARK_CONF_DIR")
+    if "log4j" in java or not _LOGGING.is_file() or (folder and Path(folder, _LOGGING.name).is_file()):
+        return dict(options)
+    return {**options, _JAVA_OPTIONS: f"{java} -Dlog4j2.configurationFile={_LOGGING.as_uri()}".lstrip()}
 
 
 @contextmanager

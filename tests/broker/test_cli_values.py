@@ -46,10 +46,19 @@ def test_a_time_is_a_number_or_iso_8601(text, expected) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("0", 0), ("-2", -2), ("100MiB", 100 << 20), ("1 gib", 1 << 30), ("7KiB", 7168), ("12b", 12), ("2MB", 2_000_000)],
+    [
+        ("0", 0),
+        ("-2", -2),
+        ("100MiB", 100 << 20),
+        ("1 gib", 1 << 30),
+        ("7KiB", 7168),
+        ("12b", 12),
+        ("2MB", 2 << 20),
+        ("3g", 3 << 30),
+    ],
 )
 def test_a_size_may_have_a_unit(text, expected) -> None:
-    """KiB and its kin are powers of 1024, kB and its kin of 1000; negative numbers are Kafka's special values."""
+    """Powers of 1024 in any spelling; negative numbers are Kafka's special values."""
     assert parse_size_bytes(text) == expected
 
 

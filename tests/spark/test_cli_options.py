@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from stratalog.spark.cli_options import (
     archive_options,
     pairs,
     progress_bar,
+    quiet_logging,
     size_text,
     spark_options,
     store_options,
@@ -76,3 +78,15 @@ def test_sizes_are_told_in_a_unit_that_fits() -> None:
     """A small archive is not nothing."""
     sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 19: "1.5 MiB", 3 << 30: "3,072.0 MiB"}
     assert {size_bytes: size_text(size_bytes) for size_bytes in sizes} == sizes
+
+
+def test_a_session_of_a_command_logs_by_our_file_unless_another_is_chosen(tmp_path: Path) -> None:
+    """By an option of Java or by the folder of Spark's settings; other options of Java stay."""
+    name = "spark.driver.extraJavaOptions"
+    ours = quiet_logging({}, {})[name]
+    assert Path(ours.removeprefix("-Dlog4j2.configurationFile=file://")).is_file()
+    assert quiet_logging({name: "-Xmx1g", "spark.x": "1"}, {}) == {name: f"-Xmx1g {ours}", "spark.x": "1"}
+    assert quiet_logging({name: "-Dlog4j2.configurationFile=mine"}, {}) == {name: "-Dlog4j2.configurationFile=mine"}
+    assert quiet_logging({}, {"SPARK_CONF_DIR": str(tmp_path)}) == {name: ours}
+    (tmp_path / "log4j2.properties").touch()
+    assert quiet_logging({}, {"SPARK_CONF_DIR": str(tmp_path)}) == {}
