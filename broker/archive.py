@@ -7,33 +7,26 @@ into its events. Nothing here waits for the bucket: appends and hot reads go on 
 from __future__ import annotations
 
 import logging
-import os
 import random
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from stratalog import __version__
 from stratalog.broker.archive_log_start import ArchiveLogStart
 from stratalog.broker.archive_removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.seal_times import SealTimes
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.upload_request import upload_request
 from stratalog.hot.retention import local_segments_to_evict
 from stratalog.tier import commands, plan_events
-from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Uploaded
 from stratalog.tier.plan import ArchivePlan, Phase, PlanSettings
 from stratalog.tier.plan_events import RangeRef
-from stratalog.tier.segment_blobs import AbortedTransaction
-from stratalog.tier.segment_object import SegmentRequest
-from stratalog.tier.store import FileRange
 from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Archive"]
-
-_UUID_BYTES: Final = 16
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +56,8 @@ class Archive:
         self.claimant = claimant
         self.evictable_offset = 0
         self.corrupt: str | None = None
+        self.lost_reason = ""
+        """Why the archive is lost, or was when it was lost last."""
         self._partition = PartitionId(
             unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
         )
@@ -80,7 +75,7 @@ class Archive:
         ports = RemovalPorts(
             send=self._send_for_good,
             want_claim=lambda: self._step(plan_events.ClaimWanted()),
-            fenced=self._fenced,
+            ended=self._ended,
             emptied=self._restart,
             keep_log_start=keep_log_start,
             now_ms=now_ms,
@@ -120,6 +115,11 @@ class Archive:
         return "quarantined" if self.corrupt else self._plan.phase.value
 
     @property
+    def lost(self) -> bool:
+        """Whether the bucket does not hold this archive: nothing is uploaded, evicted or removed meanwhile."""
+        return self._plan.phase is Phase.LOST
+
+    @property
     def lag(self) -> tuple[int, int]:
         """Offsets: first not archived, end of what could be."""
         return self._plan.lag
@@ -150,6 +150,8 @@ class Archive:
         deadline = self._plan.deadline()
         if deadline is not None and deadline <= self._elapsed_ms():
             self._step(plan_events.Tick())
+        if self.lost:
+            return
         if not self._deleted:
             self._move_log_start()
         self.removal.look(held=self._plan.phase is Phase.HELD)
@@ -200,13 +202,18 @@ class Archive:
             start_offset=log_.first_base_offset,
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
+            archived_end=self.remote.end_offset,
         )
         self._send(command, self._claimed)
 
     def _claimed(self, report: commands.Report) -> None:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
         if isinstance(report, commands.ManifestRead):
-            self.remote.apply(report.view)
+            if not self.remote.apply(report.view):
+                self._step(plan_events.ArchiveLost("its manifest ends too early", self._dice.random()))
+                return
+            if self.lost:
+                log.warning("%s: its archive is in the bucket again: archiving goes on", self._partition)
             if report.view.deleted:
                 self._claimed_deleted(report.view.remote_end)
                 return
@@ -215,7 +222,7 @@ class Archive:
                 self._send(self.log_start.command(), self._claimed)
             else:
                 self._step(plan_events.Claimed(report.view.remote_end))
-        elif not self._fenced(report):
+        elif not self._ended(report):
             self._warn("claim", report)
             self._step(plan_events.ClaimFailed(self._dice.random()))
 
@@ -233,33 +240,20 @@ class Archive:
         ref = action.ref
         try:
             config = self.unified.log.config
-            request = self._request(ref)
+            request = upload_request(
+                self.unified,
+                self._partition,
+                ref,
+                claimant=self.claimant,
+                cluster_id=self._cluster_id,
+                now_ms=self._now_ms(),
+            )
             command = commands.Upload(request, self.claimant, config.upload_part_bytes, config.storage_class)
         except (OSError, Corrupt, KafkaError) as error:
             log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
             self._step(plan_events.UploadFailed(ref, self._dice.random()))
             return
         self._send(command, lambda report: self._uploaded(ref, report))
-
-    def _request(self, ref: RangeRef) -> SegmentRequest:
-        log_ = self.unified.log
-        read = log_.read_range(ref.base, ref.end)
-        return SegmentRequest(
-            partition=self._partition,
-            uuid=os.urandom(_UUID_BYTES),
-            base=ref.base,
-            end=ref.end,
-            epoch=self.claimant.leader_epoch,
-            source=[FileRange(_path(part.file), part.position, part.length) for part in read.parts],
-            leader_epochs=tuple(LeaderEpoch(*entry) for entry in log_.leader_epochs.until(ref.end)),
-            producer_snapshot=log_.producer_snapshot_at(ref.end),
-            aborted=tuple(AbortedTransaction(*entry) for entry in log_.aborted_transactions(ref.base, ref.end)),
-            compacted=log_.may_have_gaps,
-            cluster_id=self._cluster_id,
-            writer=f"stratalog {__version__}",
-            broker_id=self.claimant.broker_id,
-            uploaded_ms=self._now_ms(),
-        )
 
     def _uploaded(self, ref: RangeRef, report: commands.Report) -> None:
         metrics = self.unified.metrics
@@ -272,7 +266,7 @@ class Archive:
         metrics.remote_copy_errors += 1
         if isinstance(report, commands.CorruptReport):
             self._step(plan_events.UploadCorrupt(ref, report.message))
-        elif not self._fenced(report):
+        elif not self._ended(report):
             self._warn("upload", report)
             self._step(plan_events.UploadFailed(ref, self._dice.random()))
 
@@ -298,7 +292,7 @@ class Archive:
         elif isinstance(report, commands.MovedReport):
             self.remote.refresh()
             self._step(plan_events.RemoteEndMoved(report.remote_end))
-        elif not self._fenced(report):
+        elif not self._ended(report):
             self._warn("commit", report)
             self._step(plan_events.CommitFailed(self._dice.random()))
 
@@ -309,7 +303,7 @@ class Archive:
     def _verified(self, report: commands.Report) -> None:
         if isinstance(report, commands.VerifiedUpTo):
             self._step(plan_events.ReadBackDone(report.offset))
-        elif not self._fenced(report):
+        elif not self._ended(report):
             self._warn("read-back", report)
             self._step(plan_events.ReadBackFailed(self._dice.random()))
 
@@ -357,6 +351,9 @@ class Archive:
             action.local_start,
         )
 
+    def _lost(self, action: plan_events.ReportLost) -> None:
+        log.error("%s: its archive is lost, it is looked for again and again: %s", self._partition, action.reason)
+
     def _quarantine(self, action: plan_events.ReportQuarantine) -> None:
         self.corrupt = action.reason
         log.error("%s: offsets [%d, %d) stay local: %s", self._partition, action.base, action.end, action.reason)
@@ -384,16 +381,21 @@ class Archive:
             self.remote.apply(report.view)
             if report.view.remote_end > remote_end:
                 self._step(plan_events.RemoteEndMoved(report.view.remote_end))
-        elif not self._fenced(report):
+        elif not self._ended(report):
             self._warn("moving the log start", report)
 
     # -- reports --------------------------------------------------------------------------------------------------
 
-    def _fenced(self, report: commands.Report) -> bool:
+    def _ended(self, report: commands.Report) -> bool:
+        """Whether the archive belongs to another leader, or is not in the bucket: then the plan has been told."""
         if isinstance(report, commands.FencedReport):
             self._step(plan_events.FencedOut(report.message))
-            return True
-        return False
+        elif isinstance(report, commands.LostReport):
+            self.lost_reason = report.message
+            self._step(plan_events.ArchiveLost(report.message, self._dice.random()))
+        else:
+            return False
+        return True
 
     def _warn(self, what: str, report: commands.Report) -> None:
         message = getattr(report, "message", str(report))
@@ -407,10 +409,6 @@ class Archive:
         plan_events.EvictBelow: _evict_below,
         plan_events.StandDown: _stand_down,
         plan_events.ReportGap: _gap,
+        plan_events.ReportLost: _lost,
         plan_events.ReportQuarantine: _quarantine,
     }
-
-
-def _path(file: Any) -> str:
-    path: str = file.path
-    return path

@@ -51,11 +51,11 @@ class RemovalSettings:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPorts:
-    """What the leadership lends: how to send, to want the claim, to stand down, to begin anew, to make a start durable."""
+    """What the leadership lends: how to send, to want the claim, to end with a report, to begin anew, to make a start durable."""
 
     send: Callable[[commands.Command, Callable[[commands.Report], None]], None]
     want_claim: Callable[[], None]
-    fenced: Callable[[commands.Report], bool]
+    ended: Callable[[commands.Report], bool]
     emptied: Callable[[], None]
     keep_log_start: Callable[[UnifiedLog], bool]
     now_ms: Callable[[], int]
@@ -153,7 +153,7 @@ class ArchiveRemoval:
             self._remote.apply(report.view)
             self._ports.emptied()
             log.info("%s: its archive is in the trash; objects go after the grace", self._partition)
-        elif not self._ports.fenced(report):
+        elif not self._ports.ended(report):
             self._tell("moving the archive to the trash", getattr(report, "message", str(report)))
 
     # -- the trash ------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class ArchiveRemoval:
         self._busy = False
         interval_ms, now_ms = self._settings.interval_ms(), self._ports.elapsed_ms()
         if not isinstance(report, commands.TrashEmptied):
-            if not self._ports.fenced(report):
+            if not self._ports.ended(report):
                 self._due_ms = now_ms + interval_ms
                 self._tell("emptying the trash", getattr(report, "message", str(report)))
             return

@@ -20,8 +20,9 @@ Route = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class HttpServer:
     """``/livez``, ``/readyz`` and ``/metrics``.
 
-    ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``more`` are further routes
-    by path, or by method and path: ``"PATCH /v1/…"``.
+    ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``problems`` are what it
+    serves in spite of, told by ``/readyz?verbose``. ``more`` are further routes by path, or by method and path:
+    ``"PATCH /v1/…"``.
     """
 
     def __init__(
@@ -29,9 +30,12 @@ class HttpServer:
         metrics: Metrics,
         reasons: Callable[[], Sequence[str]],
         more: Mapping[str, Route] | None = None,
+        *,
+        problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._reasons = reasons
+        self._problems = problems
         self._more = dict(more or {})
         self._runner: web.AppRunner | None = None
 
@@ -60,11 +64,12 @@ class HttpServer:
         """The loop turns: that this is answered at all is the answer."""
         return web.Response(text="ok\n")
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
         reasons = self._reasons()
-        if reasons:
-            return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
-        return web.Response(text="ok\n")
+        lines = list(reasons) or ["ok"]
+        if "verbose" in request.query:
+            lines += [f"problem: {problem}" for problem in self._problems()]
+        return web.Response(status=503 if reasons else 200, text="".join(f"{line}\n" for line in lines))
 
     async def _metrics_text(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.render(), headers={"Content-Type": _METRICS_TYPE})

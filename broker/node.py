@@ -179,7 +179,8 @@ class Node:
         from stratalog.broker.http import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
         from stratalog.broker.http_routes import http_routes  # noqa: PLC0415
 
-        return HttpServer(self.metrics, self.not_ready, http_routes(self, self.tier_watch))
+        routes = http_routes(self, self.tier_watch)
+        return HttpServer(self.metrics, self.not_ready, routes, problems=self.tiering.problems)
 
     async def _abandon(self) -> None:
         """The start failed half-way: give back ports, workers, threads and locks."""

@@ -61,6 +61,8 @@ class Reconciling:
         )
         self._finished: Callable[[], object] = lambda: None
         self._closed = False
+        self.waits_for = ""
+        """Why the archive has not answered so far; empty while it is being asked for the first time."""
 
     def needed(self) -> bool:
         """Whether this start has to ask."""
@@ -94,19 +96,17 @@ class Reconciling:
             start_offset=self._unified.log.first_base_offset,
             cluster_id=self._cluster_id,
             known_end=NO_ENTRIES,
+            archived_end=0 if self._checkpoint is None else self._checkpoint.remote_end_offset,
         )
         self._submit(command, self._claimed)
 
     def _claimed(self, report: commands.Report) -> None:
         if self._closed:
             return
-        if not isinstance(report, commands.ManifestRead):
-            log.warning(
-                "%s waits for its archive before it serves: %s", self._partition, getattr(report, "message", report)
-            )
-            self._later(_RETRY_SECONDS, self._claim)
+        if not isinstance(report, commands.ManifestRead) or not self._remote.apply(report.view):
+            self._wait(getattr(report, "message", "its manifest ends before what was archived"))
             return
-        self._remote.apply(report.view)
+        self.waits_for = ""
         log_ = self._unified.log
         outcome = reconcile(
             remote_end=report.view.remote_end,
@@ -128,14 +128,20 @@ class Reconciling:
             command = commands.ReadRestartState(self._partition, outcome.snapshot_key)
             self._submit(command, lambda state: self._restart_state(outcome, state))
 
+    def _wait(self, why: str) -> None:
+        """Ask again soon; a reason is told once."""
+        if why != self.waits_for:
+            log.warning("%s waits for its archive before it serves: %s", self._partition, why)
+        self.waits_for = why
+        self._later(_RETRY_SECONDS, self._claim)
+
     def _restart_state(self, outcome: RestartAt, report: commands.Report) -> None:
         if self._closed:
             return
         if isinstance(report, commands.RestartStateRead):
             self._restart(outcome, report.producer_snapshot or None)
             return
-        log.warning("%s: its restart state cannot be read: %s", self._partition, getattr(report, "message", report))
-        self._later(_RETRY_SECONDS, self._claim)
+        self._wait(f"its restart state cannot be read: {getattr(report, 'message', report)}")
 
     def _keep(self, outcome: Keep) -> None:
         log_ = self._unified.log

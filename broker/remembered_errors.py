@@ -29,13 +29,17 @@ class RememberedErrors:
         self._errors: dict[object, tuple[int, KafkaError]] = {}
 
     def remember(self, what: object, report: reports.Report) -> bool:
-        """Whether readers are to be told, instead of waiting in vain; retriable failures just wait."""
+        """Whether readers are to be told, instead of waiting in vain; retriable failures just wait.
+
+        A lost archive is told to readers as an error that they retry; the log has it from whoever claims the archive.
+        """
         if isinstance(report, reports.FailedReport) and report.retriable:
             log.warning("%s: reading the archive failed and is tried again: %s", self._partition, report.message)
             return False
         message = getattr(report, "message", str(report))
         corrupt = isinstance(report, reports.CorruptReport)
-        log.error("%s: the archive cannot be read: %s", self._partition, message)
+        if not isinstance(report, reports.LostReport):
+            log.error("%s: the archive cannot be read: %s", self._partition, message)
         code = ErrorCode.CORRUPT_MESSAGE if corrupt else ErrorCode.KAFKA_STORAGE_ERROR
         if len(self._errors) >= _ERRORS_KEPT:
             del self._errors[next(iter(self._errors))]  # the one that has told most

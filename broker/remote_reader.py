@@ -165,22 +165,23 @@ class RemotePartition:
         self._remote.unload()
         self._aborted.clear()
 
-    def apply(self, view: ManifestView) -> None:
-        """Take a manifest in; one that ends before what was archived is not believed."""
-        if not self._loaded and not view.deleted and view.remote_end < self.end_offset:
+    def apply(self, view: ManifestView) -> bool:
+        """Take a manifest in; False for one that ends before what was archived: nothing that it says is believed."""
+        if not self._loaded and not view.may_end_earlier and view.remote_end < self.end_offset:
             words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
-            self._remember(None, commands.CorruptReport(self._partition, "", -1, -1, f"{self._partition}: {words}"))
-            return
+            self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
+            return False
         if not self._remote.merge(view):
             self._stale = True  # entries were rewritten: those known serve until the new ones have come
             self.refresh()
-            return
+            return True
         self._loaded = True
         if self._remote.loaded and not view.entries_from:
             self._stale = False
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
         self._wake()
+        return True
 
     def note_trash(self, report: commands.TrashEmptied) -> None:
         """The trash has been looked at, and something may have gone from it."""

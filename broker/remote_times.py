@@ -28,7 +28,7 @@ class _Manifest(Protocol):
     def start_offset(self) -> int:
         """The first archived offset."""
 
-    def apply(self, view: ManifestView) -> None:
+    def apply(self, view: ManifestView) -> object:
         """Take a manifest in."""
 
     def raise_remembered(self) -> None:

@@ -22,6 +22,7 @@ _STATES: Final = {
     "checking": "the archive is being compared with the local log",
     "quarantined": "a local segment is damaged: see the log",
     "fenced": "another leader owns the archive",
+    "lost": "the bucket does not hold the archive: see the log",
 }
 """States of an archive in which nothing is uploaded."""
 

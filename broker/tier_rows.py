@@ -38,6 +38,7 @@ STATES: Final = {
     "claiming": "taking over its archive",
     "checking": "comparing itself with its archive",
     "held": "archiving",
+    "lost": "lost: the bucket does not hold its archive",
     "fenced": "fenced: another broker leads its archive",
     "quarantined": "stopped at damaged data",
     "mounted": "read from the bucket only",
@@ -45,7 +46,7 @@ STATES: Final = {
 """What a state means, in words."""
 
 _NO_END: Final = (1 << 63) - 1
-_STUCK: Final = frozenset({"fenced", "quarantined"})
+_STUCK: Final = frozenset({"fenced", "lost", "quarantined"})
 
 
 class Trash(NamedTuple):

@@ -26,6 +26,7 @@ from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.tier_metrics import add_tier_metrics
+from stratalog.broker.tier_problems import add_problem_metrics, archive_problems
 from stratalog.broker.tier_retention import planned_log_start
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
@@ -123,6 +124,7 @@ class Tiering:
             border_reads=lambda: self._border_reads + sum(one.border_reads for one in self._remotes.values()),
             merged_objects=lambda: self._merging.merged_objects,
         )
+        add_problem_metrics(metrics, self._archives.values())
 
     def _elapsed_ms(self) -> int:
         """Time for whatever waits or is remembered for a while: the wall clock may jump."""
@@ -301,7 +303,7 @@ class Tiering:
         Raises `OSError`, `Corrupt`.
         """
         archive, remote = self._archives.get(unified), self._remotes.get(unified)
-        if archive is None or remote is None or unified in self._reconciling:
+        if archive is None or remote is None or unified in self._reconciling or archive.lost:
             return
         start = planned_log_start(unified, remote, now_ms)
         if start is None:
@@ -384,6 +386,10 @@ class Tiering:
     def archives(self) -> Collection[Archive]:
         """Those of all partitions that are led here and tiered."""
         return self._archives.values()
+
+    def problems(self) -> list[str]:
+        """What is wrong while the broker serves, a sentence each."""
+        return archive_problems(self._archives.values(), self._reconciling)
 
     async def close(self) -> None:
         """Stop; what a worker still does is recognised or collected later."""

@@ -17,9 +17,11 @@ from stratalog.tier.commands import (
     UploadDone,
     VerifiedUpTo,
 )
+from stratalog.tier.lost_archive import check_not_lost
 from stratalog.tier.manifest import (
     Manifest,
     ManifestFenced,
+    ManifestLost,
     Uploaded,
     check_claim,
     claim,
@@ -36,7 +38,7 @@ from stratalog.tier.segment_upload import SINGLE_PUT_BYTES_MAX, put_segment, rel
 from stratalog.tier.source import source_length
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.upload_buffers import UploadBuffers
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Invalid
 
 _BUFFERS: Final = UploadBuffers(2, SINGLE_PUT_BYTES_MAX)
 """One upload is checked while another is sent; a third one is read twice instead."""
@@ -47,14 +49,15 @@ __all__ = ["claim_archive", "commit_uploads", "move_log_start", "read_back", "re
 def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
     """Raise the claim; the manifest is created with it if the partition has none.
 
-    Raises `Corrupt` if there is no manifest although there are objects: it was lost, and starting a new archive
-    would hide the old one.
+    Raises `ManifestLost` if there is no manifest although there are objects or the command knows of an archive: it
+    was lost, and starting a new archive would hide the old one.
     """
     if not read_manifest(store, command.partition).version:
         _refuse_lost_manifest(store, command)
 
     def transition(manifest: Manifest) -> Manifest:
         claimed = claim(manifest, command.claimant, now_ms=command.now_ms, start_offset=command.start_offset)
+        check_not_lost(manifest, command.archived_end)
         if claimed is manifest or claimed.cluster_id:
             return claimed
         return replace(claimed, cluster_id=command.cluster_id)
@@ -65,7 +68,7 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
 def _refuse_lost_manifest(store: ObjectStore, command: Claim) -> None:
     first = next(store.list(command.partition.segments_prefix), None)
     if first is not None and not read_manifest(store, command.partition).version:
-        raise Corrupt(
+        raise ManifestLost(
             f"{command.partition}: {command.partition.manifest_key} is missing although {first.key} exists: the "
             "manifest was lost. Restore it; nothing is archived until then"
         )

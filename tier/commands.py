@@ -27,6 +27,7 @@ from stratalog.tier.reports import (
     FencedReport,
     FilledChunk,
     FooterRead,
+    LostReport,
     ManifestRead,
     ManifestUnchanged,
     MissingReport,
@@ -67,6 +68,7 @@ __all__ = [
     "FilledChunk",
     "FindTimestamp",
     "FooterRead",
+    "LostReport",
     "ManifestRead",
     "ManifestUnchanged",
     "MergeObjects",
@@ -103,6 +105,8 @@ class Claim:
     """Raise the manifest's claim (rule 1); answered by `ManifestRead`, `FencedReport`, failures.
 
     ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
+    ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed;
+    above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
     """
 
     partition: PartitionId
@@ -111,6 +115,7 @@ class Claim:
     start_offset: int
     cluster_id: str = ""
     known_end: int = 0
+    archived_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ __all__ = [
     "COMMITS_KEPT",
     "ENTRIES_MAX",
     "NOBODY",
+    "REPAIR",
     "ArchiveDeleted",
     "Claimant",
     "CommitNote",
@@ -43,6 +44,7 @@ __all__ = [
     "Manifest",
     "ManifestFenced",
     "ManifestFull",
+    "ManifestLost",
     "NotAtRemoteEnd",
     "NotClaimed",
     "PageRef",
@@ -63,6 +65,8 @@ __all__ = [
 
 ENTRIES_MAX: Final = 8192
 """Entries that a manifest may hold inline: far beyond the number from which on older ones are spilled to pages."""
+REPAIR: Final = "repair"
+"""The kind of change by which an archive may end earlier than before."""
 COMMITS_KEPT: Final = 32
 """The latest changes that the manifest remembers."""
 
@@ -73,6 +77,10 @@ class ManifestFenced(Fenced):
 
 class NotClaimed(Invalid):
     """A change was tried under a claim that the manifest does not carry yet: claim first (rule 1)."""
+
+
+class ManifestLost(NotClaimed):
+    """The manifest is gone, or ends before what is known to be archived: write nothing until the right one is back."""
 
 
 class NotAtRemoteEnd(Invalid):
@@ -357,8 +365,13 @@ def mark_deleted(manifest: Manifest, *, now_ms: int) -> Manifest:
 
 
 def check_claim(manifest: Manifest, claimant: Claimant) -> None:
-    """Raise `ManifestFenced` or `NotClaimed` unless the manifest carries exactly this claim."""
+    """Raise `ManifestFenced`, `NotClaimed` or `ManifestLost` unless the manifest carries exactly this claim."""
     held = manifest.claimant
+    if not manifest.seq:
+        raise ManifestLost(
+            f"{manifest.partition}: {manifest.partition.manifest_key} is missing although {claimant.words} had claimed "
+            "it: nothing is changed until it is back"
+        )
     if held.rank > claimant.rank or (held.rank == claimant.rank and held.uuid != claimant.uuid):
         raise _fenced(manifest, claimant)
     if held.rank < claimant.rank:

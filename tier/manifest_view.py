@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.keys import PartitionId
+from stratalog.tier.lost_archive import may_end_earlier
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_pages import page_fields
 from stratalog.tier.manifest_parts import Claimant, PageRef, Totals
@@ -193,7 +194,8 @@ class ManifestView:
     ``entries`` are those from offset ``entries_from`` on; what the broker holds before that offset is unchanged,
     except that entries below ``remote_start`` are gone, and that everything is different for a broker whose manifest
     is older than ``rewritten_seq``. ``oldest_timestamp_ms`` is the largest timestamp of the first live entry, -1 if
-    there is none; ``newest_key`` is the object of the last one, empty if there is none.
+    there is none; ``newest_key`` is the object of the last one, empty if there is none. ``may_end_earlier`` says that a
+    remote end below the one known before has a reason (`tier.lost_archive`).
     """
 
     partition: PartitionId
@@ -209,6 +211,7 @@ class ManifestView:
     rewritten_seq: int
     oldest_timestamp_ms: int
     deleted: bool
+    may_end_earlier: bool
     trash_count: int
     trash_bytes: int
     job_count: int
@@ -244,6 +247,7 @@ class ManifestView:
             rewritten_seq=manifest.rewritten_seq,
             oldest_timestamp_ms=manifest.oldest_timestamp_ms,
             deleted=manifest.deleted_ms >= 0,
+            may_end_earlier=may_end_earlier(manifest),
             trash_count=len(manifest.trash),
             trash_bytes=sum(item.size_bytes for item in manifest.trash),
             job_count=len(manifest.jobs),

@@ -18,6 +18,7 @@ from stratalog.tier.backoff import Backoff, BackoffSettings
 from stratalog.tier.lifecycle import RangeEvent, RangeState, advance
 from stratalog.tier.plan_events import (
     Action,
+    ArchiveLost,
     Claimed,
     ClaimFailed,
     ClaimWanted,
@@ -35,6 +36,7 @@ from stratalog.tier.plan_events import (
     ReadBackFailed,
     RemoteEndMoved,
     ReportGap,
+    ReportLost,
     ReportQuarantine,
     Sealed,
     SendClaim,
@@ -61,6 +63,7 @@ class Phase(Enum):
     UNCLAIMED = "unclaimed"
     CLAIMING = "claiming"
     HELD = "held"
+    LOST = "lost"
     FENCED = "fenced"
 
 
@@ -167,9 +170,20 @@ class ArchivePlan:
         return []
 
     def _on_claim_failed(self, event: ClaimFailed, now_ms: int) -> list[Action]:
-        self.phase = Phase.UNCLAIMED
+        if self.phase is not Phase.LOST:
+            self.phase = Phase.UNCLAIMED
         self._claim.fail(self._settings.backoff, event.jitter, now_ms)
         return []
+
+    def _on_lost(self, event: ArchiveLost, now_ms: int) -> list[Action]:
+        """What was read back before counts no more; claims are tried until one finds the archive again."""
+        news = [] if self.phase is Phase.LOST else [ReportLost(event.reason)]
+        self.phase = Phase.LOST
+        self._claim.fail(self._settings.backoff, event.jitter, now_ms)
+        self._ranges.clear()
+        self._commit, self._read_back = Backoff(), Backoff()
+        self.verified_end = self._local_start
+        return [*news, EvictBelow(self._local_start)]
 
     def _on_fenced(self, event: FencedOut, _: int) -> list[Action]:
         self.phase = Phase.FENCED
@@ -208,6 +222,8 @@ class ArchivePlan:
         return self._set_remote_end(event.remote_end)
 
     def _on_read_back_done(self, event: ReadBackDone, now_ms: int) -> list[Action]:
+        if self.phase is not Phase.HELD:
+            return []  # looked at before the archive was lost
         verified_end = min(event.verified_end, self.remote_end)  # an archive that was repaired may end earlier
         if verified_end <= max(self.verified_end, self._local_start):
             self._read_back.fail(self._settings.backoff, 0.0, now_ms)  # nothing new: not again at once
@@ -266,9 +282,11 @@ class ArchivePlan:
     def _claim_if_due(self, now_ms: int) -> list[Action]:
         """Rule 1: lazily, that is when there is something to copy or to remove."""
         copies = self._copy_enabled and bool(self._borders) and self._borders[0] <= self._limit
-        if not (copies or self._claim_wanted) or self.phase is Phase.CLAIMING or not self._claim.may_start(now_ms):
+        lost = self.phase is Phase.LOST
+        if not (copies or self._claim_wanted or lost) or not self._claim.may_start(now_ms):
             return []
-        self.phase = Phase.CLAIMING
+        if not lost:
+            self.phase = Phase.CLAIMING
         self._claim.start()
         return [SendClaim()]
 
@@ -384,6 +402,7 @@ class ArchivePlan:
         Claimed: _on_claimed,
         ClaimFailed: _on_claim_failed,
         ClaimWanted: _on_claim_wanted,
+        ArchiveLost: _on_lost,
         FencedOut: _on_fenced,
         UploadDone: _on_upload_done,
         UploadFailed: _on_upload_failed,

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 __all__ = [
     "Action",
+    "ArchiveLost",
     "ClaimFailed",
     "ClaimWanted",
     "Claimed",
@@ -24,6 +25,7 @@ __all__ = [
     "ReadBackFailed",
     "RemoteEndMoved",
     "ReportGap",
+    "ReportLost",
     "ReportQuarantine",
     "Sealed",
     "SendClaim",
@@ -85,6 +87,14 @@ class ClaimWanted:
 class ClaimFailed:
     """The store did not answer the claim. ``jitter`` is a random number in ``[0, 1)``."""
 
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLost:
+    """Some reply said that the bucket does not hold the archive that is known. ``jitter`` as in `ClaimFailed`."""
+
+    reason: str
     jitter: float
 
 
@@ -192,6 +202,7 @@ Event: TypeAlias = (
     | Claimed
     | ClaimFailed
     | ClaimWanted
+    | ArchiveLost
     | FencedOut
     | UploadDone
     | UploadFailed
@@ -254,6 +265,13 @@ class StandDown:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportLost:
+    """The archive is not in the bucket: nothing is uploaded or evicted until a claim finds it again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportGap:
     """The local log starts at ``local_start``, beyond the archive's end: nothing can be copied until this is settled."""
 
@@ -271,5 +289,13 @@ class ReportQuarantine:
 
 
 Action: TypeAlias = (
-    SendClaim | SendUpload | SendCommit | SendReadBack | EvictBelow | StandDown | ReportGap | ReportQuarantine
+    SendClaim
+    | SendUpload
+    | SendCommit
+    | SendReadBack
+    | EvictBelow
+    | StandDown
+    | ReportGap
+    | ReportLost
+    | ReportQuarantine
 )

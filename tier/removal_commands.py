@@ -76,7 +76,7 @@ def empty_trash(store: ObjectStore, command: EmptyTrash) -> TrashEmptied:
 def trash_partition(store: ObjectStore, command: TrashArchive) -> ManifestRead:
     """Claim above whoever wrote last, then move everything to the trash, each by a compare-and-swap.
 
-    Raises `ManifestFenced`, and `Corrupt` where the manifest was lost: then nothing is removed.
+    Raises `ManifestFenced`, and `ManifestLost` where there are objects without a manifest: then nothing is removed.
     """
     claim = Claim(command.partition, command.claimant, command.now_ms, start_offset=0, cluster_id=command.cluster_id)
     claim_archive(store, claim)

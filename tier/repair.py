@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Manifest, successor
+from stratalog.tier.manifest import REPAIR, Manifest, successor
 from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_jobs import end_job
 from stratalog.tier.manifest_json import predecessor_hash, to_bytes
@@ -70,7 +70,7 @@ def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bo
             jobs=jobs,
             archive_clean_offset=0,  # an object from before a compaction may be among these
         ),
-        "repair",
+        REPAIR,
         now_ms,
     )
     return replace(mended, rewritten_seq=mended.seq, trash=mended.trash + old_pages)

@@ -28,6 +28,7 @@ __all__ = [
     "FencedReport",
     "FilledChunk",
     "FooterRead",
+    "LostReport",
     "ManifestRead",
     "ManifestUnchanged",
     "MissingReport",
@@ -255,6 +256,13 @@ class FencedReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LostReport:
+    """The bucket does not hold the archive that is known to exist: change nothing until it does."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class MovedReport:
     """The archive ends at ``remote_end``, not where the command assumed."""
 
@@ -308,6 +316,7 @@ Report: TypeAlias = (
     | TrashEmptied
     | ArchiveRemoved
     | FencedReport
+    | LostReport
     | MovedReport
     | MissingReport
     | CorruptReport

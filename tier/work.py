@@ -25,6 +25,7 @@ from stratalog.tier.commands import (
     FencedReport,
     FillChunks,
     FindTimestamp,
+    LostReport,
     MergeObjects,
     MissingReport,
     MovedReport,
@@ -47,7 +48,7 @@ from stratalog.tier.commands import (
 )
 from stratalog.tier.cut_commands import read_cut_of
 from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
-from stratalog.tier.manifest import NotAtRemoteEnd
+from stratalog.tier.manifest import NotAtRemoteEnd, NotClaimed
 from stratalog.tier.merge_commands import merge_objects
 from stratalog.tier.projection import write_projection
 from stratalog.tier.remembering_store import RememberingStore
@@ -115,6 +116,8 @@ def _report(command: Command, error: StratalogError | OSError) -> Report:
     match error:
         case Fenced():
             return FencedReport(str(error))
+        case NotClaimed():  # what carried our claim a moment ago is gone, or was replaced by something older
+            return LostReport(str(error))
         case NotAtRemoteEnd():
             return MovedReport(error.remote_end, str(error))
         case CorruptSource():

@@ -13,7 +13,7 @@ from stratalog.hot.filesystem import RealFilesystem
 from stratalog.hot.log import Log
 from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, claim
+from stratalog.tier.manifest import Claimant, claim, successor
 from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.plan import PlanSettings
@@ -60,7 +60,7 @@ class Rig:
         )
         self.archive = self.lead(1)
 
-    def lead(self, epoch) -> Archive:
+    def lead(self, epoch, checkpoint=None) -> Archive:
         """A leadership begins."""
         remote = RemotePartition(
             PARTITION,
@@ -69,6 +69,7 @@ class Rig:
             metrics=self.unified.metrics,
             wake=lambda: None,
             now_ms=lambda: self.now_ms,
+            checkpoint=checkpoint,
         )
         return Archive(
             self.unified,
@@ -289,3 +290,87 @@ def test_copying_can_be_switched_off_and_on(rig):
     rig.archive.configured()
     rig.settle()
     assert rig.manifest.remote_end == rig.log.active_base_offset
+
+
+def other_bucket(rig, store):
+    """The next leadership finds this store; it knows what the last one did."""
+    known = (rig.log.log_start_offset, rig.archive.remote.end_offset, 1)
+    rig.archive.close()
+    rig.queue.clear()
+    rig.store, rig.worker = store, Worker(store)
+    rig.archive = rig.lead(rig.archive.claimant.leader_epoch + 1, known)
+
+
+def test_another_bucket_is_left_alone_and_the_right_one_is_gone_on_with(rig, caplog):
+    """Nothing is written there, no log start moves, nothing is evicted; reads are refused for a while, not for good."""
+    rig.write(9)
+    rig.settle()
+    right, end = rig.store, rig.manifest.remote_end
+    other_bucket(rig, MemoryStore())
+    rig.write(6)
+    for _ in range(5):
+        rig.now_ms += 100_000
+        rig.archive.look()
+        rig.archive.evict()
+        while rig.queue:
+            rig.step()
+    assert rig.archive.state == "lost"
+    assert list(rig.store.list("")) == []
+    assert (rig.log.log_start_offset, rig.log.first_base_offset, rig.archive.remote.end_offset) == (0, end, end)
+    assert caplog.text.count("its archive is lost") == 1
+    rig.store, rig.worker = right, Worker(right)
+    rig.settle()
+    assert rig.archive.state == "held"
+    assert "is in the bucket again" in caplog.text
+    assert (rig.manifest.log_start_offset, rig.manifest.remote_start) == (0, 0)
+    assert rig.manifest.remote_end == rig.log.active_base_offset == rig.log.first_base_offset > end
+
+
+def test_a_manifest_that_is_not_believed_moves_nothing(rig):
+    """An older copy of the bucket knows another log start and an earlier end."""
+    rig.write(9)
+    rig.settle()
+    older = MemoryStore()
+    for info in rig.store.list(""):
+        older.put(info.key, rig.store.get(info.key)[0])
+    rig.write(9)
+    rig.settle()
+    change_manifest(older, PARTITION, lambda m: replace(successor(m, "log start", 0), log_start_offset=m.remote_end))
+    before = rig.log.first_base_offset
+    other_bucket(rig, older)
+    rig.write(6)
+    for _ in range(5):
+        rig.now_ms += 100_000
+        rig.archive.look()
+        while rig.queue:
+            rig.step()
+    assert rig.archive.state == "lost"
+    assert (rig.log.log_start_offset, rig.log.first_base_offset) == (0, before)
+    assert rig.manifest.claimant.leader_epoch == 1
+
+
+@pytest.mark.parametrize("kind", ["Commit", "ReadBack"])
+def test_a_bucket_that_is_emptied_under_a_leader_loses_the_archive(rig, kind):
+    """It is noticed by the next change, and nothing is evicted on the account of an earlier read-back."""
+    rig.write(5)
+    rig.settle()
+    kept = {info.key: rig.store.get(info.key)[0] for info in rig.store.list("")}
+    rig.write(6)
+    rig.archive.look()
+    while rig.queue and type(rig.queue[0][0]).__name__ != kind:
+        rig.step()
+    kept |= {info.key: rig.store.get(info.key)[0] for info in rig.store.list("")}
+    rig.store.delete_many(list(kept))
+    before = rig.log.first_base_offset
+    for _ in range(3):
+        while rig.queue:
+            rig.step()
+        rig.now_ms += 100_000
+        rig.archive.look()
+    assert rig.archive.state == "lost"
+    assert rig.log.first_base_offset == before
+    for key, data in kept.items():
+        rig.store.put(key, data)
+    rig.settle()
+    assert rig.archive.state == "held"
+    assert rig.manifest.remote_end == rig.log.active_base_offset == rig.log.first_base_offset

@@ -52,7 +52,7 @@ class Rig:
         ports = RemovalPorts(
             send=lambda command, answered: self.sent.append((command, answered)),
             want_claim=lambda: self.calls.append("claim"),
-            fenced=lambda report: isinstance(report, commands.FencedReport),
+            ended=lambda report: isinstance(report, commands.FencedReport),
             emptied=lambda: self.calls.append("emptied"),
             keep_log_start=lambda _: self.calls.append("kept") or self.kept,
             now_ms=lambda: 1_000_000 + self.now_ms,

@@ -11,7 +11,8 @@ async def site():
     """A running HTTP server, the reasons it gives, and a function that gets a path."""
     reasons = []
     metrics = Metrics()
-    server = HttpListener(lambda: HttpServer(metrics, lambda: reasons), pytest.fail)
+    problems = ["t-0: its archive is lost"]
+    server = HttpListener(lambda: HttpServer(metrics, lambda: reasons, problems=lambda: problems), pytest.fail)
     host, port = await server.bind("127.0.0.1", 0)
     server.serve()
     session = aiohttp.ClientSession(f"http://{host}:{port}")
@@ -39,6 +40,14 @@ async def test_readiness_names_what_is_missing(site):
     assert (await get("/readyz"))[:2] == (503, "recovering 3 of 10 partitions\nno bucket\n")
     reasons.clear()
     assert (await get("/readyz"))[:2] == (200, "ok\n")
+
+
+async def test_problems_are_told_to_who_asks_for_them(site):
+    """/readyz?verbose: the broker serves in spite of them, so the status stays what it is."""
+    get, reasons, _ = site
+    assert (await get("/readyz?verbose"))[:2] == (200, "ok\nproblem: t-0: its archive is lost\n")
+    reasons.append("recovering")
+    assert (await get("/readyz?verbose"))[:2] == (503, "recovering\nproblem: t-0: its archive is lost\n")
 
 
 async def test_metrics_are_prometheus_text(site):

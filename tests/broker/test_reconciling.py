@@ -80,8 +80,9 @@ class Rig:
         self.hold = hold
         return self.reconciling
 
-    def apply(self, view) -> None:
+    def apply(self, view) -> bool:
         self.views.append(view)
+        return True
 
     def start(self) -> None:
         self.reconciling.start(self.done, hold=self.hold)
@@ -198,3 +199,22 @@ def test_answers_that_come_after_the_end_change_nothing(rig):
     rig.reconciling.close()
     rig.run()
     assert (rig.log.log_end_offset, rig.finished, rig.views) == (0, 0, [])
+
+
+def test_a_log_that_lacks_what_a_lost_archive_holds_waits(rig, caplog):
+    """No manifest is made in the place of the one that the checkpoint speaks of; the reason is told once."""
+    rig.write(4)
+    rig.begin(RemoteLogState(0, 30, 1))
+    rig.start()
+    for _ in range(3):
+        rig.run()
+        rig.timers.pop()()
+    assert rig.partition.held_back
+    assert "is missing" in rig.reconciling.waits_for
+    assert caplog.text.count("waits for its archive") == 1
+    assert list(rig.store.list("")) == []
+    rig.archive(6)
+    rig.run()
+    rig.run()
+    assert rig.partition.held_back is None
+    assert (rig.reconciling.waits_for, rig.log.log_end_offset) == ("", 30)

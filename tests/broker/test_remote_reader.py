@@ -185,13 +185,13 @@ def test_offsets_that_are_nowhere_are_an_error_and_no_storm(rig):
 
 
 def test_a_manifest_that_ends_before_what_was_archived_is_not_believed(tmp_path):
-    """It was lost or replaced: what the checkpoint says stands, and readers are told."""
+    """It was lost or replaced: what the checkpoint says stands, and readers are told to come again."""
     rig = Rig(tmp_path, checkpoint=(0, 75, 1000))
     assert rig.remote.read("r", 3, 1) is None
     rig.run()
     with pytest.raises(KafkaError) as refused:
         rig.remote.read("r", 3, 1)
-    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "ends at offset 60" in str(refused.value)
     assert (rig.remote.end_offset, rig.remote.entries) == (75, None)
 

@@ -5,10 +5,9 @@ import pytest
 from stratalog.tier.archive_commands import claim_archive, move_log_start, read_back, read_view
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import Claim, ManifestRead, ManifestUnchanged, ReadBack, ReadManifest, SetLogStart
-from stratalog.tier.manifest import Claimant, ManifestFenced, NotClaimed
+from stratalog.tier.manifest import Claimant, ManifestFenced, ManifestLost, NotClaimed
 from stratalog.tier.segment_upload import ObjectDiffers
 from stratalog.tier.store import NotFound
-from stratalog.wire.errors import Corrupt
 
 US = Claimant(3, 1, bytes([1] * 16))
 
@@ -34,7 +33,7 @@ def test_a_first_claim_begins_the_archive_where_the_local_log_does(memory_store,
 def test_a_lost_manifest_is_not_replaced_by_an_empty_one(memory_store, log_bytes, archive):
     """Objects without a manifest mean that it was lost: the claim is refused, nothing is written."""
     memory_store.delete_many([log_bytes.partition.manifest_key])
-    with pytest.raises(Corrupt, match="manifest was lost"):
+    with pytest.raises(ManifestLost, match="manifest was lost"):
         claim_archive(memory_store, Claim(log_bytes.partition, US, 10, 300))
     with pytest.raises(NotFound):
         memory_store.get(log_bytes.partition.manifest_key)

@@ -6,8 +6,10 @@ import pytest
 
 from stratalog.tier.plan import ArchivePlan, Phase, PlanSettings
 from stratalog.tier.plan_events import (
+    ArchiveLost,
     Claimed,
     ClaimFailed,
+    ClaimWanted,
     CommitDone,
     CommitFailed,
     Configured,
@@ -21,6 +23,7 @@ from stratalog.tier.plan_events import (
     ReadBackFailed,
     RemoteEndMoved,
     ReportGap,
+    ReportLost,
     ReportQuarantine,
     Sealed,
     SendClaim,
@@ -275,3 +278,48 @@ def test_a_read_back_that_verifies_nothing_is_not_repeated_at_once():
     assert driver.feed(ReadBackDone(0)) == []
     driver.now_ms = driver.plan.deadline()
     assert driver.feed(Tick()) == [SendReadBack(0, 100)]
+
+
+def lost_driver():
+    """Two ranges archived, one of them evictable, a third on its way; then the archive is gone."""
+    driver = Driver()
+    driver.held(0, 100, 200, 300, remote_end=100)
+    driver.feed(ReadBackDone(100))
+    assert driver.feed(ArchiveLost("gone", 0.0)) == [ReportLost("gone"), EvictBelow(0)]
+    return driver
+
+
+def test_a_lost_archive_stops_uploads_and_takes_the_leave_to_evict_back():
+    """Late answers of what was under way change nothing; it is said once."""
+    driver = lost_driver()
+    assert driver.plan.phase is Phase.LOST
+    assert driver.feed(UploadDone(RangeRef(100, 200, 1)), ReadBackDone(100), Progress(300, 300, 300)) == []
+    assert driver.feed(ArchiveLost("gone", 0.0)) == [EvictBelow(0)]
+
+
+def test_a_lost_archive_is_claimed_again_and_again_until_it_is_there():
+    """With pauses that grow; then archiving goes on where the archive ends, after a new read-back."""
+    driver = lost_driver()
+    for _ in range(3):
+        driver.now_ms = driver.plan.deadline()
+        assert driver.feed(Tick()) == [SendClaim()]
+        assert driver.feed(Tick()) == []
+        driver.feed(ArchiveLost("gone", 0.0))
+        assert driver.plan.phase is Phase.LOST
+    driver.now_ms = driver.plan.deadline()
+    assert driver.feed(Tick()) == [SendClaim()]
+    assert driver.feed(ClaimFailed(0.0)) == []
+    assert driver.plan.phase is Phase.LOST
+    driver.now_ms = driver.plan.deadline()
+    driver.feed(Tick())
+    actions = driver.feed(Claimed(100))
+    assert SendReadBack(0, 100) in actions
+    assert [one.ref.base for one in actions if isinstance(one, SendUpload)] == [100, 200]
+
+
+def test_a_lost_archive_is_looked_for_also_where_nothing_is_to_be_copied():
+    """A topic that nobody writes to comes back by itself, too."""
+    driver = Driver(copy_enabled=False)
+    driver.feed(ClaimWanted(), ArchiveLost("gone", 0.0))
+    driver.now_ms = driver.plan.deadline()
+    assert driver.feed(Tick()) == [SendClaim()]

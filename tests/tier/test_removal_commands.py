@@ -12,7 +12,7 @@ from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.commands import BeginAgain, Claim, EmptyTrash, RemoveArchive, TrashArchive, TrashEmptied
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.leases import SKEW_MS, end_lease, write_lease
-from stratalog.tier.manifest import Claimant, ManifestFenced, set_log_start
+from stratalog.tier.manifest import Claimant, ManifestFenced, ManifestLost, set_log_start
 from stratalog.tier.manifest_pages import page_ref, page_to_bytes
 from stratalog.tier.manifest_parts import Pin
 from stratalog.tier.manifest_pins import pin, unpin
@@ -22,7 +22,7 @@ from stratalog.tier.removal_commands import archive_again, empty_trash, remove_a
 from stratalog.tier.store import StoreUnavailable
 from stratalog.tier.trash import DELETED_RECORDS, RETENTION, Retention
 from stratalog.tier.wrappers import CountingStore
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Invalid
 
 US = Claimant(0, 1, bytes([1] * 16), 1)
 NEXT = Claimant(0, 2, bytes([2] * 16), 1)
@@ -251,7 +251,7 @@ def test_a_cut_keeps_the_archive_of_a_deleted_topic(world):
 def test_a_lost_manifest_keeps_what_is_there(world):
     """Never delete on absence of metadata: the archive is not taken for an empty one."""
     world.inner.delete_many([world.partition.manifest_key])
-    with pytest.raises(Corrupt, match="manifest was lost"):
+    with pytest.raises(ManifestLost, match="manifest was lost"):
         trash_partition(world.store, TrashArchive(world.partition, NEXT, world.now_ms, "topic deleted"))
     assert world.remove() == 0
     assert len(world.keys()) == 6

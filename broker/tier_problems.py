@@ -1,0 +1,44 @@
+"""What is wrong with archives while the broker serves: sentences for ``/readyz?verbose``, counts for ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.metrics import Metrics
+
+if TYPE_CHECKING:
+    from stratalog.broker.archive import Archive
+    from stratalog.broker.reconciling import Reconciling
+    from stratalog.broker.unified_log import UnifiedLog
+
+__all__ = ["add_problem_metrics", "archive_problems", "first_of"]
+
+_TOLD_MAX: Final = 20
+"""Sentences of one kind: a bucket that is gone takes every partition with it."""
+
+
+def first_of(problems: Sequence[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    more = len(problems) - _TOLD_MAX
+    return [*problems[:_TOLD_MAX], f"and {more} more like the last"] if more > 0 else list(problems)
+
+
+def archive_problems(archives: Iterable[Archive], checks: Mapping[UnifiedLog, Reconciling]) -> list[str]:
+    """A sentence for each archive that its bucket does not hold, and for each partition that waits for its archive."""
+    lost = [f"the archive is lost: {one.lost_reason}" for one in archives if one.lost]
+    waiting = [
+        f"{unified.topic_partition} waits for its archive before it serves: {one.waits_for}"
+        for unified, one in checks.items()
+        if one.waits_for
+    ]
+    return first_of(lost) + first_of(waiting)
+
+
+def add_problem_metrics(metrics: Metrics, archives: Collection[Archive]) -> None:
+    """Counts over ``archives``, a view that follows what is led."""
+    metrics.add_gauge(
+        "stratalog_tier_lost_partitions",
+        "Partitions whose archive is known to exist and is not in the bucket.",
+        lambda: [({}, sum(one.lost for one in archives))],
+    )

@@ -1,0 +1,42 @@
+"""What ``/readyz?verbose`` and ``/metrics`` say of archives that are in trouble while the broker serves."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from stratalog.broker.metrics import Metrics
+from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, first_of
+
+
+class Led(NamedTuple):
+    """As much of a led partition."""
+
+    topic_partition: str
+
+
+def archive(*, lost=False, reason=""):
+    """As much of an `Archive` as is looked at."""
+    return SimpleNamespace(lost=lost, lost_reason=reason)
+
+
+def test_lost_archives_and_waiting_partitions_are_told():
+    """Each with its reason; what is well is not named, nor what was lost and is found again."""
+    waiting = {Led("a-0"): SimpleNamespace(waits_for="no answer"), Led("a-1"): SimpleNamespace(waits_for="")}
+    told = archive_problems([archive(lost=True, reason="t-1: gone"), archive(reason="t-2: was gone")], waiting)
+    assert told == ["the archive is lost: t-1: gone", "a-0 waits for its archive before it serves: no answer"]
+
+
+def test_thousands_of_problems_are_a_few_lines():
+    """A bucket that is gone takes every partition with it."""
+    told = first_of([f"problem {number}" for number in range(10_000)])
+    assert told[:2] == ["problem 0", "problem 1"]
+    assert told[-1] == "and 9980 more like the last"
+    assert len(told) == 21
+
+
+def test_lost_partitions_are_counted():
+    """Those of the moment, also when partitions come and go."""
+    metrics, archives = Metrics(), []
+    add_problem_metrics(metrics, archives)
+    assert b"stratalog_tier_lost_partitions 0" in metrics.render()
+    archives += [archive(lost=True), archive(), archive(lost=True)]
+    assert b"stratalog_tier_lost_partitions 2" in metrics.render()
