@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from stratalog.spark.fetch import ChunkData, chunk_bytes, open_segment
@@ -18,6 +19,7 @@ from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.salvage import DamagedPart
 from stratalog.spark.views import archives_at_cut
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
@@ -145,10 +147,9 @@ def _folders(store: ObjectStore, subscription: Subscription, names: Sequence[str
 def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest | None:
     """The partition's manifest; None before its first commit, and of a topic that was deleted."""
     try:
-        data, _ = store.get(folder.manifest_key)
+        manifest, _ = get_checked(store, folder.manifest_key, partial(from_bytes, key=folder.manifest_key))
     except NotFound:
         return None
-    manifest = from_bytes(data, folder.manifest_key)
     return manifest if manifest.deleted_ms < 0 else None
 
 

@@ -25,6 +25,7 @@ from stratalog.spark.planner import DataLoss
 from stratalog.spark.quarantine import BadRange, Quarantine
 from stratalog.spark.salvage import DamagedPart, salvage
 from stratalog.tier import open_store
+from stratalog.tier.checked_read import READS_MAX, read_checked
 from stratalog.tier.chunk_table import Chunk, ChunkTable
 from stratalog.tier.footer import Footer, read_footer
 from stratalog.tier.segment_blobs import aborted_from_bytes
@@ -295,13 +296,9 @@ def open_segment(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
     """Read and verify the tail of the object behind ``piece``.
 
     Raises `DataLoss` if it is not there, and `Corrupt` if it is not the one that the manifest describes, also when it is
-    fetched once more: bytes that were damaged on their way are no damage.
+    fetched again: bytes that were damaged on their way are no damage.
     """
-    try:
-        return _opened_once(store, piece)
-    except Corrupt as error:
-        _logger.warning("%s: what describes it is fetched once more", error)
-        return _opened_once(store, piece)
+    return read_checked(lambda: _opened_once(store, piece))
 
 
 def _opened_once(store: ObjectStore, piece: SegmentSlice) -> OpenedSegment:
@@ -353,22 +350,22 @@ def chunk_bytes(
 ) -> ChunkData:
     """The bytes of neighbouring ``chunks``. Raises `DataLoss`, and `Corrupt` unless each has its CRC-32C.
 
-    That covers base offsets too, which a batch's own CRC does not. Before anything counts as damaged it is fetched once
-    more: what was damaged on its way is not. With ``on_damage``, which is told the parts and the
+    That covers base offsets too, which a batch's own CRC does not. Before anything counts as damaged it is fetched
+    again: what was damaged on its way is not. With ``on_damage``, which is told the parts and the
     position of their chunk, the damaged batches are left out instead. Of an object that came whole nothing is copied.
     """
     first = chunks[0].position
     length = chunks[-1].position + chunks[-1].length - first
     with _told(opened.piece):
-        if opened.data is not None:
-            found = ChunkData(opened.data, first, first + length)
-        else:
-            found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
-        sound = _sound(found, chunks)
-        if not all(sound):
-            _logger.warning("%s: a CRC does not hold; the bytes are fetched once more", opened.piece.key)
+        found = ChunkData(opened.data or b"", first, first + length)
+        sound = [False] if opened.data is None else _sound(found, chunks)
+        reads = 0
+        while reads < READS_MAX and not all(sound):
+            if reads or opened.data is not None:
+                _logger.warning("%s: a CRC does not hold; the bytes are fetched again", opened.piece.key)
             found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
             sound = _sound(found, chunks)
+            reads += 1
         if all(sound):
             return found
         pieces: list[bytes] = []

@@ -25,6 +25,7 @@ from stratalog.spark.stream_offsets import Offsets, behind
 from stratalog.spark.stream_options import StreamOptions
 from stratalog.spark.stream_plan import Span, Spans, record_end
 from stratalog.spark.stream_tail import StreamTail
+from stratalog.tier.checked_read import read_checked
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.leases import end_lease
@@ -207,14 +208,18 @@ class ArchiveFollower:
     def _read(self, partition: PartitionId) -> Manifest | None:
         """One manifest; one that has the version of the last time is not parsed again. None if it is gone."""
         try:
-            data, version = self._store.get(partition.manifest_key)
+            manifest = read_checked(lambda: self._read_once(partition))
         except NotFound:
             return None
+        return manifest if manifest.deleted_ms < 0 else None
+
+    def _read_once(self, partition: PartitionId) -> Manifest:
+        data, version = self._store.get(partition.manifest_key)
         known = self._versions.get(partition)
         if known is None or known[0] != version:
             known = version, from_bytes(data, partition.manifest_key)
             self._versions[partition] = known
-        return known[1] if known[1].deleted_ms < 0 else None
+        return known[1]
 
     def _each(self, call: Callable[[_Given], _Found], given: Sequence[_Given]) -> Iterator[_Found]:
         if len(given) <= 1:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import (
     Claim,
     Commit,
@@ -170,6 +172,6 @@ def _report(store: ObjectStore, stored: StoredManifest, known_end: int) -> Manif
         return ManifestRead(view)
     packed = PackedEntries()
     for page in manifest.pages:
-        packed.extend(packed_page(manifest.partition, page, store.get(page.key)[0]))
+        packed.extend(get_checked(store, page.key, partial(packed_page, manifest.partition, page))[0])
     packed.extend(view.entries)
     return ManifestRead(replace(view, entries=packed))

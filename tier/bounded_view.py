@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import ReadBoundedView
 from stratalog.tier.entry import Entry
 from stratalog.tier.manifest import Manifest
@@ -74,10 +75,15 @@ def _manifest(store: ObjectStore, command: ReadBoundedView) -> tuple[Manifest, V
     if not command.key:
         stored = read_manifest(store, command.partition)
         return stored.manifest, stored.version
-    raw, version = store.get(command.key)
-    if hashlib.sha256(raw).hexdigest() != command.sha256:
-        raise Corrupt(f"{command.partition}: {command.key} is not the manifest that was pinned: its SHA-256 differs")
-    return from_bytes(raw, command.key), version
+
+    def pinned(raw: bytes) -> Manifest:
+        if hashlib.sha256(raw).hexdigest() != command.sha256:
+            raise Corrupt(
+                f"{command.partition}: {command.key} is not the manifest that was pinned: its SHA-256 differs"
+            )
+        return from_bytes(raw, command.key)
+
+    return get_checked(store, command.key, pinned)
 
 
 def _end(store: ObjectStore, manifest: Manifest, command: ReadBoundedView) -> tuple[int, bool]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import from_bytes
@@ -48,7 +50,6 @@ def newest_manifests(
 
 def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest | None:
     try:
-        data, _ = store.get(folder.manifest_key)
+        return get_checked(store, folder.manifest_key, partial(from_bytes, key=folder.manifest_key))[0]
     except NotFound:
         return None  # a folder without a commit
-    return from_bytes(data, folder.manifest_key)

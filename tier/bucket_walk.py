@@ -5,12 +5,12 @@ Objects are not looked at one by one, so that an archive of millions is walked i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from stratalog.tier.checked_read import get_json
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, cluster_key
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.unknown_fields import integer, text
@@ -99,7 +99,7 @@ def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
         after = info.key if match is None else match[0] + _BEHIND
         if match is not None:
             try:
-                fields = json.loads(store.get(cluster_key(match[1]))[0])
+                fields = get_json(store, cluster_key(match[1]))[0]
                 yield ClusterDocument(match[1], integer(fields, "incarnation"))
             except (NotFound, Corrupt, ValueError, AttributeError):
                 yield ClusterDocument(match[1], -1)
@@ -153,7 +153,7 @@ def read_topic_document(store: ObjectStore, topic: TopicFolder) -> TopicDocument
     """What ``topic.json`` says; a document with ``found`` False if it is not there or cannot be read."""
     key = topic.prefix + _DOCUMENT
     try:
-        fields: dict[str, Any] = json.loads(store.get(key)[0])
+        fields: dict[str, Any] = get_json(store, key)[0]
         return TopicDocument(
             name=text(fields, "topic"),
             topic_id=uuid_parse(text(fields, "topic_id")),

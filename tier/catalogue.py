@@ -7,12 +7,13 @@ name, deleted and made again, the one claimed last has the name. Nothing is writ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from stratalog.tier.checked_read import get_checked, get_json
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, topic_key
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.manifest_store import read_manifest
@@ -85,10 +86,10 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
     fields: dict[str, Any] = {}
     problem = ""
     try:
-        fields = _document(store.get(key)[0], folder.topic_id)
+        fields = _document(get_json(store, key)[0], folder.topic_id)
     except NotFound:
         pass  # never written, or lost: the manifests say what there is
-    except Invalid as error:
+    except (Corrupt, Invalid) as error:
         problem = f"{key} is left aside, the manifests stand in for it: {error}"
     if fields.get("state") in _GONE:
         return None, f"topic {fields['topic']} ({uuid_text(folder.topic_id)}) was deleted: it is not served"
@@ -104,10 +105,9 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
     return _from_manifests(store, folder, highest), problem
 
 
-def _document(raw: bytes, topic_id: Uuid) -> dict[str, Any]:
+def _document(fields: Any, topic_id: Uuid) -> dict[str, Any]:
     """The fields of a ``topic.json``. Raises `Invalid` unless it describes this very topic."""
     try:
-        fields = json.loads(raw)
         if (fields["format"], fields["version"]) != ("stratalog-topic", 1):
             raise Invalid(f"it is of format {fields['format']!r} version {fields['version']!r}")
         if fields["topic_id"] != uuid_text(topic_id):
@@ -126,7 +126,7 @@ def _from_manifests(store: ObjectStore, folder: _Folder, count: int) -> Archived
     for number in sorted(folder.partitions):
         key = PartitionId(folder.cut_name, folder.topic_id, number).manifest_key
         try:
-            manifest = from_bytes(store.get(key)[0], key)
+            manifest = get_checked(store, key, partial(from_bytes, key=key))[0]
         except (Corrupt, NotFound):
             continue  # a damaged or missing manifest tells no name; its readers are told of it
         if manifest.deleted_ms >= 0:

@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from stratalog.tier.catalogue import ArchivedTopic, read_catalogue
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import CutRead, ReadCut
 from stratalog.tier.cut_groups import keep_groups
 from stratalog.tier.cuts import Cut, CutPartition, CutState, CutTopic, check_cut_name, cut_from_bytes, cut_to_bytes
@@ -76,7 +78,7 @@ def find_cuts(store: ObjectStore, name: str = "") -> Iterator[FoundCut]:
             if not is_cut_key(info.key) or (name and name not in _names(info.key)):
                 continue
             try:
-                yield FoundCut(info.key, cut_from_bytes(store.get(info.key)[0], info.key))
+                yield FoundCut(info.key, get_checked(store, info.key, partial(cut_from_bytes, key=info.key))[0])
             except Corrupt as error:
                 yield FoundCut(info.key, None, str(error))
             except NotFound:
@@ -132,13 +134,16 @@ def cut_manifest(store: ObjectStore, cut: Cut, member: CutPartition) -> Manifest
     if not member.seq:
         return Manifest(member.partition)
     key = cut.manifest_key(member.partition)
-    raw, _ = store.get(key)
-    if hashlib.sha256(raw).hexdigest() != member.sha256:
-        raise Corrupt(f"{key} is not the manifest that the cut {cut.name} has pinned: its SHA-256 differs")
-    manifest = from_bytes(raw, key)
-    if manifest.partition != member.partition:
-        raise Corrupt(f"{key} belongs to {manifest.partition}, not to {member.partition}")
-    return manifest
+
+    def pinned(raw: bytes) -> Manifest:
+        if hashlib.sha256(raw).hexdigest() != member.sha256:
+            raise Corrupt(f"{key} is not the manifest that the cut {cut.name} has pinned: its SHA-256 differs")
+        manifest = from_bytes(raw, key)
+        if manifest.partition != member.partition:
+            raise Corrupt(f"{key} belongs to {manifest.partition}, not to {member.partition}")
+        return manifest
+
+    return get_checked(store, key, pinned)[0]
 
 
 # -- making -------------------------------------------------------------------------------------------------------

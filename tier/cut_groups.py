@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.cuts import Cut, CutState
 from stratalog.tier.group_copies import read_group_copies
 from stratalog.tier.group_copy import GroupCopy, offset_fields, offset_from_fields
@@ -57,10 +58,13 @@ def read_cut_groups(store: ObjectStore, cut: Cut) -> tuple[GroupCopy, ...]:
         raise Invalid(f"the cut {cut.name} is {cut.state}: it cannot be read")
     if not cut.groups_sha256:
         return ()
-    data, _ = store.get(cut.groups_key)
-    if hashlib.sha256(data).hexdigest() != cut.groups_sha256:
-        raise Corrupt(f"{cut.groups_key} is not what the cut {cut.name} was made with: its SHA-256 differs")
-    return _from_bytes(data, cut.groups_key)
+
+    def pinned(data: bytes) -> tuple[GroupCopy, ...]:
+        if hashlib.sha256(data).hexdigest() != cut.groups_sha256:
+            raise Corrupt(f"{cut.groups_key} is not what the cut {cut.name} was made with: its SHA-256 differs")
+        return _from_bytes(data, cut.groups_key)
+
+    return get_checked(store, cut.groups_key, pinned)[0]
 
 
 def _to_bytes(groups: Iterable[GroupCopy]) -> bytes:

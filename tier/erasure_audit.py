@@ -10,10 +10,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import AUDIT_PREFIX, audit_key
 from stratalog.tier.store import ObjectStore, Version
 from stratalog.tier.unknown_fields import canonical_json
@@ -101,8 +103,12 @@ def end_audit(
 
 def read_audit(store: ObjectStore, key: str) -> dict[str, Any]:
     """The fields of a document. Raises `NotFound`, and `Corrupt` for one that is none."""
+    return get_checked(store, key, partial(_fields, key))[0]
+
+
+def _fields(key: str, data: bytes) -> dict[str, Any]:
     try:
-        fields: dict[str, Any] = json.loads(store.get(key)[0])
+        fields: dict[str, Any] = json.loads(data)
         if fields["format"] != _FORMAT or fields["min_reader_version"] > _VERSION:
             raise Corrupt(f"{key} is of format {fields['format']!r}, which is not read here")
     except (ValueError, TypeError, LookupError) as error:

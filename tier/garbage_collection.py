@@ -7,11 +7,12 @@ be read, the whole partition stays as it is. A folder without a manifest is only
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
+from stratalog.tier.checked_read import get_checked, get_json
 from stratalog.tier.garbage import Verdict, judge, old_enough
 from stratalog.tier.keys import CLUSTERS_PREFIX, PartitionId, topic_key
 from stratalog.tier.leases import is_over, list_leases
@@ -115,12 +116,12 @@ def _examine(
 def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest:
     """The folder's manifest; its name in keys may be cut, the manifest has the whole one. Raises `Corrupt`."""
     try:
-        raw, _ = store.get(folder.manifest_key)
+        manifest, _ = get_checked(store, folder.manifest_key, partial(from_bytes, key=folder.manifest_key))
     except NotFound as error:
         raise Corrupt(
             f"{folder.manifest_key} is missing: what the folder holds is not judged. `stratalog tier repair` rebuilds it"
         ) from error
-    return read_manifest(store, from_bytes(raw, folder.manifest_key).partition).manifest
+    return read_manifest(store, manifest.partition).manifest
 
 
 def _named_by_cuts(store: ObjectStore, folder: PartitionId, copies: Collection[str]) -> set[str]:
@@ -129,7 +130,7 @@ def _named_by_cuts(store: ObjectStore, folder: PartitionId, copies: Collection[s
     ending = f"/{uuid_text(folder.topic_id)}-{folder.partition:010}.json"
     for key in copies:
         if key.endswith(ending):
-            pinned = from_bytes(store.get(key)[0], key)
+            pinned = get_checked(store, key, partial(from_bytes, key=key))[0]
             named.update(entry.key for entry in iter_entries(store, pinned))
             named.update(page.key for page in pinned.pages)
     return named
@@ -139,10 +140,10 @@ def _remark(store: ObjectStore, manifest: Manifest) -> str:
     """Whether anybody knows the topic, by its description."""
     key = topic_key(manifest.partition.topic, manifest.partition.topic_id)
     try:
-        state = json.loads(store.get(key)[0])["state"]
+        state = get_json(store, key)[0]["state"]
     except NotFound:
         return f"no broker has described this topic ({key} is missing)"
-    except (ValueError, TypeError, LookupError) as error:
+    except (Corrupt, TypeError, LookupError) as error:
         return f"{key} cannot be read: {error!r}"
     if manifest.deleted_ms >= 0 and state == "deleted":
         return "the topic was deleted, its broker removes the archive"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.group_copy import GroupCopy, group_copy_from_bytes, groups_prefix
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt
@@ -22,7 +24,7 @@ def read_group_copies(
 
     def read(key: str) -> GroupCopy | str:
         try:
-            return group_copy_from_bytes(store.get(key)[0], key)
+            return get_checked(store, key, partial(group_copy_from_bytes, key=key))[0]
         except (Corrupt, NotFound) as error:
             return str(error)
 

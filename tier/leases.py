@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import LEASES_PREFIX, lease_key
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.unknown_fields import (
@@ -114,10 +116,9 @@ def renew_lease(store: ObjectStore, uuid: Uuid, duration_ms: int, now_ms: int, *
     """
     key = lease_key(uuid)
     try:
-        raw, _ = store.get(key)
+        lease, _ = get_checked(store, key, partial(from_bytes, key=key))
     except NotFound as error:
         raise LeaseExpired(f"{key} is gone: the lease was ended or has expired. Plan the read again") from error
-    lease = from_bytes(raw, key)
     if left_ms is not None and lease.expires_ms - now_ms > left_ms:
         return lease
     changed = renewed(lease, duration_ms, now_ms)
@@ -140,7 +141,7 @@ def list_leases(store: ObjectStore) -> list[Lease]:
     leases = []
     for info in store.list(LEASES_PREFIX):
         try:
-            leases.append(from_bytes(store.get(info.key)[0], info.key))
+            leases.append(get_checked(store, info.key, partial(from_bytes, key=info.key))[0])
         except NotFound:
             continue
         except Corrupt:

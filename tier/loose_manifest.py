@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stratalog.tier.checked_read import READS_MAX, get_checked
 from stratalog.tier.entry import Entry, entry_from_fields
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
@@ -30,12 +31,15 @@ class LooseManifest:
 
 
 def read_loosely(store: ObjectStore, partition: PartitionId) -> LooseManifest:
-    """The manifest as far as it can be read; what was damaged only on its way is right the second time.
+    """The manifest as far as it can be read; what was damaged only on its way is right when it is read again.
 
     Raises `NewerManifest`, and what the store raises but `NotFound`.
     """
-    loose = _read_once(store, partition)
-    return _read_once(store, partition) if loose.fault else loose
+    for _ in range(READS_MAX - 1):
+        loose = _read_once(store, partition)
+        if not loose.fault:
+            return loose
+    return _read_once(store, partition)
 
 
 def _read_once(store: ObjectStore, partition: PartitionId) -> LooseManifest:
@@ -52,14 +56,10 @@ def _read_once(store: ObjectStore, partition: PartitionId) -> LooseManifest:
 
 def page_entries(store: ObjectStore, manifest: Manifest, page: PageRef) -> list[Entry]:
     """The live entries of a page, which need not follow each other. Raises `NotFound`, `Corrupt`."""
-    try:
-        return _page_entries(store, manifest, page)
-    except Corrupt:
-        return _page_entries(store, manifest, page)  # it may have been damaged on its way
-
-
-def _page_entries(store: ObjectStore, manifest: Manifest, page: PageRef) -> list[Entry]:
-    data, _ = store.get(page.key)
     partition = manifest.partition
-    fields = page_fields(data, page, partition)[page.dead_count :]
-    return [entry_from_fields(each, partition.prefix) for each in fields]
+
+    def entries(data: bytes) -> list[Entry]:
+        fields = page_fields(data, page, partition)[page.dead_count :]
+        return [entry_from_fields(each, partition.prefix) for each in fields]
+
+    return get_checked(store, page.key, entries)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import Entry
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_pages import page_from_bytes
@@ -18,8 +19,7 @@ def read_page(store: ObjectStore, manifest: Manifest, page: PageRef) -> tuple[En
 
     Raises `NotFound` if the page is gone (the manifest is old, or the page was lost), `Corrupt` for a damaged one.
     """
-    data, _ = store.get(page.key)
-    return page_from_bytes(data, page, manifest.partition)
+    return get_checked(store, page.key, lambda data: page_from_bytes(data, page, manifest.partition))[0]
 
 
 def iter_entries(store: ObjectStore, manifest: Manifest, start_offset: int = 0) -> Iterator[Entry]:

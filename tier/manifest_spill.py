@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import Entry
+from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import read_page
 from stratalog.tier.manifest_history import KeptHistory, is_kept, trim_history
@@ -107,9 +110,13 @@ def iter_history(store: ObjectStore, manifest: Manifest) -> Iterator[Manifest]:
     """
     ref = manifest.history
     while ref is not None and is_kept(manifest, ref):
-        raw = decompressed(store.get(ref.key)[0], ref.key)
-        if predecessor_hash(raw) != ref.sha256:
-            raise Corrupt(f"{manifest.partition}: {ref.key} is not the copy that its successor names")
-        copy = from_bytes(raw, ref.key)
+        copy, _ = get_checked(store, ref.key, partial(_copy, manifest.partition, ref))
         yield copy
         ref = copy.history
+
+
+def _copy(partition: PartitionId, ref: HistoryRef, data: bytes) -> Manifest:
+    raw = decompressed(data, ref.key)
+    if predecessor_hash(raw) != ref.sha256:
+        raise Corrupt(f"{partition}: {ref.key} is not the copy that its successor names")
+    return from_bytes(raw, ref.key)

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from crc32c import crc32c
 
 import stratalog
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
@@ -61,18 +62,19 @@ def read_manifest(store: ObjectStore, partition: PartitionId) -> StoredManifest:
     """
     key = partition.manifest_key
     try:
-        raw, version = store.get(key)
+        manifest_of, version = get_checked(store, key, lambda raw: (_checked(partition, raw), raw))
     except NotFound:
         return StoredManifest(Manifest(partition), "", b"")
-    return _parsed(partition, raw, version)
+    manifest, raw = manifest_of
+    return StoredManifest(manifest, version, raw)
 
 
-def _parsed(partition: PartitionId, raw: bytes, version: Version) -> StoredManifest:
+def _checked(partition: PartitionId, raw: bytes) -> Manifest:
     key = partition.manifest_key
     manifest = from_bytes(raw, key)
     if manifest.partition != partition:
         raise Corrupt(f"the manifest {key} says that it belongs to {manifest.partition}, not to {partition}")
-    return StoredManifest(manifest, version, raw)
+    return manifest
 
 
 def change_manifest(
@@ -122,7 +124,8 @@ def _from_memory(
     if remembered is None:
         return None
     try:
-        stored = _parsed(partition, *remembered)
+        raw, version = remembered
+        stored = StoredManifest(_checked(partition, raw), version, raw)
         changed = transition(stored.manifest)
     except StratalogError:
         return None

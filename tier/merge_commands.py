@@ -6,6 +6,7 @@ from functools import partial
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import MergeObjects, ObjectsMerged
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.footer import Footer, read_footer
@@ -117,7 +118,10 @@ def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...
 
 def _read_object(store: ObjectStore, entry: Entry) -> tuple[memoryview, Footer]:
     """A whole object by one GET, as it was committed. Raises `CorruptObject`, `NotFound`."""
-    raw = store.get(entry.key)[0]
+    return get_checked(store, entry.key, lambda raw: _parsed_object(entry, raw))[0]
+
+
+def _parsed_object(entry: Entry, raw: bytes) -> tuple[memoryview, Footer]:
     if len(raw) != entry.size_bytes or crc32c(raw) != entry.crc32c:
         raise CorruptObject(entry.key, 0, entry.base, "its length or CRC-32C differs from the manifest's: not merged")
     try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import HistoryKey, PartitionId, parse_key
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
@@ -46,15 +48,18 @@ def objects_of(store: ObjectStore, partition: PartitionId, item: TrashEntry) -> 
     if item.kind != PAGE_KIND:
         return [item.key]
     try:
-        data, _ = store.get(item.key)
+        locs, _ = get_checked(store, item.key, partial(_locations, partition, item))
     except NotFound:
         return [item.key]
+    return [*(loc[1:] if loc.startswith("/") else partition.prefix + loc for loc in locs), item.key]
+
+
+def _locations(partition: PartitionId, item: TrashEntry, data: bytes) -> list[str]:
     try:
         fields: dict[str, Any] = json.loads(decompressed(data, item.key))
-        locs = [str(each["loc"]) for each in fields["entries"][item.dead_count :]]
+        return [str(each["loc"]) for each in fields["entries"][item.dead_count :]]
     except (ValueError, TypeError, LookupError) as error:
         raise Corrupt(f"{partition}: the page {item.key} in the trash cannot be read: {error!r}") from error
-    return [*(loc[1:] if loc.startswith("/") else partition.prefix + loc for loc in locs), item.key]
 
 
 def _is_history(key: str) -> bool:
@@ -75,7 +80,11 @@ def _history(store: ObjectStore, manifest: Manifest) -> Iterator[str]:
         seen.add(ref.key)
         yield ref.key
         try:
-            data, _ = store.get(ref.key)
+            copy, _ = get_checked(store, ref.key, partial(_copy, ref.key))
         except NotFound:
             return
-        ref = from_bytes(decompressed(data, ref.key), ref.key).history
+        ref = copy.history
+
+
+def _copy(key: str, data: bytes) -> Manifest:
+    return from_bytes(decompressed(data, key), key)

@@ -8,10 +8,13 @@ them again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.source import crc32c_of
 from stratalog.tier.store import (
     AlreadyExists,
@@ -35,6 +38,12 @@ _ALWAYS_NEEDED = ("reads", "listing", "deletes")
 _MULTI_WRITER_NEEDED = ("conditional create", "compare and swap")
 _RACERS = 4
 _BODY = bytes(range(256)) * 4
+_BROKEN_ADVICE = (
+    "This service cannot hold an archive: use another, or a newer version of it. Unless a proxy or a network on the way "
+    "to it changes what passes."
+)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class ProbeReport:
             reasons.append("the store makes no promise to more than one writer")
         if reasons:
             broken = any(reason.startswith(_ALWAYS_NEEDED) for reason in reasons)
-            advice = "This service cannot hold an archive: use another, or a newer version of it." if broken else ""
+            advice = _BROKEN_ADVICE if broken else ""
             raise UnsafeStore("probe", PROBE_PREFIX, self.url, "; ".join(reasons), advice)
 
 
@@ -135,8 +144,7 @@ class _Trial:
         try:
             self._store.put_if_absent(key, b"second")
         except AlreadyExists:
-            kept = self._store.get(key)[0] == b"first"
-            if not kept:
+            if self._read(key, b"first", b"second") != b"first":
                 return "a refused create replaced the object"
             return self._create_race() if self._racing else ""
         return "a second create of one key succeeded (If-None-Match is ignored)"
@@ -149,7 +157,7 @@ class _Trial:
                 won = [one for one in pool.map(self._try_create, [key] * _RACERS, range(_RACERS)) if one is not None]
             if len(won) != 1:
                 return f"{len(won)} of {_RACERS} creates of one key at the same time succeeded"
-            if self._store.get(key)[0] != b"%d" % won[0]:
+            if self._read(key, *(b"%d" % racer for racer in range(_RACERS))) != b"%d" % won[0]:
                 return "the object is not the one of the create that succeeded"
         return ""
 
@@ -171,7 +179,7 @@ class _Trial:
             except PreconditionFailed:
                 continue
             return f"a swap against {situation} succeeded (If-Match is ignored)"
-        kept = self._store.get(key)[0] == b"second"
+        kept = self._read(key, b"first", b"second", b"third") == b"second"
         return "" if kept else "a refused swap replaced the object"
 
     def reads(self) -> str:
@@ -179,12 +187,13 @@ class _Trial:
         key = self._key("read")
         self._store.put(key, b"older")
         self._store.put(key, _BODY)
-        if self._store.get(key)[0] != _BODY:
+        if self._read(key, b"older", _BODY) != _BODY:
             return "an object was not read as it had just been written"
-        if self._store.get_range(key, 10, 300) != _BODY[10:310]:
+        if _undamaged(lambda: self._store.get_range(key, 10, 300), [_BODY[10:310]]) != _BODY[10:310]:
             return "a range came back with other bytes"
         for length in (7, len(_BODY) + 1):
-            if self._store.get_suffix(key, length) != (_BODY[-length:], len(_BODY)):
+            suffix = _BODY[-length:], len(_BODY)
+            if _undamaged(partial(self._store.get_suffix, key, length), [suffix]) != suffix:
                 return "a suffix came back with other bytes or another size"
         try:
             self._store.get(self._key("missing"))
@@ -197,11 +206,11 @@ class _Trial:
         names = ["list/B", "list/a!", "list/a-b", "list/a/c", "list/ab", "list/~"]
         for name in reversed(names):
             self._store.put(self._key(name), b"")
-        found = [info.key for info in self._store.list(f"{self._prefix}/list/")]
         expected = [f"{self._prefix}/{name}" for name in names]
+        found = self._listed(f"{self._prefix}/list/")
         if found != expected:
             return f"listed {found}, expected {expected}"
-        rest = [info.key for info in self._store.list(f"{self._prefix}/list/", expected[2])]
+        rest = self._listed(f"{self._prefix}/list/", expected[2])
         return "" if rest == expected[3:] else f"after {expected[2]!r} listed {rest}, expected {expected[3:]}"
 
     def checksums(self) -> str:
@@ -221,7 +230,7 @@ class _Trial:
         for name in names:
             self._store.put(name, b"1")
         self._store.delete_many(names[:1])
-        found = [info.key for info in self._store.list(f"{self._prefix}/gone/")]
+        found = self._listed(f"{self._prefix}/gone/")
         return "" if found == names[1:] else f"after a delete of {names[0]!r} listed {found}"
 
     def metadata(self) -> str:
@@ -232,7 +241,31 @@ class _Trial:
             return ""
         return "user metadata is not kept (a write whose answer is lost is taken for somebody else's)"
 
+    def _read(self, key: str, *written: bytes) -> bytes:
+        """The object, which is one of those that were ``written``, unless it was damaged on its way each time."""
+        return _undamaged(lambda: self._store.get(key)[0], written)
+
+    def _listed(self, prefix: str, start_after: str = "") -> list[str]:
+        """The keys that are listed: none but those of this trial, unless the listing was damaged on its way each time."""
+        for _ in range(READS_MAX - 1):
+            found = [info.key for info in self._store.list(prefix, start_after)]
+            if self.keys.issuperset(found):
+                return found
+        return [info.key for info in self._store.list(prefix, start_after)]
+
     def _key(self, name: str) -> str:
         key = f"{self._prefix}/{name}"
         self.keys.add(key)
         return key
+
+
+def _undamaged(read: Callable[[], T], possible: Collection[T]) -> T:
+    """An answer that the store can give, be it right or wrong; what was damaged on its way is asked for again.
+
+    An answer that is wrong is taken at once: a store that is right only now and then keeps no promise.
+    """
+    for _ in range(READS_MAX - 1):
+        answer = read()
+        if answer in possible:
+            return answer
+    return read()

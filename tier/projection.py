@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import WriteProjection, Written
 from stratalog.tier.keys import FORMAT_KEY, cluster_key, topic_key
 from stratalog.tier.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
 from stratalog.tier.unknown_fields import canonical_json
-from stratalog.wire.errors import Invalid, Retriable
+from stratalog.wire.errors import Corrupt, Invalid, Retriable
 from stratalog.wire.topic import Uuid, uuid_text
 
 __all__ = ["cluster_projection", "format_projection", "topic_projection", "write_projection"]
@@ -69,10 +71,11 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
     """
     for _ in range(_ATTEMPTS):
         try:
-            raw, version = store.get(command.key)
+            held, version = get_checked(store, command.key, partial(_parse, command))
         except NotFound:
-            raw, version = b"", ""
-        held = _parse(command, raw)
+            held, version = {}, ""
+        except Corrupt as error:
+            raise Invalid(f"{error}") from error
         if all(name in held and held[name] == value for name, value in command.fields.items()):
             return Written(command.key)
         data = canonical_json({**held, **command.fields}).encode("ascii")
@@ -88,13 +91,11 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
 
 
 def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:
-    if not raw:
-        return {}
     try:
         held = json.loads(raw)
     except ValueError as error:
-        raise Invalid(f"{command.key} is not JSON: {error}. Remove it, it will be written again") from error
+        raise Corrupt(f"{command.key} is not JSON: {error}. Remove it, it will be written again") from error
     known = command.fields.get("format"), command.fields.get("version")
     if not isinstance(held, dict) or (held.get("format"), held.get("version")) != known:
-        raise Invalid(f"{command.key} is not of format {known[0]} version {known[1]}: it is left as it is")
+        raise Corrupt(f"{command.key} is not of format {known[0]} version {known[1]}: it is left as it is")
     return held

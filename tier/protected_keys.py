@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import NamedTuple
 
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import entry_from_fields
 from stratalog.tier.keys import HistoryKey, PageKey, SegmentKey, parse_key
 from stratalog.tier.manifest import Manifest
@@ -64,7 +66,14 @@ def protected_keys(store: ObjectStore, manifest: Manifest) -> ProtectedKeys:
 def _keys_of_page(store: ObjectStore, manifest: Manifest, key: str) -> list[str]:
     """The objects of a page in the trash: all of its entries, for those already gone are in nobody's way."""
     try:
-        fields = json.loads(decompressed(store.get(key)[0], key))
-        return [entry_from_fields(each, manifest.partition.prefix).key for each in fields["entries"]]
-    except (NotFound, Corrupt, ValueError, TypeError, LookupError):
+        return get_checked(store, key, partial(_keys_in, manifest, key))[0]
+    except (NotFound, Corrupt):
         return []
+
+
+def _keys_in(manifest: Manifest, key: str, data: bytes) -> list[str]:
+    try:
+        fields = json.loads(decompressed(data, key))
+        return [entry_from_fields(each, manifest.partition.prefix).key for each in fields["entries"]]
+    except (ValueError, TypeError, LookupError) as error:
+        raise Corrupt(f"{key} is no page: {error!r}") from error

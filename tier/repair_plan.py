@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.bucket_walk import PartitionFolder
+from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.entry_chain import Chain, choose_chain
 from stratalog.tier.erasure_audit import replaced_objects
@@ -197,8 +199,7 @@ class _Planner:
             return _Evidence(loose.manifest, self._entries(loose.manifest), "the manifest itself", current=True)
         for key in sorted(copies, reverse=True):
             try:
-                raw = decompressed(self._store.get(key)[0], key)
-                copy = from_bytes(raw, key, contiguous=False)
+                (raw, copy), _ = get_checked(self._store, key, partial(_copy, key))
             except (Corrupt, NotFound, NewerManifest):
                 continue
             if copy.partition.prefix == self._folder.prefix:
@@ -355,3 +356,8 @@ def _parsed(key: str) -> object:
         return parse_key(key)
     except Invalid:
         return None
+
+
+def _copy(key: str, data: bytes) -> tuple[bytes, Manifest]:
+    raw = decompressed(data, key)
+    return raw, from_bytes(raw, key, contiguous=False)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.put_id import own_version, with_put_id
 from stratalog.tier.s3_checksum import content_md5, decode_crc32c, encode_crc32c
 from stratalog.tier.s3_client import S3Settings, client_for
@@ -189,10 +190,10 @@ class S3Store:
     def get(self, key: str) -> tuple[bytes, Version]:
         """Return bytes and version, checked against the stored CRC-32C where there is one."""
         validate_key("get", key, self.url)
-        try:
-            return self._get_checked(key)
-        except ChecksumMismatch:
-            return self._get_checked(key)  # once more: it may have happened on the way
+        for _ in range(READS_MAX - 1):
+            with suppress(ChecksumMismatch):  # it may have happened on the way
+                return self._get_checked(key)
+        return self._get_checked(key)
 
     def get_range(self, key: str, position: int, length: int) -> bytes:
         """Return exactly the range; see :meth:`ObjectStore.get_range`. S3 keeps no checksum of ranges."""

@@ -7,6 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from crc32c import crc32c
 
+from stratalog.tier.checked_read import read_checked
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.file_backed import look_through
 from stratalog.tier.footer import SUFFIX_BYTES, TRAILER_BYTES, Blob, Footer, read_footer, read_trailer
@@ -15,7 +16,6 @@ from stratalog.wire.errors import Corrupt
 
 __all__ = ["CorruptObject", "look_at_chunks", "read_blob", "read_chunk", "read_chunks", "read_object_footer"]
 
-T = TypeVar("T")
 _SUFFIX_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -34,20 +34,12 @@ class CorruptObject(Corrupt):
         return f"{self.key} is damaged at position {self.position} ({where}): {self.reason}. It is not served."
 
 
-def _twice(read: Callable[[], T]) -> T:
-    """What is damaged on the way, and not in the store, is right the second time."""
-    try:
-        return read()
-    except CorruptObject:
-        return read()
-
-
 def read_object_footer(store: ObjectStore, key: str) -> Footer:
     """Footer and chunk table, by one suffix GET for all but objects with unusually many chunks.
 
     Raises `CorruptObject`, and what the store raises.
     """
-    return _twice(lambda: _read_object_footer(store, key))
+    return read_checked(lambda: _read_object_footer(store, key))
 
 
 def _read_object_footer(store: ObjectStore, key: str) -> Footer:
@@ -80,7 +72,7 @@ def read_blob(store: ObjectStore, key: str, footer: Footer, name: str) -> bytes:
         raise CorruptObject(key, 0, -1, f"the footer names no part {name!r}")
     if not blob.length:
         return b""
-    return _twice(lambda: _read_blob(store, key, blob, name))
+    return read_checked(lambda: _read_blob(store, key, blob, name))
 
 
 def _read_blob(store: ObjectStore, key: str, blob: Blob, name: str) -> bytes:
@@ -99,7 +91,7 @@ def read_chunk(store: ObjectStore, key: str, chunk: Chunk) -> bytes:
 
 def read_chunks(store: ObjectStore, key: str, chunks: list[Chunk]) -> list[memoryview]:
     """Neighbouring chunks by one ranged GET, each checked. Raises `CorruptObject`, and what the store raises."""
-    return _twice(lambda: _read_chunks(store, key, chunks))
+    return read_checked(lambda: _read_chunks(store, key, chunks))
 
 
 def _read_chunks(store: ObjectStore, key: str, chunks: list[Chunk]) -> list[memoryview]:
@@ -127,7 +119,7 @@ def look_at_chunks(store: ObjectStore, key: str, chunks: Sequence[Chunk], new: C
 
     Raises `CorruptObject`, and what the store raises.
     """
-    return _twice(lambda: _look_at_chunks(store, key, chunks, new))
+    return read_checked(lambda: _look_at_chunks(store, key, chunks, new))
 
 
 def _look_at_chunks(store: ObjectStore, key: str, chunks: Sequence[Chunk], new: Callable[[], Fed]) -> list[Fed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.checked_read import read_checked
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash
@@ -21,10 +22,7 @@ def read_history_copy(store: ObjectStore, ref: HistoryRef) -> Manifest:
 
     Raises `NotFound`, `NewerManifest`, and `Corrupt` if it is not the one whose hash ``ref`` holds, or another number.
     """
-    try:
-        return _read_once(store, ref)
-    except Corrupt:
-        return _read_once(store, ref)  # it may have been damaged on its way
+    return read_checked(lambda: _read_once(store, ref))
 
 
 def _read_once(store: ObjectStore, ref: HistoryRef) -> Manifest:

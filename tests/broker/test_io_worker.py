@@ -8,6 +8,7 @@ import pytest
 
 from stratalog.broker.io_worker import RatedUpload, ask, io_worker
 from stratalog.tier import commands, opening
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
@@ -64,12 +65,20 @@ def test_a_store_that_ignores_conditions_is_not_written_to(bucket, worker):
 
 
 def test_a_store_that_was_refused_is_tried_again_less_and_less_often(bucket, worker):
-    """What was read wrong once may have been damaged on its way; one that is unsafe costs little."""
-    bucket.set_rules([FaultRule(Fault.TRUNCATE, "get_range", count=1)])
+    """What was read wrong each time may be right tomorrow; one that is unsafe costs little."""
+    bucket.set_rules([FaultRule(Fault.TRUNCATE, "get_range", count=READS_MAX)])
     refused = worker.execute(CLAIM)
     assert isinstance(refused.report, commands.FailedReport)
     assert worker.execute(CLAIM) == replace(refused, requests={}, received_bytes=0, sent_bytes=0)
     assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
+
+
+@pytest.mark.parametrize("operation", ["get", "get_range", "get_suffix"])
+def test_one_bad_answer_refuses_no_store(bucket, worker, operation):
+    """The probe reads it again: the first write goes through, and no report says that the service is unfit."""
+    bucket.set_rules([FaultRule(Fault.CORRUPT, operation, "probe", count=1)])
+    assert isinstance(worker.execute(CLAIM).report, commands.ManifestRead)
+    assert bucket.injected
 
 
 def test_an_unsafe_store_is_tried_a_dozen_times_in_a_thousand_writes(bucket, worker):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Manifest, ManifestFenced, Uploaded, claim, commit
@@ -175,7 +176,7 @@ def test_a_remembered_manifest_that_came_damaged_is_read_again(memory_store, log
     faulty = FaultyStore(memory_store)
     store = RememberingStore(faulty)
     change_manifest(store, log_bytes.partition, claiming(ONE))
-    faulty.set_rules([FaultRule(Fault.CORRUPT, "get")])
+    faulty.set_rules([FaultRule(Fault.CORRUPT, "get", count=READS_MAX)])
     with pytest.raises(Corrupt):
         read_manifest(store, log_bytes.partition)
     assert change_manifest(store, log_bytes.partition, claiming(TWO)).manifest.claimant == TWO

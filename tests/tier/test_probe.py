@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.probe import probe
@@ -164,3 +165,63 @@ def test_a_store_that_is_away_is_not_judged():
 def test_a_store_of_this_process_needs_no_race(memory_store):
     """Without it no thread is started: virtual time has none."""
     assert probe(RacyCreate(memory_store), racing=False).conditional_create
+
+
+class DamagesReads(StoreWrapper):
+    """The first answers to each GET and each listing hold what was never written."""
+
+    def __init__(self, inner, times):
+        super().__init__(inner)
+        self.times = times
+        self.asked = {}
+
+    def get(self, key):
+        data, version = self.inner.get(key)
+        return self._damaged(("get", key), data), version
+
+    def get_range(self, key, position, length):
+        return self._damaged(("range", key), self.inner.get_range(key, position, length))
+
+    def get_suffix(self, key, length):
+        data, total_bytes = self.inner.get_suffix(key, length)
+        return self._damaged(("suffix", key, length), data), total_bytes
+
+    def list(self, prefix, start_after=""):
+        found = list(self.inner.list(prefix, start_after))
+        if self._damaged(("list", prefix, start_after), b"x") != b"x":
+            found[0] = replace(found[0], key=found[0].key + "?")
+        return iter(found)
+
+    def _damaged(self, request, data):
+        self.asked[request] = self.asked.get(request, 0) + 1
+        return data[:-1] + bytes([data[-1] ^ 4]) if self.asked[request] <= self.times else data
+
+
+def test_what_was_damaged_on_its_way_is_no_broken_promise():
+    """It is read again; only a store whose answers are damaged each time is refused."""
+    report = probe(DamagesReads(MemoryStore(), READS_MAX - 1))
+    assert report.problems == ()
+    report = probe(DamagesReads(MemoryStore(), READS_MAX))
+    with pytest.raises(UnsafeStore, match=r"reads: .*listing: .*This service cannot hold an archive"):
+        report.require(multi_writer=True)
+
+
+def test_a_store_that_reads_stale_bytes_is_not_asked_again():
+    """Once is enough: what is right only now and then is no promise."""
+
+    class Stale(StoreWrapper):
+        """Gives the older object the first time."""
+
+        def put(self, key, data, **options):
+            if key in self.written:
+                self.old[key] = self.written[key]
+            self.written[key] = bytes(data)
+            return self.inner.put(key, data, **options)
+
+        def get(self, key):
+            data, version = self.inner.get(key)
+            return self.old.pop(key, data), version
+
+    store = Stale(MemoryStore())
+    store.written, store.old = {}, {}
+    assert not probe(store).reads

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.tier.archive_writer import archive_log
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.segment_blobs import epochs_from_bytes
 from stratalog.tier.segment_reader import CorruptObject, read_blob, read_chunk, read_chunks, read_object_footer
@@ -80,12 +81,12 @@ def test_a_damaged_tail_is_corrupt_and_a_missing_object_is_missing(archived):
 
 @pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.TRUNCATE])
 def test_damage_on_the_way_is_not_taken_for_damage_in_the_store(archived, fault):
-    """A second read decides; only what is wrong twice is reported as corrupt."""
+    """Another read decides; only what is wrong each time is reported as corrupt."""
     store, key, data = archived
     faulty = FaultyStore(store, [FaultRule(fault, "get_suffix"), FaultRule(fault, "get_range")])
     footer = read_object_footer(faulty, key)
     assert read_chunk(faulty, key, footer.chunks[0]) == data[: footer.chunks[0].length]
     assert read_blob(faulty, key, footer, "leader_epochs")
-    faulty.set_rules([FaultRule(fault, "get_range", count=2)])
+    faulty.set_rules([FaultRule(fault, "get_range", count=READS_MAX)])
     with pytest.raises(CorruptObject):
         read_chunk(faulty, key, footer.chunks[0])
