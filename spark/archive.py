@@ -18,6 +18,7 @@ from stratalog.spark.garbage_pause import garbage_pause
 from stratalog.spark.options import Subscription
 from stratalog.spark.planner import DataLoss
 from stratalog.spark.salvage import DamagedPart
+from stratalog.spark.unarchived import partition_count, similar_topic, unarchived
 from stratalog.spark.views import archives_at_cut
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import PartitionId
@@ -38,6 +39,7 @@ __all__ = [
     "find_timestamp",
     "is_assigned",
     "load_partitions",
+    "load_unarchived",
     "topic_manifests",
 ]
 
@@ -48,11 +50,15 @@ _logger = logging.getLogger("stratalog.spark")
 
 @garbage_pause()
 def load_partitions(
-    store: ObjectStore, subscription: Subscription, elsewhere: Collection[TopicPartition] = ()
+    store: ObjectStore,
+    subscription: Subscription,
+    elsewhere: Collection[TopicPartition] = (),
+    named: Collection[TopicPartition] = (),
 ) -> list[PartitionArchive]:
     """The archives of the partitions that ``subscription`` asks for, sorted by topic and partition.
 
-    Those in ``elsewhere``, of which a broker knows, need not be archived.
+    Those in ``elsewhere``, of which a broker knows, need not be archived. Assigned partitions, and those that offsets
+    have ``named``, are there without offsets where the topic has them and nothing of them is archived.
     A name like ``orders@before-upgrade`` or ``orders@2026-11-01T00:00Z`` asks for a view, see `stratalog.spark.views`.
     Raises `Unknown` for a topic, a view, or an assigned partition, that the archive does not have.
     """
@@ -62,9 +68,26 @@ def load_partitions(
     views = {name: view for name in names if name not in there and (view := parse_view_name(name)) is not None}
     archives = [archive for name, view in views.items() for archive in _view(store, name, view)]
     held = [TopicPartition(each.partition.topic, each.partition.partition) for each in manifests]
-    check_found(store, subscription, {*held, *elsewhere, *(archive.partition for archive in archives)})
+    found = {*held, *elsewhere, *(archive.partition for archive in archives)}
+    check_found(store, subscription, found)
     archives += _archives(store, [each for each in manifests if is_assigned(subscription, each.partition)])
+    archives += load_unarchived(store, subscription, {*named, *assigned_partitions(subscription)} - found, manifests)
     return sorted((each for each in archives if is_assigned(subscription, each.partition)), key=_partition)
+
+
+def load_unarchived(
+    store: ObjectStore, subscription: Subscription, named: Iterable[TopicPartition], manifests: Iterable[Manifest]
+) -> list[PartitionArchive]:
+    """Those of ``named`` that ``subscription`` asks for and of which, beside ``manifests``, nothing is archived yet."""
+    topic_ids = {each.partition.topic: each.partition.topic_id for each in manifests}
+    wanted = [each for each in named if subscription.wants_topic(each.topic) and is_assigned(subscription, each)]
+    return unarchived(store, wanted, topic_ids)
+
+
+def assigned_partitions(subscription: Subscription) -> set[TopicPartition]:
+    """The partitions that ``subscription`` spells out."""
+    assignment = subscription.assignment or {}
+    return {TopicPartition(topic, number) for topic, numbers in assignment.items() for number in numbers}
 
 
 def find_manifests(store: ObjectStore, subscription: Subscription) -> list[Manifest]:
@@ -171,20 +194,29 @@ def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:
-    """Raise `Unknown` unless every topic and assigned partition that ``subscription`` names is among ``found``."""
+    """Raise `Unknown` unless every topic and assigned partition that ``subscription`` names is among ``found``.
+
+    Where nothing of them is archived it is enough that the bucket knows the topic.
+    """
     topics = {topic for topic, _ in found}
-    wanted = subscription.topics or tuple(subscription.assignment or ())
-    missing = [topic for topic in wanted if topic not in topics]
-    if missing:
-        raise Unknown(
-            f"topic '{missing[0]}' is not in the archive {store.url}: check the name and the URL; a topic appears once "
-            f"its first segment has been uploaded"
-        )
-    for topic, partitions in (subscription.assignment or {}).items():
-        for partition in partitions:
-            if TopicPartition(topic, partition) not in found:
-                have = sorted(number for name, number in found if name == topic)
-                raise Unknown(f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}")
+    for topic in subscription.topics or tuple(subscription.assignment or ()):
+        if topic not in topics and not partition_count(store, topic):
+            near = similar_topic(store, topic, topics)
+            raise Unknown(
+                f"topic '{topic}' is not in the archive {store.url}: "
+                + (f"did you mean '{near}'? Else check" if near else "check")
+                + " the name and the URL; a topic appears once its first segment has been uploaded"
+            )
+    counts: dict[str, int] = {}
+    for topic, partition in sorted(assigned_partitions(subscription) - set(found)):
+        if topic not in counts:
+            counts[topic] = partition_count(store, topic)
+        if partition >= counts[topic]:
+            have = sorted(number for name, number in found if name == topic)
+            raise Unknown(
+                f"partition {topic}-{partition} is not in the archive {store.url}, which has {have}, and the topic has "
+                f"{counts[topic]} partitions"
+            )
 
 
 def find_timestamp(

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from stratalog.spark.archive import find_timestamp, load_partitions
 from stratalog.spark.backfill_layout import LAYOUT_VERSION, run_name, staging_prefix
 from stratalog.spark.backfill_plan import (
+    NOTHING_PLANNED,
     BackfillPlan,
     PlanLimits,
     SpanTask,
@@ -132,10 +133,12 @@ class _NoProgress:
 
 
 def foresee_backfill(settings: BackfillSettings) -> BackfillPlan:
-    """What `backfill` would do now; nothing is written."""
+    """What `backfill` would do now: nothing for a topic of which nothing is archived yet. Nothing is written."""
     settings.read.subscription.check_one_topic()
     store = open_archive(settings.read.archive, settings.read.store_options)
     archives = load_partitions(store, settings.read.subscription)
+    if not archives:
+        return NOTHING_PLANNED
     ledger = _open_ledger(settings, archives)
     planned = _plan(settings, store, archives, ledger)
     return foresee(planned.spans, planned.archives, planned.limits)
@@ -154,6 +157,9 @@ def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | No
     summary = Summary()
     with _leased(store, settings.read.lease_ms) as lease:
         archives = load_partitions(store, settings.read.subscription)
+        if not archives:
+            told.planned(NOTHING_PLANNED)
+            return summary
         ledger = _open_ledger(settings, archives)
         target = open_target(settings.target, settings.target_options)
         ledger.publish()

@@ -20,6 +20,7 @@ from stratalog.tier.prices import NOTHING_USED, Usage
 from stratalog.tier.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices
 
 __all__ = [
+    "NOTHING_PLANNED",
     "BackfillPlan",
     "PlanLimits",
     "SpanTask",
@@ -81,6 +82,9 @@ class BackfillPlan(NamedTuple):
     source_bytes: int
     usage: Usage
     target_usage: Usage
+
+
+NOTHING_PLANNED: Final = BackfillPlan(0, 0, 0, 0, 0, 0, NOTHING_USED, NOTHING_USED)
 
 
 def span_bytes(total_bytes: int, core_count: int, file_bytes: int, *, read_bytes: int, written_bytes: int) -> int:

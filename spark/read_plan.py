@@ -111,7 +111,7 @@ def slices_of(ranges: Iterable[PlannedRange], options: ReadOptions) -> list[Segm
 def plan_ranges(store: ObjectStore, options: ReadOptions) -> list[PlannedRange]:
     """Of each partition that a query reads what is archived, and which offsets are read; raises what `plan` raises."""
     if options.hot_tail is None:
-        archives = load_partitions(store, options.subscription)
+        archives = load_partitions(store, options.subscription, named=_named(options))
         return _resolve(archives, archives, options, _finder(store, options))
     try:
         with KafkaClient(options.hot_tail) as client:
@@ -130,10 +130,14 @@ def resolve_starts(
 
 def _with_tail(store: ObjectStore, options: ReadOptions, tail: HotTail) -> list[PlannedRange]:
     partitions = tail.find(options.subscription)
-    archives = load_partitions(store, options.subscription, partitions)
+    archives = load_partitions(store, options.subscription, partitions, _named(options))
     # Only now, when it is known where each archive ends: nothing can fall between the two.
     archives, logs = tail.extend(archives, tail.logs(partitions))
     return _resolve(archives, logs, options, _finder(store, options, tail))
+
+
+def _named(options: ReadOptions) -> frozenset[TopicPartition]:
+    return options.starting.named() | options.ending.named()
 
 
 def _finder(store: ObjectStore, options: ReadOptions, tail: HotTail | None = None) -> FindTimestamp:

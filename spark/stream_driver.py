@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from stratalog.spark.hot_tail import group_hot
-from stratalog.spark.options import EARLIEST, OffsetBound, ReadOptions
+from stratalog.spark.options import OffsetBound, ReadOptions
 from stratalog.spark.planner import limits_of
 from stratalog.spark.read_lease import LeaseTicket
 from stratalog.spark.read_plan import Task, resolve_starts, tell
@@ -21,7 +21,6 @@ from stratalog.spark.stream_plan import NO_LIMITS, BatchLimits, Spans, batch_ran
 from stratalog.spark.stream_tail import StreamTail, split_at
 from stratalog.tier.slices import OffsetRange, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.store import ObjectStore
-from stratalog.wire.topic import TopicPartition
 
 __all__ = ["StreamDriver"]
 
@@ -53,7 +52,10 @@ class StreamDriver:
             replace(archive, log_start_offset=spans[archive.partition][0], end_offset=spans[archive.partition][1])
             for archive in self._follower.archives(look, wanted)
         ]
-        return resolve_starts(self._store, self._options, archives, self._tail.times if self._tail else None)
+        # A partition of which nothing is archived may be named. When it is there, it is a new one.
+        archives += self._follower.unarchived(look, self._options.starting.named() - spans.keys())
+        starts = resolve_starts(self._store, self._options, archives, self._tail.times if self._tail else None)
+        return {partition: offset for partition, offset in starts.items() if partition in spans}
 
     def start_by_options(self, end: Offsets) -> Offsets:
         """Where a first micro-batch up to ``end`` begins whose checkpoint does not say it, as earlier versions wrote them.
@@ -136,19 +138,14 @@ class StreamDriver:
 def _unsure(starts: Offsets, starting: OffsetBound) -> list[str]:
     """Which of ``starts`` may differ from what ``starting`` meant some time ago, in words.
 
-    Offsets that are spelled out do not, nor does an earliest of 0, since log starts only grow.
+    Offsets that are spelled out do not, nor does 0: neither log starts nor ends go back.
     """
-
-    def is_sure(partition: TopicPartition, start: int) -> bool:
-        offset = starting.offset_of(partition)
-        return starting.timestamp_of(partition) is None and (offset >= 0 or (offset == EARLIEST and start == 0))
-
     return [
         f"{partition}: the first micro-batch was under way, and its checkpoint does not say where it begins, because an "
         f"earlier version of stratalog wrote it. By the options that is offset {start} now, and it may have been "
         f"another one then: start with an empty checkpointLocation"
         for partition, start in sorted(starts.items())
-        if not is_sure(partition, start)
+        if start > 0 and starting.offset_of(partition) < 0
     ]
 
 

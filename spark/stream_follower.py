@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, TypeVar
 
-from stratalog.spark.archive import check_found, find_manifests, is_assigned
+from stratalog.spark.archive import check_found, find_manifests, is_assigned, load_unarchived
 from stratalog.spark.options import Subscription
 from stratalog.spark.read_lease import LeaseTicket, take_lease
 from stratalog.spark.stream_offsets import Offsets, behind
@@ -144,6 +144,10 @@ class ArchiveFollower:
             return PartitionArchive(partition, *_span(manifest), entries, manifest.partition.topic_id)
 
         return list(self._each(read, list(ranges.items())))
+
+    def unarchived(self, look: Look, named: Collection[TopicPartition]) -> list[PartitionArchive]:
+        """Those of ``named`` that the subscription asks for, and of which nothing is archived yet."""
+        return load_unarchived(self._store, self._subscription, named, look.manifests.values())
 
     def record_end(self, look: Look, partition: TopicPartition, begin: int, count: int) -> int:
         """Where ``count`` records of ``partition`` from ``begin`` on end; without holes no entry is looked at."""

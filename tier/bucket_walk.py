@@ -105,11 +105,13 @@ def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
                 yield ClusterDocument(match[1], -1)
 
 
-def iter_topics(store: ObjectStore, foreign: Report | None = None) -> Iterator[TopicFolder]:
-    """Every topic that has a key, in key order. ``foreign`` hears of keys that are no topic's."""
+def iter_topics(
+    store: ObjectStore, foreign: Report | None = None, prefix: str = TOPICS_PREFIX
+) -> Iterator[TopicFolder]:
+    """Every topic that has a key below ``prefix``, in key order. ``foreign`` hears of keys that are no topic's."""
     after = ""
     while True:
-        info = next(store.list(TOPICS_PREFIX, after), None)
+        info = next(store.list(prefix, after), None)
         if info is None:
             return
         match = _TOPIC.match(info.key)

@@ -5,6 +5,7 @@ Folders with many objects are jumped over, so that finding a partition does not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -13,7 +14,7 @@ from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import ZERO_UUID, uuid_text
 
-__all__ = ["WHOLE_NAME_MAX", "partition_folders", "topic_folders"]
+__all__ = ["WHOLE_NAME_MAX", "is_topic_name", "partition_folders", "topic_folders"]
 
 WHOLE_NAME_MAX: Final = 200
 """Topic names are cut to this in keys: a name of exactly this length may stand for a longer one."""
@@ -21,14 +22,21 @@ KEYS_PER_LISTING: Final = 1000
 """Keys that one LIST request brings: beyond that a jump is cheaper than going on."""
 _AFTER_SLASH: Final = "0"
 """The character that follows the slash: a folder with it for its slash sorts behind all that the folder holds."""
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic may be called so, by Kafka's rules; only then the name may stand in a key."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def topic_folders(store: ObjectStore, topics: Iterable[str]) -> Iterator[PartitionId]:
     """The partition folders of these topics; ``topic`` in what is yielded is cut as it is in keys.
 
-    Of topics that were deleted and created again under one name, those of each. Raises what the store raises.
+    Of topics that were deleted and created again under one name, those of each; of names that no topic can have none.
+    Raises what the store raises.
     """
-    for cut in sorted({name[:WHOLE_NAME_MAX] for name in topics}):
+    for cut in sorted({name[:WHOLE_NAME_MAX] for name in topics if is_topic_name(name)}):
         prefix = topic_prefix(cut, ZERO_UUID).removesuffix(f"{uuid_text(ZERO_UUID)}/")
         yield from (folder for folder in partition_folders(store, prefix) if folder.topic == cut)
 

@@ -134,6 +134,7 @@ def test_what_a_query_cannot_begin_with_is_told(memory_archive, batches, clock):
         ({"startingOffsets": '{"orders":{"0":50,"1":-2}}'}, {P0: 15, P1: None}),
         ({}, {P0: None, P1: None}),
         ({"startingTimestamp": "1012000"}, {P0: None, P1: None}),
+        ({"startingTimestamp": "1000000"}, {P0: 0, P1: None}),
     ],
 )
 def test_a_first_batch_of_an_old_checkpoint_begins_where_the_options_surely_meant(
