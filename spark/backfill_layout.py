@@ -8,9 +8,9 @@ listing is in their order; a file that a rewrite made says so by ``+r<run>``, si
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import accumulate
 from typing import Final
-
-from stratalog.wire.errors import Invalid
 
 __all__ = [
     "LAYOUT_VERSION",
@@ -39,6 +39,9 @@ _FIRST_HOUR: Final = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _HOUR
 _LAST_HOUR: Final = (datetime(9999, 12, 31, 23, tzinfo=UTC) - _EPOCH) // _HOUR
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_. @,;()~")
 _VALUE_BYTES_MAX: Final = 120
+_HASH_CHARS: Final = 16
+_NAME_CHARS_MAX: Final = 180
+"""Of a topic in a file's name: partition, offsets and a run take 75 bytes, and file systems hold 255."""
 
 
 def topic_folder(topic: str) -> str:
@@ -47,9 +50,12 @@ def topic_folder(topic: str) -> str:
 
 
 def file_name(topic: str, partition: int, first: int, last: int, rewritten_by: int = 0) -> str:
-    """The name of the file whose first and last row have these offsets; ``rewritten_by`` is a run's number, or 0."""
+    """The name of the file whose first and last row have these offsets; ``rewritten_by`` is a run's number, or 0.
+
+    Long names of topics are cut: the folder has the whole one.
+    """
     rewrite = f"+r{rewritten_by}" if rewritten_by else ""
-    return f"{topic_folder(topic)}+{partition}+{first:020}+{last:020}{rewrite}.parquet"
+    return f"{topic_folder(topic)[:_NAME_CHARS_MAX]}+{partition}+{first:020}+{last:020}{rewrite}.parquet"
 
 
 def day_folder(time_us: int) -> str:
@@ -70,14 +76,21 @@ def _moment(hours: int) -> datetime | None:
 
 
 def value_folder(column: str, value: str | None) -> str:
-    """``carrier=AA``, escaped as Hive does it. Raises `Invalid` for a value that is too long to name a folder."""
+    """``carrier=AA``, escaped as Hive does it. A value of more than 120 bytes is cut, and ends with a hash of all of it."""
     if value is None or not value:
         return f"{column}={NO_VALUE}"
+    escaped = _escaped(value)
+    if len(escaped.encode()) <= _VALUE_BYTES_MAX:
+        return f"{column}={escaped}"
+    room = _VALUE_BYTES_MAX - _HASH_CHARS - 1
+    ends = accumulate(len(_escaped(each).encode()) for each in value[:room])
+    beginning = "".join(each for each, end in zip(value, ends, strict=False) if end <= room)
+    return f"{column}={_escaped(beginning)}~{sha256(value.encode()).hexdigest()[:_HASH_CHARS]}"
+
+
+def _escaped(value: str) -> str:
     # Spark reads %XX as one character, so only ASCII is written so.
-    escaped = "".join(each if each in _PLAIN or not each.isascii() else f"%{ord(each):02X}" for each in value)
-    if len(escaped.encode()) > _VALUE_BYTES_MAX:
-        raise Invalid(f"the value {value[:40]!r}… of {column!r} is too long to name a folder: partition by another one")
-    return f"{column}={escaped}"
+    return "".join(each if each in _PLAIN or not each.isascii() else f"%{ord(each):02X}" for each in value)
 
 
 def head_key(topic: str) -> str:

@@ -83,12 +83,12 @@ class Subscription:
     assignment: Mapping[str, tuple[int, ...]] | None = None
 
     def wants_topic(self, topic: str) -> bool:
-        """Whether any partition of ``topic`` is asked for."""
+        """Whether any partition of ``topic`` is asked for; a pattern need only be found in its name, as in Kafka's source."""
         if self.topics is not None:
             return topic in self.topics
         if self.assignment is not None:
             return topic in self.assignment
-        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+        return self.pattern is not None and self.pattern.search(topic) is not None
 
     def check_one_topic(self) -> None:
         """For whoever tells partitions apart by their numbers alone. Raises `Invalid` unless exactly one topic is named."""
@@ -154,10 +154,12 @@ class ReadOptions:
     store_options: Mapping[str, str] = field(repr=False)
 
 
-def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+def parse_options(
+    options: Mapping[str, str], *, streaming: bool = False, subscription: Subscription | None = None
+) -> ReadOptions:
     """The options of one read, or of a stream as far as a read has them too; `stream_options` parses the others.
 
-    Raises `Invalid` for an unknown, refused, missing or malformed one.
+    A ``subscription`` that is given stands for the options that say what is read. Raises `Invalid` for an unknown, refused, missing or malformed one.
     """
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given)
@@ -167,10 +169,10 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
             "option 'archive' must be specified: the bucket URL, for example .load('s3://bucket/prefix') or "
             ".load('file:///srv/archive')"
         )
-    subscription = _subscription(given)
+    subscription = subscription or _subscription(given)
     starting, ending = _bound(given, "starting", EARLIEST), _bound(given, "ending", LATEST)
     if not streaming:
-        _check_bounds(starting, ending)
+        _check_bounds(given, starting, ending)
     elif not any(name in given for name in STARTING_NAMES):
         starting = OffsetBound(LATEST, {}, {}, None)
     isolation = given.get("kafka.isolation.level", "read_committed")
@@ -249,10 +251,14 @@ def _assignment(value: str) -> dict[str, tuple[int, ...]]:
 def _bound(given: Mapping[str, str], side: str, edge: int) -> OffsetBound:
     """``side`` is 'starting' or 'ending'. A timestamp option beats a by-timestamp option beats an offsets option."""
     if (value := given.get(f"{side}timestamp")) is not None:
-        return OffsetBound(edge, {}, {}, integer(f"{side}Timestamp", value, lowest=0))
+        timestamp_ms = integer(f"{side}Timestamp", value, lowest=EARLIEST)
+        return OffsetBound(edge, {}, {}, timestamp_ms) if timestamp_ms >= 0 else OffsetBound(timestamp_ms, {}, {}, None)
     if (value := given.get(f"{side}offsetsbytimestamp")) is not None:
-        name = f"{side}OffsetsByTimestamp"
-        return OffsetBound(edge, {}, _per_partition(name, value, lowest=0), None)
+        places = _per_partition(f"{side}OffsetsByTimestamp", value, lowest=EARLIEST)
+        # To Kafka, whose source hands times on as they are, these two are an end of the log and no time.
+        ends = {partition: place for partition, place in places.items() if place < 0}
+        times = {partition: place for partition, place in places.items() if place >= 0}
+        return OffsetBound(edge, ends, times, None)
     name = f"{side}Offsets"
     value = given.get(name.lower(), "").strip()
     if value.lower() in {"earliest", "latest"}:
@@ -266,17 +272,24 @@ def _bound(given: Mapping[str, str], side: str, edge: int) -> OffsetBound:
     return OffsetBound(edge, _per_partition(name, value, lowest=EARLIEST), {}, None)
 
 
-def _check_bounds(starting: OffsetBound, ending: OffsetBound) -> None:
-    if starting.edge == LATEST:
-        raise Invalid("option 'startingOffsets' can't be 'latest' for batch queries")
-    if ending.edge == EARLIEST:
-        raise Invalid("option 'endingOffsets' can't be 'earliest' for batch queries")
-    for partition, offset in starting.offsets.items():
-        if offset == LATEST:
-            raise Invalid(f"option 'startingOffsets' for {partition.topic}-{partition.partition} can't be latest (-1)")
-    for partition, offset in ending.offsets.items():
-        if offset == EARLIEST:
-            raise Invalid(f"option 'endingOffsets' for {partition.topic}-{partition.partition} can't be earliest (-2)")
+def _check_bounds(given: Mapping[str, str], starting: OffsetBound, ending: OffsetBound) -> None:
+    """A batch read cannot begin at the end or end at the beginning, unless times say so: then it has no rows."""
+    if not _by_time(given, "starting"):
+        if starting.edge == LATEST:
+            raise Invalid("option 'startingOffsets' can't be 'latest' for batch queries")
+        for (topic, partition), offset in starting.offsets.items():
+            if offset == LATEST:
+                raise Invalid(f"option 'startingOffsets' for {topic}-{partition} can't be latest (-1)")
+    if not _by_time(given, "ending"):
+        if ending.edge == EARLIEST:
+            raise Invalid("option 'endingOffsets' can't be 'earliest' for batch queries")
+        for (topic, partition), offset in ending.offsets.items():
+            if offset == EARLIEST:
+                raise Invalid(f"option 'endingOffsets' for {topic}-{partition} can't be earliest (-2)")
+
+
+def _by_time(given: Mapping[str, str], side: str) -> bool:
+    return f"{side}timestamp" in given or f"{side}offsetsbytimestamp" in given
 
 
 def _per_partition(name: str, value: str, lowest: int) -> dict[TopicPartition, int]:

@@ -75,6 +75,8 @@ def _end(archive: PartitionArchive, options: ReadOptions, find_timestamp: FindTi
     offset = options.ending.offset_of(archive.partition)
     if offset == LATEST:
         return archive.end_offset, ()
+    if offset == EARLIEST:
+        return archive.log_start_offset, ()
     if offset > archive.end_offset:
         loss = (
             f"{archive.partition}: the ending offset {offset} is beyond offset {archive.end_offset}, where the archive "

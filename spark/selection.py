@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, SupportsIndex, TypeAlias, cast
 
-from stratalog.spark.options import EARLIEST, LATEST, OffsetBound, ReadOptions, parse_options
+from stratalog.spark.options import EARLIEST, LATEST, OffsetBound, ReadOptions, Subscription, parse_options
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -43,12 +42,15 @@ def select(
         given = {name: value for name, value in given.items() if name.lower() != _ISOLATION}
         given[_ISOLATION] = isolation
     if partitions is None:
-        given["subscribe"] = topic
+        subscription = Subscription(topics=(topic,))
     else:
-        given["assign"] = json.dumps({topic: [_offset("partitions", each) for each in partitions]})
+        numbers = tuple(sorted({_offset("partitions", each) for each in partitions}))
+        if not numbers:
+            raise Invalid(f"partitions: none of topic '{topic}' is named")
+        subscription = Subscription(assignment={topic: numbers})
     if columns is not None:
         given["columns"] = ",".join([columns] if isinstance(columns, str) else columns)
-    parsed = parse_options(given)
+    parsed = parse_options(given, subscription=subscription)
     return replace(
         parsed,
         starting=parsed.starting if start is None else _bound("start", topic, start, EARLIEST),

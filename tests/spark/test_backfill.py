@@ -22,6 +22,7 @@ from stratalog.spark.ledger_store import LedgerStore
 from stratalog.spark.planner import DataLoss
 from stratalog.tier import open_store
 from stratalog.tier.segment_object import SegmentRequest, build_segment
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Invalid
 
 SMALL = {"file_bytes": 1000, "task_bytes": 3000, "run_bytes": 5000}
@@ -52,6 +53,19 @@ def targets(kind: str, tmp_path: Path) -> str:
 def ledger_of(target: str, archive: Any) -> LedgerStore:
     topic_id = archive.manifests["orders", 0].partition.topic_id
     return LedgerStore(open_target(target, {}), "orders", job.uuid_text(topic_id))
+
+
+def test_the_longest_names_are_converted(tmp_path: Path, archive_in: Callable[[str], Any], rig: Any) -> None:
+    """Of a topic, and of a folder made of values, into a directory: one strange record does not end a backfill."""
+    archive = archive_in(f"file://{tmp_path / 'archive'}")
+    topic, novel = "t" * 249, b'{"carrier":"%s"}' % (b"A/" * 3000)
+    records = [Record(at, 1, None, novel if at == 3 else b'{"carrier":"AA"}') for at in range(5)]
+    archive.add(topic, 0, bytes(build_batch(records, leader_epoch=0)))
+    target = str(tmp_path / "lake")
+    summary = backfill(rig.settings(archive, target, topic, partitioning="value.carrier"), rig.HereRunner())
+    assert (summary.rows, summary.files) == (5, 2)
+    store = open_store(f"file://{target}")
+    assert rig.file_rows(store, rig.visible_keys(store)) == rig.archive_rows(archive, topic)
 
 
 @pytest.mark.parametrize("kind", ["directory", "store"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from urllib.parse import unquote
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from stratalog.spark.backfill_layout import (
     checkpoint_key,
@@ -17,7 +20,6 @@ from stratalog.spark.backfill_layout import (
     value_folder,
 )
 from stratalog.tier.store import validate_key
-from stratalog.wire.errors import Invalid
 
 HOUR_US = 3_600_000_000
 
@@ -33,8 +35,10 @@ def test_no_topic_is_hidden() -> None:
     assert topic_folder("orders") == "orders"
     assert topic_folder("_schemas") == "%5Fschemas"
     assert topic_folder(".x") == "%2Ex"
-    longest = "_" + "t" * 198
-    validate_key("put", f"{topic_folder(longest)}/date=2013-07-04/" + file_name(longest, 9, 0, 1), "x")
+    longest = "_" + "t" * 248
+    name = file_name(longest, 2**31 - 1, 2**63 - 2, 2**63 - 1, 10**9)
+    validate_key("put", f"{topic_folder(longest)}/date=2013-07-04/{name}", "x")
+    assert max(len(name), len(topic_folder(longest))) <= 255
 
 
 def test_folders_of_time_are_in_utc() -> None:
@@ -50,13 +54,26 @@ def test_folders_of_time_are_in_utc() -> None:
 
 
 def test_folders_of_values_are_escaped() -> None:
-    """As Hive does it; null and empty have a name of their own, a novel has none."""
+    """As Hive does it; null and empty have a name of their own."""
     assert value_folder("carrier", "AA") == "carrier=AA"
     assert value_folder("c", "a/b=c%") == "c=a%2Fb%3Dc%25"
     assert value_folder("c", "Zürich") == "c=Zürich"
     assert value_folder("c", None) == value_folder("c", "") == "c=__HIVE_DEFAULT_PARTITION__"
-    with pytest.raises(Invalid, match="too long to name a folder"):
-        value_folder("c", "x" * 121)
+    assert value_folder("c", "x" * 120) == "c=" + "x" * 120
+
+
+@given(st.text(min_size=100, max_size=300), st.text(min_size=1, max_size=3))
+@example("x" * 121, "y")
+@example("/" * 41, "a")
+@example("ü" * 61, "a")
+@settings(max_examples=100)
+def test_folders_of_long_values_are_cut_and_differ(value: str, more: str) -> None:
+    """Each has one of its own, in whole characters, that fits any file system."""
+    folder, other = value_folder("c", value), value_folder("c", value + more)
+    assert len(folder.encode()) <= len("c=") + 120
+    assert folder != other
+    assert value.startswith(unquote(folder.removeprefix("c=").rpartition("~")[0] or value[:0]))
+    validate_key("put", f"t/{folder}/x.parquet", "x")
 
 
 def test_everything_else_lies_out_of_sight() -> None:

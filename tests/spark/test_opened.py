@@ -15,7 +15,7 @@ import stratalog
 from stratalog.spark.schema import COLUMNS
 from stratalog.tier import open_store
 from stratalog.tier.leases import list_leases
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Invalid, Unknown
 
 
 def test_topics_partitions_and_objects_are_told(file_archive: Any) -> None:
@@ -115,6 +115,13 @@ def outcome(program: str) -> Any:
     """What a fresh interpreter prints as JSON."""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("name", ["orders,orders2", "../orders", "ordrs", " orders"])
+def test_one_name_is_one_topic(file_archive: Any, name: str) -> None:
+    """What no topic is called is an unknown topic, not two of them and no error of the store."""
+    with stratalog.open(file_archive.store.url) as archive, pytest.raises(Unknown, match="is not in the archive"):
+        archive.topic(name).to_arrow()
 
 
 def test_importing_stratalog_imports_nothing_heavy() -> None:

@@ -46,12 +46,13 @@ def test_archive_beats_path() -> None:
     ("options", "wanted", "refused"),
     [
         ({"subscribe": " orders , clicks"}, ["orders", "clicks"], ["order", "orders2"]),
-        ({"subscribePattern": "or.*s"}, ["orders", "orbits"], ["clicks", "my-orders"]),
+        ({"subscribePattern": "or.*s"}, ["orders", "orbits", "my-orders"], ["clicks"]),
+        ({"subscribePattern": "^or.*s$"}, ["orders", "orbits"], ["clicks", "my-orders", "orders2"]),
         ({"assign": '{"orders": [1, 0], "clicks": [3]}'}, ["orders", "clicks"], ["x"]),
     ],
 )
 def test_each_way_to_subscribe(options: dict[str, str], wanted: list[str], refused: list[str]) -> None:
-    """A list, a pattern that must match all of the name, or partitions."""
+    """A list, a pattern that is found somewhere in the name, or partitions."""
     subscription = parse(**options).subscription
     assert all(subscription.wants_topic(topic) for topic in wanted)
     assert not any(subscription.wants_topic(topic) for topic in refused)
@@ -175,7 +176,8 @@ def test_store_options_are_kept_apart() -> None:
         ({"startingOffsets": '{"orders":{"0":-3}}'}, "not valid"),
         ({"startingOffsets": '{"orders":{"x":3}}'}, "not valid"),
         ({"startingOffsets": '{"orders":3}'}, "must be like"),
-        ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "not valid"),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":-3}}'}, "not valid"),
+        ({"startingTimestamp": "-3"}, "'startingTimestamp'"),
         ({"startingTimestamp": "yesterday"}, "whole number"),
         ({"startingOffsetsByTimestampStrategy": "never"}, "one of error, latest"),
         ({"minPartitions": "0"}, "'minPartitions' must be at least 1"),

@@ -61,6 +61,24 @@ def test_offsets_bound_the_range(options: dict[str, str], expected: tuple[int, i
 
 
 @pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsetsByTimestamp": offsets(p0=-2)}, (120, 300)),
+        ({"startingOffsetsByTimestamp": offsets(p0=-1)}, (300, 300)),
+        ({"startingTimestamp": "-2", "endingTimestamp": "-1"}, (120, 300)),
+        ({"startingTimestamp": "-1"}, (300, 300)),
+        ({"endingTimestamp": "-2"}, (120, 120)),
+        ({"endingOffsetsByTimestamp": offsets(p0=-2)}, (120, 120)),
+        ({"endingOffsetsByTimestamp": offsets(p0=-1)}, (120, 300)),
+        ({"startingOffsetsByTimestamp": offsets(p0=-2), "startingOffsets": "latest"}, (120, 300)),
+    ],
+)
+def test_times_below_zero_are_ends_of_the_log(options: dict[str, str], expected: tuple[int, int]) -> None:
+    """As ListOffsets takes them, to which Spark's Kafka source hands times on; no time is looked for."""
+    assert resolve(VIEW, found=-99, **options) == (*expected, ())
+
+
+@pytest.mark.parametrize(
     ("options", "expected", "loss"),
     [
         (

@@ -70,7 +70,7 @@ def test_the_isolation_of_the_topic_holds_unless_the_call_names_one() -> None:
         ({"end": "latest"}, "end: 'latest' is neither an offset nor a datetime"),
         ({"start": {0: "x"}}, "start: 'x' is neither"),
         ({"partitions": [-1]}, "partitions: -1 is no offset"),
-        ({"partitions": []}, "assign"),
+        ({"partitions": []}, "partitions: none of topic 'orders' is named"),
         ({"columns": ["vlaue"]}, "names no column of"),
         ({"isolation": "dirty"}, "read_committed or read_uncommitted"),
     ],
@@ -79,3 +79,10 @@ def test_what_makes_no_sense_is_refused(selection: dict[str, Any], message: str)
     """With the name of the argument."""
     with pytest.raises(Invalid, match=message):
         select("orders", BASE, **selection)
+
+
+@pytest.mark.parametrize("topic", ["a,b", " orders ", "", "../x"])
+def test_a_topic_is_one_topic_whatever_its_name(topic: str) -> None:
+    """No comma divides it: what no topic is called is an unknown topic when it is read."""
+    assert select(topic, BASE).subscription.topics == (topic,)
+    assert select(topic, BASE, partitions=[1, 0, 1]).subscription.assignment == {topic: (0, 1)}
