@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from stratalog.broker.config import BrokerConfig
-from stratalog.metadata.acls import AclRule, AclsImage, is_allowed
+from stratalog.metadata.acl_index import EVERYTHING
+from stratalog.metadata.acls import AclsImage
 
 __all__ = [
     "CLUSTER_NAME",
@@ -26,8 +27,10 @@ __all__ = [
     "authorizer_of",
 ]
 
-DECISIONS_MAX: Final = 100_000
+DECISIONS_MAX: Final = 32_768
 """Decisions that are kept; then all of them are made anew."""
+_NAME_CHARACTERS_MAX: Final = 249
+"""The names for which decisions are kept: callers choose those of groups and transactions, and they may be long."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type ``CLUSTER``."""
@@ -65,8 +68,12 @@ class ResourceType(IntEnum):
     USER = 7
 
 
+def _set(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
 OPERATIONS_ON: Final = {
-    ResourceType.TOPIC: (
+    ResourceType.TOPIC: _set(
         Operation.READ,
         Operation.WRITE,
         Operation.CREATE,
@@ -76,14 +83,14 @@ OPERATIONS_ON: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (
+    ResourceType.GROUP: _set(
         Operation.READ,
         Operation.DELETE,
         Operation.DESCRIBE,
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.CLUSTER: (
+    ResourceType.CLUSTER: _set(
         Operation.CREATE,
         Operation.ALTER,
         Operation.DESCRIBE,
@@ -95,32 +102,43 @@ OPERATIONS_ON: Final = {
 }
 """What can be done to a resource of each type, as answers about authorised operations list it (KIP-430)."""
 
-
-_READING: Final = frozenset({Operation.ANY, Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS})
+_READING: Final = _set(Operation.ANY, Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 
 
 class Authorizer(Protocol):
-    """Decides on one operation on one named resource."""
+    """Decides what may be done to one named resource. Sets of operations are numbers: bit n stands for operation n."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Whether ``principal`` (``User:alice``), connected from ``host``, may do it."""
+        """Whether ``principal`` (``User:alice``), connected from ``host``, may do one operation."""
+        return self.permitted(principal, host, resource, name) >> operation & 1 == 1
+
+    def permitted(self, principal: str, host: str, resource: ResourceType, name: str) -> int:
+        """The set of operations that it may do."""
+        ...
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """Whether it may do ``operation`` to any resource of this type at all (KIP-679)."""
         ...
 
 
-class AllowAll:
+class AllowAll(Authorizer):
     """Everybody may do everything: a broker without ``authorizer.class.name``."""
 
     __slots__ = ()
 
-    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:  # noqa: ARG002
+    def permitted(self, principal: str, host: str, resource: ResourceType, name: str) -> int:  # noqa: ARG002
+        """All operations."""
+        return EVERYTHING
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:  # noqa: ARG002
         """True."""
         return True
 
 
-class StandardAuthorizer:
+class StandardAuthorizer(Authorizer):
     """Kafka's: super users may do everything, others what the rules say (KIP-801)."""
 
-    __slots__ = ("_acls", "_decided", "_rules", "_seen", "_super_users", "_without_rules")
+    __slots__ = ("_acls", "_permitted", "_seen", "_some", "_super_users", "_without_rules")
 
     def __init__(self, acls: Callable[[], AclsImage], *, super_users: frozenset[str], without_rules: bool) -> None:
         """``acls`` gives the rules of now; ``without_rules`` decides on resources that none of them means."""
@@ -128,35 +146,50 @@ class StandardAuthorizer:
         self._super_users = super_users
         self._without_rules = without_rules
         self._seen: AclsImage | None = None
-        self._rules: dict[int, list[AclRule]] = {}
-        self._decided: dict[tuple[str, str, int, int, str], bool] = {}
+        self._permitted: dict[tuple[str, str, int, str], int] = {}
+        self._some: dict[tuple[str, str, int, int], bool] = {}
 
-    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def permitted(self, principal: str, host: str, resource: ResourceType, name: str) -> int:
+        """What the rules come to; an answer is kept until one of them changes."""
+        if principal in self._super_users:
+            return EVERYTHING
+        acls = self._acls()
+        if acls is not self._seen:
+            self._learn(acls)
+        key = (principal, host, resource, name)
+        permitted = self._permitted.get(key)
+        if permitted is None:
+            permitted = acls.about(resource).permitted(principal, host, name, otherwise=self._without_rules)
+            if len(name) <= _NAME_CHARACTERS_MAX:
+                if len(self._permitted) >= DECISIONS_MAX:
+                    self._permitted.clear()
+                self._permitted[key] = permitted
+        return permitted
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
         """What the rules come to; an answer is kept until one of them changes."""
         if principal in self._super_users:
             return True
         acls = self._acls()
         if acls is not self._seen:
             self._learn(acls)
-        key = (principal, host, operation, resource, name)
-        decision = self._decided.get(key)
-        if decision is None:
-            if len(self._decided) >= DECISIONS_MAX:
-                self._decided.clear()
-            rules = self._rules.get(resource, ())
-            decision = is_allowed(rules, principal, host, operation, name, otherwise=self._without_rules)
-            self._decided[key] = decision
-        return decision
+        key = (principal, host, operation, resource)
+        allowed = self._some.get(key)
+        if allowed is None:
+            rules = acls.about(resource)
+            allowed = rules.permits_some(principal, host, operation, otherwise=self._without_rules)
+            if len(self._some) >= DECISIONS_MAX:
+                self._some.clear()
+            self._some[key] = allowed
+        return allowed
 
     def _learn(self, acls: AclsImage) -> None:
         self._seen = acls
-        self._decided.clear()
-        self._rules.clear()
-        for rule in acls.by_id.values():
-            self._rules.setdefault(rule.resource_type, []).append(rule)
+        self._permitted.clear()
+        self._some.clear()
 
 
-class ReadOnly:
+class ReadOnly(Authorizer):
     """Nobody may change anything but groups, whose offsets are the broker's own; ``then`` decides on the rest."""
 
     __slots__ = ("_then",)
@@ -164,11 +197,16 @@ class ReadOnly:
     def __init__(self, then: Authorizer) -> None:
         self._then = then
 
-    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def permitted(self, principal: str, host: str, resource: ResourceType, name: str) -> int:
         """Reading and describing, and whatever is done to a group."""
-        if resource is not ResourceType.GROUP and operation not in _READING:
+        permitted = self._then.permitted(principal, host, resource, name)
+        return permitted if resource is ResourceType.GROUP else permitted & _READING
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """Reading and describing, and whatever is done to groups."""
+        if resource is not ResourceType.GROUP and not _READING >> operation & 1:
             return False
-        return self._then.allows(principal, host, operation, resource, name)
+        return self._then.allows_some(principal, host, operation, resource)
 
 
 def authorizer_of(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Authorizer | None:

@@ -75,21 +75,23 @@ class RequestContext(ResponseSlot):
     def allows(self, name: str, operation: Operation | None = None, resource: ResourceType | None = None) -> bool:
         """Whether the caller may do the row's operation, or another one, on the resource called ``name``."""
         api = self.row.api
-        kind = api.resource if resource is None else resource
-        if kind is ResourceType.TOPIC and self.dispatcher.guarded:
-            name = self.broker.views.access_name(name)
-        return self.dispatcher.authorizer.allows(
-            self.connection.principal,
-            self.connection.host,
-            api.operation if operation is None else operation,
-            kind,
-            name,
-        )
+        permitted = self._permitted(api.resource if resource is None else resource, name)
+        return permitted >> (api.operation if operation is None else operation) & 1 == 1
+
+    def allows_some(self, operation: Operation, resource: ResourceType) -> bool:
+        """Whether the caller may do ``operation`` to any resource of this type."""
+        connection = self.connection
+        return self.dispatcher.authorizer.allows_some(connection.principal, connection.host, operation, resource)
 
     def authorized_operations(self, resource: ResourceType, name: str) -> int:
         """The bit set of what the caller may do to a resource (KIP-430)."""
-        allowed = [operation for operation in OPERATIONS_ON[resource] if self.allows(name, operation, resource)]
-        return sum(1 << operation for operation in allowed)
+        return self._permitted(resource, name) & OPERATIONS_ON[resource]
+
+    def _permitted(self, resource: ResourceType, name: str) -> int:
+        dispatcher, connection = self.dispatcher, self.connection
+        if resource is ResourceType.TOPIC and dispatcher.guarded:
+            name = self.broker.views.access_name(name)
+        return dispatcher.authorizer.permitted(connection.principal, connection.host, resource, name)
 
     def respond(self, response: Message | None) -> None:
         """Answer now; None is no answer (``acks=0``). After the connection has ended this does nothing."""

@@ -1,134 +1,57 @@
-"""Access rules: what one says, which match a filter, and what all of them together allow.
-
-Sources: KIP-11, KIP-290 (prefixes), KIP-801; Kafka's ``StandardAuthorizerData``, ``AclBindingFilter``. The numbers of
-operations, resource, pattern and permission types are Kafka's, as requests and records carry them.
-"""
+"""All access rules of a cluster as one immutable value. Sources: KIP-801; Kafka's ``AclsImage``, ``AclCache``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
 
+from stratalog.metadata.acl_index import NO_RULES, ResourceRules
+from stratalog.metadata.acl_rules import ANY, AclFilter, AclRule
+from stratalog.metadata.persistent_map import PersistentMap
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import AccessControlEntryRecord
 from stratalog.wire.topic import Uuid
 
-__all__ = ["WILDCARD", "AclFilter", "AclRule", "AclsImage", "PatternType", "Permission", "is_allowed"]
-
-WILDCARD: Final = "*"
-_EVERYBODY: Final = "User:*"
-_ANY: Final = 1
-_ALL: Final = 2
-_DESCRIBE, _DESCRIBE_CONFIGS = 8, 10
-
-_IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = MappingProxyType(
-    {_DESCRIBE: frozenset({3, 4, 6, 7}), _DESCRIBE_CONFIGS: frozenset({11})}
-)
-"""Who may read, write, delete or alter may describe, too; who may alter settings may see them. Denials imply nothing."""
-
-
-class PatternType(IntEnum):
-    """How a rule's resource name is meant; ``ANY`` and ``MATCH`` are filters only."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Permission(IntEnum):
-    """What a rule does; ``ANY`` is a filter only."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-class AclRule(NamedTuple):
-    """One rule."""
-
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission: int
-
-    def covers(self, name: str) -> bool:
-        """Whether the rule is about the resource of this name (of its own type)."""
-        if self.pattern_type == PatternType.PREFIXED:
-            return name.startswith(self.resource_name)
-        return self.resource_name in (name, WILDCARD)
-
-    def concerns(self, principal: str, host: str, operation: int) -> bool:
-        """Whether it is about this caller doing this."""
-        return (
-            self.principal in (principal, _EVERYBODY)
-            and self.host in (host, WILDCARD)
-            and (
-                self.operation in (operation, _ALL)
-                or (self.permission == Permission.ALLOW and self.operation in _IMPLIED_BY.get(operation, ()))
-            )
-        )
-
-
-class AclFilter(NamedTuple):
-    """What rules are looked for; None and the types ``ANY`` match everything."""
-
-    resource_type: int
-    resource_name: str | None
-    pattern_type: int
-    principal: str | None
-    host: str | None
-    operation: int
-    permission: int
-
-    def matches(self, rule: AclRule) -> bool:
-        """Whether a rule is among them."""
-        return (
-            self.resource_type in (_ANY, rule.resource_type)
-            and self._names(rule)
-            and self.principal in (None, rule.principal)
-            and self.host in (None, rule.host)
-            and self.operation in (_ANY, rule.operation)
-            and self.permission in (_ANY, rule.permission)
-        )
-
-    def _names(self, rule: AclRule) -> bool:
-        name = self.resource_name
-        if self.pattern_type == PatternType.MATCH:
-            return name is None or rule.covers(name)
-        return self.pattern_type in (_ANY, rule.pattern_type) and name in (None, rule.resource_name)
+__all__ = ["AclsDraft", "AclsImage"]
 
 
 @dataclass(frozen=True, slots=True)
 class AclsImage:
-    """All rules of a cluster, by id."""
+    """All rules of a cluster, by id, and indexed by what they are about. A change costs the same however many there are."""
 
-    by_id: Mapping[Uuid, AclRule] = field(default_factory=lambda: MappingProxyType({}))
+    by_id: PersistentMap[Uuid, AclRule] = field(default_factory=PersistentMap)
+    _by_type: Mapping[int, ResourceRules] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
-    def with_acl(self, record: AccessControlEntryRecord) -> AclsImage:
-        """The image with a rule more."""
-        rule = AclRule(
-            record.resource_type,
-            record.resource_name,
-            record.pattern_type,
-            record.principal,
-            record.host,
-            record.operation,
-            record.permission_type,
-        )
-        return AclsImage(MappingProxyType({**self.by_id, bytes(record.id): rule}))
+    @classmethod
+    def of(cls, rules: Mapping[Uuid, AclRule]) -> AclsImage:
+        """The image of these rules."""
+        return cls().updated(rules, {})
 
-    def without(self, rule_id: Uuid) -> AclsImage:
-        """The image with a rule less. Raises `Corrupt` if it is not there."""
-        if rule_id not in self.by_id:
-            raise Corrupt("a RemoveAccessControlEntryRecord for a rule that is not there")
-        return AclsImage(MappingProxyType({key: rule for key, rule in self.by_id.items() if key != rule_id}))
+    def about(self, resource_type: int) -> ResourceRules:
+        """The rules about resources of one type."""
+        return self._by_type.get(resource_type, NO_RULES)
+
+    def candidates(self, wanted: AclFilter) -> Iterator[tuple[Uuid, AclRule]]:
+        """Rules with their ids, in no particular order, among which are all that match.
+
+        For a filter that names a resource or a principal they are few, for others all rules of its type.
+        """
+        for resource_type in self._by_type if wanted.resource_type == ANY else (wanted.resource_type,):
+            yield from self.about(resource_type).candidates(wanted)
+
+    def __contains__(self, rule: AclRule) -> bool:
+        """Whether there is a rule that says the same."""
+        return any(rule == one for _, one in self.candidates(AclFilter(*rule)))
+
+    def updated(self, added: Mapping[Uuid, AclRule], removed: Mapping[Uuid, AclRule]) -> AclsImage:
+        """The image without the rules ``removed``, which must be in it, and with those ``added``."""
+        by_type: dict[int, tuple[dict[Uuid, AclRule], dict[Uuid, AclRule]]] = {}
+        for at, rules in enumerate((added, removed)):
+            for rule_id, rule in rules.items():
+                by_type.setdefault(rule.resource_type, ({}, {}))[at][rule_id] = rule
+        changed = {kind: self.about(kind).updated(*changes) for kind, changes in by_type.items()}
+        return AclsImage(self.by_id.updated(added, removed), MappingProxyType({**self._by_type, **changed}))
 
     def to_records(self) -> Iterator[AccessControlEntryRecord]:
         """The records that make this image from nothing."""
@@ -145,21 +68,43 @@ class AclsImage:
             )
 
 
-def is_allowed(
-    rules: Iterable[AclRule], principal: str, host: str, operation: int, name: str, *, otherwise: bool
-) -> bool:
-    """What ``rules``, all of one resource type, say of a caller and the resource called ``name``.
+class AclsDraft:
+    """Changes to an `AclsImage`."""
 
-    One denial outweighs all permissions; a resource with rules is closed to those they do not mention; ``otherwise``
-    is the answer for one without any (``allow.everyone.if.no.acl.found``).
-    """
-    covered = allowed = False
-    for rule in rules:
-        if not rule.covers(name):
-            continue
-        covered = True
-        if rule.concerns(principal, host, operation):
-            if rule.permission == Permission.DENY:
-                return False
-            allowed = True
-    return allowed if covered else otherwise
+    __slots__ = ("_added", "_base", "_removed")
+
+    def __init__(self, base: AclsImage) -> None:
+        self._base = base
+        self._added: dict[Uuid, AclRule] = {}
+        self._removed: dict[Uuid, AclRule] = {}
+
+    def put(self, record: AccessControlEntryRecord) -> None:
+        """A rule more, in the place of one with the same id."""
+        rule_id = bytes(record.id)
+        replaced = self._base.by_id.get(rule_id)
+        if replaced is not None:
+            self._removed[rule_id] = replaced
+        self._added[rule_id] = AclRule(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+
+    def remove(self, rule_id: Uuid) -> None:
+        """A rule less. Raises `Corrupt` if it is not there."""
+        if self._added.pop(rule_id, None) is not None:
+            return
+        rule = self._base.by_id.get(rule_id)
+        if rule is None or rule_id in self._removed:
+            raise Corrupt("a RemoveAccessControlEntryRecord for a rule that is not there")
+        self._removed[rule_id] = rule
+
+    def build(self) -> AclsImage:
+        """The next image; the base itself if nothing changed."""
+        if not self._added and not self._removed:
+            return self._base
+        return self._base.updated(self._added, self._removed)

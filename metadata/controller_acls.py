@@ -1,11 +1,11 @@
-"""The controller's answers about access rules: create, delete, describe. Source: Kafka's ``AclControlManager``."""
+"""The controller's answers about access rules: create, remove, describe. Source: Kafka's ``AclControlManager``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from stratalog.metadata.acls import AclFilter, AclRule, PatternType, Permission
+from stratalog.metadata.acl_rules import AclFilter, AclRule, PatternType, Permission
 from stratalog.metadata.decision import Decision, Failure, failure_of
 from stratalog.metadata.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -13,7 +13,7 @@ from stratalog.wire.records.metadata import AccessControlEntryRecord, RemoveAcce
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
-__all__ = ["check_filter", "create_acls", "delete_acls", "describe_acls"]
+__all__ = ["by_resource", "check_filter", "create_acls", "remove_acls"]
 
 _OPERATIONS: Final = range(2, 16)
 _RESOURCE_TYPES: Final = range(2, 8)
@@ -25,7 +25,7 @@ def create_acls(
     image: ClusterImage, rules: Sequence[AclRule], new_id: Callable[[], Uuid]
 ) -> Decision[tuple[Failure | None, ...]]:
     """Add rules; one that is there already is no failure, and who fails does not stop the others."""
-    known = set(image.acls.by_id.values())
+    added: set[AclRule] = set()
     records: list[Message] = []
     results: list[Failure | None] = []
     for rule in rules:
@@ -35,8 +35,8 @@ def create_acls(
             results.append(failure_of(error))
             continue
         results.append(None)
-        if rule not in known:
-            known.add(rule)
+        if rule not in added and rule not in image.acls:
+            added.add(rule)
             records.append(
                 AccessControlEntryRecord(
                     id=new_id(),
@@ -52,31 +52,17 @@ def create_acls(
     return Decision(tuple(records), tuple(results))
 
 
-def delete_acls(
-    image: ClusterImage, filters: Sequence[AclFilter]
-) -> Decision[tuple[tuple[AclRule, ...] | Failure, ...]]:
-    """Remove what the filters match; for each filter its rules, which several may name."""
-    gone: dict[Uuid, AclRule] = {}
-    results: list[tuple[AclRule, ...] | Failure] = []
-    for one in filters:
-        try:
-            check_filter(one)
-        except KafkaError as error:
-            results.append(failure_of(error))
-            continue
-        found = {key: rule for key, rule in image.acls.by_id.items() if one.matches(rule)}
-        gone.update(found)
-        results.append(tuple(found.values()))
-    return Decision(tuple(RemoveAccessControlEntryRecord(id=key) for key in gone), tuple(results))
+def remove_acls(image: ClusterImage, rule_ids: Iterable[Uuid]) -> Decision[None]:
+    """Remove rules; one that is gone already is no failure."""
+    gone = [rule_id for rule_id in rule_ids if rule_id in image.acls.by_id]
+    return Decision(tuple(RemoveAccessControlEntryRecord(id=rule_id) for rule_id in gone), None)
 
 
-def describe_acls(image: ClusterImage, wanted: AclFilter) -> dict[tuple[int, str, int], list[AclRule]]:
-    """The rules that match, by (resource type, name, pattern type). Raises INVALID_REQUEST for a filter of nothing."""
-    check_filter(wanted)
+def by_resource(rules: Iterable[AclRule]) -> dict[tuple[int, str, int], list[AclRule]]:
+    """Rules by (resource type, name, pattern type), as they are described."""
     found: dict[tuple[int, str, int], list[AclRule]] = {}
-    for rule in image.acls.by_id.values():
-        if wanted.matches(rule):
-            found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+    for rule in rules:
+        found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from stratalog.metadata.acls import AclsImage
+from stratalog.metadata.acls import AclsDraft, AclsImage
 from stratalog.metadata.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
 from stratalog.metadata.quotas_image import QuotasImage
@@ -96,7 +96,7 @@ class ImageDelta:
         self._features = base.features
         self._next_producer_id = base.next_producer_id
         self._scram = base.scram
-        self._acls = base.acls
+        self._acls = AclsDraft(base.acls)
         self._quotas = base.quotas
 
     @property
@@ -135,7 +135,7 @@ class ImageDelta:
             configs=self._configs.build(),
             next_producer_id=self._next_producer_id,
             scram=self._scram,
-            acls=self._acls,
+            acls=self._acls.build(),
             quotas=self._quotas,
             version=version,
         )
@@ -192,10 +192,10 @@ class ImageDelta:
         self._quotas = self._quotas.with_record(record)
 
     def _put_acl(self, record: records.AccessControlEntryRecord) -> None:
-        self._acls = self._acls.with_acl(record)
+        self._acls.put(record)
 
     def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
-        self._acls = self._acls.without(bytes(record.id))
+        self._acls.remove(bytes(record.id))
 
     def _nothing(self, _record: records.NoOpRecord) -> None:
         """An idle leader's sign of life."""

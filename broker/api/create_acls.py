@@ -6,11 +6,15 @@ nothing is guarded.
 
 from __future__ import annotations
 
+from functools import partial
+
+from stratalog.broker.api.acl_search import CHANGES_AT_ONCE
 from stratalog.broker.api.describe_acls import check_guarded
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.acls import AclRule
+from stratalog.metadata.acl_rules import AclRule
 from stratalog.metadata.controller_acls import create_acls
+from stratalog.metadata.decision import Failure
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from stratalog.wire.schema import Message
@@ -32,7 +36,10 @@ async def _create(context: RequestContext, request: CreateAclsRequest) -> Messag
         )
         for each in request.creations
     ]
-    outcomes = await broker.control.execute(lambda image: create_acls(image, acls, broker.new_topic_id))
+    outcomes: list[Failure | None] = []
+    for start in range(0, len(acls), CHANGES_AT_ONCE):
+        some = acls[start : start + CHANGES_AT_ONCE]
+        outcomes += await broker.control.execute(partial(create_acls, rules=some, new_id=broker.new_topic_id))
     return CreateAclsResponse(
         results=[
             AclCreationResult()

@@ -1,17 +1,20 @@
 """DeleteAcls (key 31): remove the rules of access that filters find.
 
-Behaviour: each filter is answered with what it found; the rules hold no longer when the answer leaves.
+Behaviour: each filter is answered with the rules of now that it found; they hold no longer when the answer leaves.
 SECURITY_DISABLED for each where nothing is guarded.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
+from stratalog.broker.api.acl_search import CHANGES_AT_ONCE, find_acls
 from stratalog.broker.api.describe_acls import check_guarded
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.acls import AclFilter, AclRule
-from stratalog.metadata.controller_acls import delete_acls
-from stratalog.metadata.decision import Failure
+from stratalog.metadata.acl_rules import AclFilter, AclRule
+from stratalog.metadata.controller_acls import check_filter, remove_acls
+from stratalog.metadata.decision import Failure, failure_of
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -20,6 +23,7 @@ from stratalog.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
 
 __all__ = ["API"]
 
@@ -55,7 +59,22 @@ async def _delete(context: RequestContext, request: DeleteAclsRequest) -> Messag
         )
         for each in request.filters
     ]
-    outcomes = await context.broker.control.execute(lambda image: delete_acls(image, filters))
+    control, acls = context.broker.control, context.broker.image.acls
+    outcomes: list[tuple[AclRule, ...] | Failure] = []
+    gone: dict[Uuid, None] = {}
+    for one in filters:
+        try:
+            check_filter(one)
+        except KafkaError as error:
+            outcomes.append(failure_of(error))
+            continue
+        found = await find_acls(acls, one)
+        gone.update(dict.fromkeys(rule_id for rule_id, _ in found))
+        outcomes.append(tuple(rule for _, rule in found))
+    rule_ids = list(gone)
+    for start in range(0, len(rule_ids), CHANGES_AT_ONCE):
+        some = rule_ids[start : start + CHANGES_AT_ONCE]
+        await control.execute(partial(remove_acls, rule_ids=some))
     return DeleteAclsResponse(filter_results=[_result(outcome) for outcome in outcomes])
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from stratalog.broker.api.acl_search import find_acls
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.acls import AclFilter
-from stratalog.metadata.controller_acls import describe_acls
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.acl_rules import AclFilter
+from stratalog.metadata.acls import AclsImage
+from stratalog.metadata.controller_acls import by_resource, check_filter
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_acls import (
     AclDescription,
@@ -31,8 +33,8 @@ def check_guarded(context: RequestContext) -> None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
 
 
-def handle(context: RequestContext, request: DescribeAclsRequest) -> Message:
-    """Answered from the image."""
+def handle(context: RequestContext, request: DescribeAclsRequest) -> Pending:
+    """Answered from the image of now, beside the connection."""
     check_guarded(context)
     wanted = AclFilter(
         request.resource_type_filter,
@@ -43,7 +45,12 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> Message:
         request.operation,
         request.permission_type,
     )
-    found = describe_acls(context.broker.image, wanted)
+    check_filter(wanted)
+    return context.run(_describe(context.broker.image.acls, wanted))
+
+
+async def _describe(acls: AclsImage, wanted: AclFilter) -> Message:
+    found = by_resource(rule for _, rule in await find_acls(acls, wanted))
     return DescribeAclsResponse(
         resources=[
             DescribeAclsResource(

@@ -5,7 +5,8 @@ import pytest
 from stratalog.broker import authorizer
 from stratalog.broker.authorizer import AllowAll, Operation, ResourceType, StandardAuthorizer, authorizer_of
 from stratalog.broker.config import ConfigRefused, load_config
-from stratalog.metadata.acls import AclRule, AclsImage, PatternType, Permission
+from stratalog.metadata.acl_rules import AclRule, PatternType, Permission
+from stratalog.metadata.acls import AclsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -21,7 +22,7 @@ def rule(name="t", operation=Operation.READ, permission=Permission.ALLOW, princi
 
 
 def of(*rules):
-    return AclsImage({bytes([number]) * 16: one for number, one in enumerate(rules)})
+    return AclsImage.of({bytes([number]) * 16: one for number, one in enumerate(rules)})
 
 
 def test_everything_is_allowed_without_an_authorizer():
@@ -67,7 +68,16 @@ def test_kept_answers_do_not_pile_up(monkeypatch):
     one = StandardAuthorizer(lambda: EMPTY, super_users=frozenset(), without_rules=True)
     for number in range(10):
         assert one.allows(ANONYMOUS, HERE, Operation.READ, TOPIC, str(number))
-        assert len(one._decided) <= 3
+        assert len(one._permitted) <= 3
+        assert one.allows_some(f"User:{number}", HERE, Operation.WRITE, TOPIC)
+        assert len(one._some) <= 3
+
+
+def test_long_names_are_not_kept():
+    """Names of groups may have 32 KiB."""
+    one = StandardAuthorizer(lambda: EMPTY, super_users=frozenset(), without_rules=True)
+    assert one.allows(ANONYMOUS, HERE, Operation.READ, ResourceType.GROUP, "x" * 250)
+    assert not one._permitted
 
 
 EMPTY = of()

@@ -1,10 +1,13 @@
-"""Rules of access: what they say, how they are found, what they come to."""
+"""All rules of access together: after any history they say what each of them says."""
+
+import itertools
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.metadata.acls import AclFilter, AclRule, PatternType, Permission, is_allowed
+from stratalog.metadata.acl_rules import AclFilter, AclRule, PatternType, Permission
+from stratalog.metadata.acls import AclsImage
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.metadata.snapshot import SnapshotId, build_snapshot, read_snapshot
 from stratalog.wire.errors import Corrupt
@@ -21,119 +24,146 @@ def rule(name="t", *, pattern=LITERAL, principal=ALICE, host="*", operation=READ
     return AclRule(kind, name, pattern, principal, host, operation, permission)
 
 
-def may(rules, operation=READ, name="t", principal=ALICE, host=HERE, otherwise=False):
-    return is_allowed(rules, principal, host, operation, name, otherwise=otherwise)
+IMPLIED_BY = {DESCRIBE: {READ, WRITE, DELETE, ALTER}, DESCRIBE_CONFIGS: {ALTER_CONFIGS}}
 
 
-def test_a_permission_is_for_one_principal_host_and_operation():
-    """Nobody else, from nowhere else, to nothing else."""
-    rules = [rule(host=HERE)]
-    assert may(rules)
-    assert not may(rules, principal=BOB)
-    assert not may(rules, host=THERE)
-    assert not may(rules, operation=WRITE)
-    assert not may(rules, name="u")
+def concerns(one, principal, host, operation, *, implied=True):
+    """Whether a rule is about this caller doing this, read off Kafka's ``findResult``."""
+    implying = IMPLIED_BY.get(operation, ()) if implied and one.permission == ALLOW else ()
+    return (
+        one.principal in (principal, "User:*")
+        and one.host in (host, "*")
+        and (one.operation in (operation, ALL) or one.operation in implying)
+    )
 
 
-def test_stars_stand_for_everything():
-    """Any principal of the kind, any host, any name, any operation."""
-    rules = [rule("*", principal="User:*", operation=ALL)]
-    for operation in range(3, 16):
-        assert may(rules, operation, name="anything", principal=BOB, host=THERE)
+def naive(rules, principal, host, operation, name, otherwise):
+    """Kafka's ``authorize``: all rules, one after the other."""
+    covering = [one for one in rules if one.kind_covers(name)]
+    if not covering:
+        return otherwise
+    meant = [one.rule for one in covering if concerns(one.rule, principal, host, operation)]
+    return bool(meant) and all(one.permission == ALLOW for one in meant)
 
 
-def test_a_prefix_is_for_all_names_that_begin_so():
-    """The name itself among them."""
-    rules = [rule("app-", pattern=PREFIXED)]
-    assert may(rules, name="app-")
-    assert may(rules, name="app-one")
-    assert not may(rules, name="ap")
+class Naive:
+    """A rule and the names that it covers, spelled out."""
+
+    def __init__(self, one):
+        self.rule = one
+
+    def kind_covers(self, name):
+        """Whether it is about the topic of this name."""
+        one = self.rule
+        if one.resource_type != TOPIC:
+            return False
+        if one.pattern_type == PREFIXED:
+            return name[: len(one.resource_name)] == one.resource_name
+        return one.resource_name in (name, "*")
 
 
-def test_a_denial_outweighs_permissions():
-    """Wherever it stands, however they are worded."""
-    rules = [rule(), rule("*", operation=ALL), rule("t", pattern=PREFIXED, permission=DENY)]
-    assert not may(rules)
-    assert not may(rules[::-1])
-    assert may(rules, name="u")
+def naive_some(rules, principal, host, operation, otherwise):
+    """Kafka's ``authorizeByResourceType``, one character at a time."""
+    if naive([Naive(one) for one in rules], principal, host, operation, "hardcode", otherwise):
+        return True
+    mine = [
+        one for one in rules if one.resource_type == TOPIC and concerns(one, principal, host, operation, implied=False)
+    ]
+    denied = {(one.pattern_type, one.resource_name) for one in mine if one.permission == DENY}
+    if (LITERAL, "*") in denied:
+        return False
+    for one in mine:
+        name = one.resource_name
+        if one.permission == DENY:
+            continue
+        if (one.pattern_type, name) == (LITERAL, "*"):
+            return True
+        if one.pattern_type == LITERAL and (LITERAL, name) in denied:
+            continue
+        if not any((PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1)):
+            return True
+    return False
 
 
-@pytest.mark.parametrize("operation", [READ, WRITE, DELETE, ALTER])
-def test_who_may_do_something_may_describe(operation):
-    """And settings may be seen by who may change them; denials imply nothing, nor does the permission to create."""
-    assert may([rule(operation=operation)], DESCRIBE)
-    assert may([rule(operation=ALTER_CONFIGS)], DESCRIBE_CONFIGS)
-    assert not may([rule(operation=CREATE)], DESCRIBE)
-    assert not may([rule(operation=DESCRIBE)], operation)
-    allowed_all = rule(operation=ALL)
-    assert may([allowed_all, rule(operation=operation, permission=DENY)], DESCRIBE)
-
-
-def test_a_resource_with_rules_is_closed_to_those_they_do_not_mention():
-    """The setting decides only where no rule means the resource."""
-    assert may([], otherwise=True)
-    assert may([rule("u")], otherwise=True)
-    assert not may([rule(principal=BOB)], otherwise=True)
-    assert not may([], otherwise=False)
-
-
-NAMES = st.sampled_from(["a", "ab", "*"])
-RULES = st.builds(
+ANY_RULE = st.builds(
     AclRule,
-    st.sampled_from([TOPIC, GROUP]),
-    NAMES,
+    st.sampled_from([TOPIC, TOPIC, GROUP]),
+    st.sampled_from(["a", "ab", "abc", "b", "ba", "*", "hard", "hardcode"]),
     st.sampled_from([LITERAL, PREFIXED]),
-    st.sampled_from([ALICE, BOB]),
-    st.sampled_from(["*", HERE]),
-    st.sampled_from([ALL, READ]),
-    st.sampled_from([ALLOW, DENY]),
+    st.sampled_from([ALICE, BOB, "User:*"]),
+    st.sampled_from(["*", HERE, THERE]),
+    st.sampled_from([ALL, READ, WRITE, DESCRIBE, ALTER_CONFIGS, 12]),
+    st.sampled_from([ALLOW, ALLOW, DENY]),
 )
+CHANGE = st.tuples(st.integers(0, 12), st.none() | ANY_RULE)
+HISTORY = st.lists(st.tuples(st.booleans(), st.lists(CHANGE, max_size=8)), max_size=5)
+CALLERS = [(ALICE, HERE), (ALICE, THERE), (BOB, HERE), ("User:c", "::1")]
+NAMES_ASKED = ["a", "ab", "abcd", "b", "bab", "*", "hardcode", "z", ""]
 
 
-@settings(max_examples=100, deadline=None)
-@given(RULES)
-def test_a_filter_finds_what_it_says(one):
-    """The rule itself, nothing that differs, everything where it says nothing."""
-    assert AclFilter(ANY, None, ANY_PATTERN, None, None, ANY, ANY).matches(one)
-    assert AclFilter(*one).matches(one)
-    for index, other in enumerate((4, "other", 7 - one.pattern_type, "User:c", THERE, WRITE, 5 - one.permission)):
-        values = list(one)
-        values[index] = other
-        assert not AclFilter(*values).matches(one)
-
-
-def test_a_filter_by_match_finds_all_rules_that_mean_a_name():
-    """By name, by prefix and by star; the other patterns compare names as they stand."""
-    rules = [rule("app"), rule("ap", pattern=PREFIXED), rule("*"), rule("apps"), rule("app", pattern=PREFIXED)]
-
-    def found(pattern, name="app"):
-        one = AclFilter(TOPIC, name, pattern, None, None, ANY, ANY)
-        return [index for index, each in enumerate(rules) if one.matches(each)]
-
-    assert found(MATCH) == [0, 1, 2, 4]
-    assert found(ANY_PATTERN) == [0, 4]
-    assert found(LITERAL) == [0]
-    assert found(PREFIXED) == [4]
-    assert found(MATCH, None) == [0, 1, 2, 3, 4]
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.none() | RULES), max_size=10))
-def test_the_image_is_what_the_records_left(steps):
-    """As a plain dictionary says, and again after a snapshot."""
-    model, image = {}, EMPTY_IMAGE
-    for number, one in steps:
+def batch_of(changes, model):
+    """The records of some changes, which are made to ``model``, too."""
+    batch = []
+    for number, one in changes:
         key = bytes([number]) * 16
         if one is not None:
             model[key] = one
             values = one._asdict()
-            record = AccessControlEntryRecord(id=key, permission_type=values.pop("permission"), **values)
-            image = image.apply([record])
+            batch.append(AccessControlEntryRecord(id=key, permission_type=values.pop("permission"), **values))
         elif model.pop(key, None) is not None:
-            image = image.apply([RemoveAccessControlEntryRecord(id=key)])
-    assert dict(image.acls.by_id) == model
-    again = read_snapshot(b"".join(build_snapshot(image)), SnapshotId(0, 0))
-    assert dict(again.acls.by_id) == model
+            batch.append(RemoveAccessControlEntryRecord(id=key))
+    return batch
+
+
+def assert_decisions(acls, rules, otherwise):
+    """Every caller, operation and name, and any name at all."""
+    spelled, about = [Naive(one) for one in rules], acls.about(TOPIC)
+    for (principal, host), name in itertools.product(CALLERS, NAMES_ASKED):
+        permitted = about.permitted(principal, host, name, otherwise=otherwise)
+        for operation in range(2, 16):
+            expected = naive(spelled, principal, host, operation, name, otherwise)
+            assert bool(permitted >> operation & 1) == expected, (principal, host, operation, name)
+    for (principal, host), operation in itertools.product(CALLERS, (READ, WRITE, 12)):
+        expected = naive_some(rules, principal, host, operation, otherwise)
+        assert about.permits_some(principal, host, operation, otherwise=otherwise) == expected
+
+
+def assert_filters(acls, model):
+    """What any filter matches is among its candidates, once."""
+    for rule, pattern in itertools.product(model.values(), PatternType):
+        one = AclFilter(*rule)._replace(pattern_type=pattern, operation=ANY)
+        for each in (
+            one,
+            one._replace(principal=None),
+            one._replace(resource_name=None),
+            one._replace(resource_type=ANY),
+        ):
+            found = [pair for pair in acls.candidates(each) if each.matches(pair[1])]
+            assert len(found) == len(dict(found))
+            assert dict(found) == {key: held for key, held in model.items() if each.matches(held)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(HISTORY, st.booleans())
+def test_any_history_of_rules_comes_to_what_all_of_them_say(history, otherwise):
+    """After each batch of changes and each restart."""
+    model, image = {}, EMPTY_IMAGE
+    for restarts, changes in history:
+        image = image.apply(batch_of(changes, model))
+        if restarts:
+            image = read_snapshot(b"".join(build_snapshot(image)), SnapshotId(0, 0))
+        assert image.acls.by_id == model
+        assert_decisions(image.acls, list(model.values()), otherwise)
+    assert_filters(image.acls, model)
+
+
+def test_a_rule_more_costs_the_same_among_many():
+    """What the images have in common is not copied."""
+    large = AclsImage.of({number.to_bytes(16, "big"): rule(f"t-{number}") for number in range(20_000)})
+    again = large.updated({b"x" * 16: rule("another")}, {})
+    leaves = set(map(id, large.by_id.leaves()))
+    assert len(set(map(id, again.by_id.leaves())) - leaves) <= 2
+    assert len(again.by_id) == len(large.by_id) + 1
 
 
 def test_what_is_not_there_cannot_be_removed():

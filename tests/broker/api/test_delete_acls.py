@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.broker.api import acl_search, create_acls, delete_acls
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -46,3 +47,23 @@ def test_what_a_filter_finds_goes(start_node, version):
     assert (gone.error_code, gone.pattern_type, found.error_code) == (0, 3, 0)
     assert (bad.error_code, bad.matching_acls) == (ErrorCode.INVALID_REQUEST, [])
     assert [each.resource_name for each in node.node.image.acls.by_id.values()] == ["u"]
+
+
+def test_many_rules_are_added_found_and_removed_a_few_at_a_time(start_node, monkeypatch):
+    """No command holds the loop for long; each outcome stands in its place."""
+    for module in (create_acls, delete_acls):
+        monkeypatch.setattr(module, "CHANGES_AT_ONCE", 2)
+    monkeypatch.setattr(acl_search, "_LOOKED_AT_AT_ONCE", 2)
+    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
+    creations = [
+        AclCreation(resource_type=2, resource_name=name, principal="User:a", host="*", operation=4, permission_type=2)
+        for name in ("a", "b", "", "c", "d", "a")
+    ]
+    results = node.link().call(CreateAclsRequest(creations=creations), 3).results
+    assert [each.error_code for each in results] == [0, 0, ErrorCode.INVALID_REQUEST, 0, 0, 0]
+    request = DeleteAclsRequest(filters=[one(), one(resource_name_filter="b"), one(principal_filter="User:b")])
+    everything, named, nothing = node.link().call(request, 3).filter_results
+    assert sorted(each.resource_name for each in everything.matching_acls) == ["a", "b", "c", "d"]
+    assert [each.resource_name for each in named.matching_acls] == ["b"]
+    assert nothing.matching_acls == []
+    assert not node.node.image.acls.by_id

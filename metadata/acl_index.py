@@ -1,0 +1,247 @@
+"""What the rules about one type of resource come to, found without looking at those about other names or callers.
+
+Literal names lie in a map, prefixes in an order, and below each the rules by principal and host: a decision looks
+at the rules that concern it and at no others. Sources: KIP-290, KIP-679; Kafka's ``StandardAuthorizerData`` and
+``Authorizer.authorizeByResourceType``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from stratalog.metadata.acl_rules import WILDCARD, AclFilter, AclRule, PatternType, Permission
+from stratalog.metadata.persistent_map import PersistentMap, changed
+from stratalog.metadata.prefix_map import PrefixMap
+from stratalog.wire.topic import Uuid
+
+__all__ = ["EVERYTHING", "NO_RULES", "ResourceRules"]
+
+_EVERYBODY: Final = "User:*"
+_ALL: Final = 2
+_READ, _WRITE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 4, 6, 7, 8, 10, 11
+_OPERATION_MAX: Final = 15
+
+EVERYTHING: Final = (1 << _OPERATION_MAX + 1) - 1
+"""The set of all operations, as sets of them are written here: bit n stands for operation n."""
+_DESCRIBING: Final = 1 << _READ | 1 << _WRITE | 1 << _DELETE | 1 << _ALTER
+"""A permission for one of these is one to describe, too. Denials imply nothing."""
+_DESCRIBING_CONFIGS: Final = 1 << _ALTER_CONFIGS
+
+_ANY_NAME: Final = "hardcode"
+
+V = TypeVar("V")
+W_co = TypeVar("W_co", covariant=True)
+
+
+class _Held(Protocol[W_co]):
+    """A map that values are looked up in."""
+
+    def get(self, key: str, /) -> W_co | None: ...
+
+
+class _Grants(NamedTuple):
+    """The rules with one pattern, principal and host: the operations they allow and deny, and the rules themselves."""
+
+    allowed: int
+    denied: int
+    rules: Mapping[Uuid, AclRule]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    @classmethod
+    def of(cls, rules: Mapping[Uuid, AclRule]) -> _Grants:
+        """Add up some rules."""
+        allowed = denied = 0
+        for rule in rules.values():
+            operations = EVERYTHING if rule.operation == _ALL else EVERYTHING & 1 << max(rule.operation, 0)
+            if rule.permission == Permission.DENY:
+                denied |= operations
+            else:
+                allowed |= operations
+        if allowed & _DESCRIBING:
+            allowed |= 1 << _DESCRIBE
+        if allowed & _DESCRIBING_CONFIGS:
+            allowed |= 1 << _DESCRIBE_CONFIGS
+        return cls(allowed, denied, MappingProxyType(dict(rules)))
+
+
+_NO_GRANTS: Final = _Grants.of({})
+
+_ByHost = Mapping[str, _Grants]
+_ByPrincipal = Mapping[str, _ByHost]
+_ById = Mapping[Uuid, AclRule]
+_Changes = dict[str, dict[str, dict[str, list[tuple[Uuid, AclRule | None]]]]]
+"""By name, principal and host: the rules that are added, and None for those that are removed; these come first."""
+
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRules:
+    """The rules about one type of resource."""
+
+    _literals: PersistentMap[str, _ByPrincipal] = field(default_factory=PersistentMap)
+    """By name; ``*`` among them."""
+    _prefixes: PrefixMap[_ByPrincipal] = field(default_factory=PrefixMap)
+    _principals: PersistentMap[str, _ById] = field(default_factory=PersistentMap)
+    """The same rules by principal and id."""
+
+    def permitted(self, principal: str, host: str, name: str, *, otherwise: bool) -> int:
+        """The set of operations that a caller may do to the resource called ``name``.
+
+        One denial outweighs all permissions; a resource with rules is closed to those they do not mention;
+        ``otherwise`` says whether one without any is open (``allow.everyone.if.no.acl.found``).
+        """
+        patterns = self._covering(name)
+        if not patterns:
+            return EVERYTHING if otherwise else 0
+        allowed, denied = _added_up(patterns, principal, host)
+        return allowed & ~denied
+
+    def permits_some(self, principal: str, host: str, operation: int, *, otherwise: bool) -> bool:
+        """Whether a caller may do ``operation`` to any resource: there is a permission that no denial covers.
+
+        A permission that only implies ``operation`` does not count, and one for ``*`` yields to denials for ``*`` alone,
+        as in Kafka; as there, ``otherwise`` counts if no rule means a resource called "hardcode".
+        """
+        wanted = 1 << operation
+        if self.permitted(principal, host, _ANY_NAME, otherwise=otherwise) & wanted:
+            return True
+        everything = self._literals.get(WILDCARD)
+        if everything is not None and _added_up((everything,), principal, host)[1] & wanted:
+            return False
+        for rule in self._concerning(principal, host):
+            if rule.permission == Permission.DENY or rule.operation not in (operation, _ALL):
+                continue
+            name, literal = rule.resource_name, rule.pattern_type != PatternType.PREFIXED
+            if literal and name == WILDCARD:
+                return True
+            patterns = self._covering(name) if literal else self._prefixes.matching(name)
+            if not _added_up(patterns, principal, host)[1] & wanted:
+                return True
+        return False
+
+    def candidates(self, wanted: AclFilter) -> Iterator[tuple[Uuid, AclRule]]:
+        """Rules among which are all that match a filter: those with its name or its principal, if it has one."""
+        name, principal = wanted.resource_name, wanted.principal
+        if name is not None:
+            for pattern in self._named(name, wanted.pattern_type):
+                yield from _rules(pattern, principal)
+        elif principal is not None:
+            yield from self._principals.get(principal, _NONE).items()
+        else:
+            for rules in self._principals.values():
+                yield from rules.items()
+
+    def updated(self, added: Mapping[Uuid, AclRule], removed: Mapping[Uuid, AclRule]) -> ResourceRules:
+        """The same without the rules ``removed``, which must be among them, and with those ``added``."""
+        literals: _Changes = {}
+        prefixes: _Changes = {}
+        principals: dict[str, tuple[dict[Uuid, AclRule], list[Uuid]]] = {}
+        for rules, is_added in ((removed, False), (added, True)):
+            for rule_id, rule in rules.items():
+                patterns = prefixes if rule.pattern_type == PatternType.PREFIXED else literals
+                by_host = patterns.setdefault(rule.resource_name, {}).setdefault(rule.principal, {})
+                by_host.setdefault(rule.host, []).append((rule_id, rule if is_added else None))
+                items, gone = principals.setdefault(rule.principal, ({}, []))
+                if is_added:
+                    items[rule_id] = rule
+                else:
+                    gone.append(rule_id)
+        by_principal: dict[str, _ById] = {
+            principal: changed(self._principals.get(principal, _NONE), items, gone)
+            for principal, (items, gone) in principals.items()
+        }
+        return ResourceRules(
+            self._literals.updated(*_parted(self._literals, _changed_patterns(self._literals, literals))),
+            self._prefixes.updated(*_parted(self._prefixes, _changed_patterns(self._prefixes, prefixes))),
+            self._principals.updated(*_parted(self._principals, by_principal)),
+        )
+
+    def _covering(self, name: str) -> tuple[_ByPrincipal, ...]:
+        """The patterns that mean a name."""
+        found, literals = self._prefixes.matching(name), self._literals
+        named, everything = literals.get(name), literals.get(WILDCARD)
+        if named is not None:
+            found = (*found, named)
+        return found if everything is None else (*found, everything)
+
+    def _named(self, name: str, pattern_type: int) -> Iterator[_ByPrincipal]:
+        """The patterns that a filter by name finds, each once."""
+        if pattern_type == PatternType.MATCH:
+            yield from {id(pattern): pattern for pattern in self._covering(name)}.values()
+            return
+        literal = self._literals.get(name) if pattern_type != PatternType.PREFIXED else None
+        prefixed = self._prefixes.get(name) if pattern_type != PatternType.LITERAL else None
+        if literal is not None:
+            yield literal
+        if prefixed is not None:
+            yield prefixed
+
+    def _concerning(self, principal: str, host: str) -> Iterator[AclRule]:
+        for each in (principal, _EVERYBODY):
+            for rule in self._principals.get(each, _NONE).values():
+                if rule.host in (host, WILDCARD):
+                    yield rule
+
+
+NO_RULES: Final = ResourceRules()
+
+
+def _added_up(patterns: Iterable[_ByPrincipal], principal: str, host: str) -> tuple[int, int]:
+    """The sets of operations that rules with these patterns allow a caller, and deny."""
+    allowed = denied = 0
+    for pattern in patterns:
+        for each in (principal, _EVERYBODY):
+            by_host = pattern.get(each)
+            if by_host is None:
+                continue
+            for address in (host, WILDCARD):
+                grants = by_host.get(address)
+                if grants is not None:
+                    allowed |= grants.allowed
+                    denied |= grants.denied
+    return allowed, denied
+
+
+def _rules(pattern: _ByPrincipal, principal: str | None) -> Iterator[tuple[Uuid, AclRule]]:
+    for by_host in pattern.values() if principal is None else (pattern.get(principal, _NONE),):
+        for grants in by_host.values():
+            yield from grants.rules.items()
+
+
+def _changed_patterns(held: _Held[_ByPrincipal], changes: _Changes) -> dict[str, _ByPrincipal]:
+    """The patterns that change, by name; empty where no rule is left."""
+    patterns: dict[str, _ByPrincipal] = {}
+    for name, principals in changes.items():
+        pattern = held.get(name) or _NONE
+        by_principal: dict[str, _ByHost] = {}
+        for principal, hosts in principals.items():
+            by_host: _ByHost = pattern.get(principal, _NONE)
+            by_principal[principal] = changed(by_host, *_parted(by_host, _changed_grants(by_host, hosts)))
+        patterns[name] = changed(pattern, *_parted(pattern, by_principal))
+    return patterns
+
+
+def _changed_grants(held: _ByHost, changes: Mapping[str, list[tuple[Uuid, AclRule | None]]]) -> dict[str, _Grants]:
+    """The grants that change, by host; empty where no rule is left."""
+    grants = {}
+    for host, rules in changes.items():
+        left = dict(held.get(host, _NO_GRANTS).rules)
+        for rule_id, rule in rules:
+            if rule is None:
+                del left[rule_id]
+            else:
+                left[rule_id] = rule
+        grants[host] = _Grants.of(left)
+    return grants
+
+
+def _parted(held: _Held[V], changes: Mapping[str, V]) -> tuple[dict[str, V], list[str]]:
+    """What of ``changes`` is put into ``held``, and the keys of which nothing is left."""
+    items = {key: value for key, value in changes.items() if value}
+    return items, [key for key, value in changes.items() if not value and held.get(key) is not None]
