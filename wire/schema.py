@@ -24,12 +24,13 @@ import dataclasses
 import inspect
 import sys
 import typing
+from collections.abc import Callable, Generator
 from functools import cache
 from types import CodeType
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, dataclass_transform
 
 from stratalog.wire.errors import Invalid
-from stratalog.wire.parts import FileSlice, Part
+from stratalog.wire.parts import EncodedList, FileSlice, Part
 from stratalog.wire.primitives import (
     Bool,
     Buffer,
@@ -47,7 +48,7 @@ from stratalog.wire.primitives import (
     Uuid,
 )
 from stratalog.wire.schema_decode import ELEMENTS_MAX, TAGS_MAX, compile_decoder
-from stratalog.wire.schema_encode import compile_encoder
+from stratalog.wire.schema_encode import compile_element_encoder, compile_encoder
 from stratalog.wire.schema_fields import ANY_VERSION, Declared, FieldSpec, field, field_spec
 from stratalog.wire.schema_layout import StructLayout, struct_layout
 
@@ -59,6 +60,7 @@ __all__ = [
     "DecodeError",
     "Decoder",
     "EncodeError",
+    "EncodedList",
     "Encoder",
     "Float64",
     "Int8",
@@ -74,6 +76,7 @@ __all__ = [
     "Uuid",
     "decode",
     "decoder",
+    "element_encoder",
     "encode",
     "encode_bytes",
     "encoder",
@@ -235,6 +238,18 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 def encoder(cls: type[M], version: int) -> Encoder[M]:
     """The encoder of one version, compiled once. Raises `Invalid` for a version outside ``cls.versions``."""
     return _compiled_encoder(cls, version)
+
+
+@cache
+def element_encoder(cls: type[Message], version: int, name: str) -> Callable[[Any], Generator[None, None, list[Part]]]:
+    """The encoder of the structs in the list ``name`` of a message; it pauses, see `compile_element_encoder`.
+
+    Raises `Invalid` for a version outside ``cls.versions`` and for what is no list of structs in that version.
+    """
+    found = next((slot for slot in layout(cls, version).slots if slot.name == name), None)
+    if found is None or not found.is_list or found.layout is None:
+        raise Invalid(f"{cls.__name__} v{version} has no list of structs called {name}")
+    return compile_element_encoder(found.layout, version)
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:

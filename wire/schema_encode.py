@@ -3,23 +3,28 @@
 The function appends small pieces to a list and joins them once per stretch between records. Runs of fixed-size
 values, old length prefixes and empty tag sections go through one precompiled ``pack``. It checks nothing by itself:
 when something raises, :mod:`stratalog.wire.schema_explain` looks for the field at fault.
+
+A struct inside a message can be encoded alone, by a generator that pauses on the way: :func:`compile_element_encoder`.
+A list whose structs are in bytes already is an :class:`~stratalog.wire.parts.EncodedList`; its bytes go out as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any
 
-from stratalog.wire.parts import FileSlice, Part
+from stratalog.wire.parts import EncodedList, FileSlice, Part
 from stratalog.wire.primitives import SMALL_VARINTS, list_packer, records_length, unsigned_varint
 from stratalog.wire.schema_explain import explain
 from stratalog.wire.schema_layout import Slot, StructLayout
 
-__all__ = ["compile_encoder", "encoder_source"]
+__all__ = ["PIECES_PER_PAUSE", "compile_element_encoder", "compile_encoder", "encoder_source"]
 
+PIECES_PER_PAUSE = 2048
+"""An element's encoder pauses when it has made so many pieces: about half a millisecond of work."""
 
 _varint = lru_cache(maxsize=1024)(unsigned_varint)
 """The lengths of one stream of answers are much alike."""
@@ -33,9 +38,20 @@ def compile_encoder(layout: StructLayout, version: int) -> Callable[[Any], list[
     return encode
 
 
-def encoder_source(layout: StructLayout, version: int) -> tuple[str, dict[str, Any]]:
-    """The text of the function and the names that it uses."""
-    writer = _Writer()
+def compile_element_encoder(layout: StructLayout, version: int) -> Callable[[Any], Generator[None, None, list[Part]]]:
+    """``encode(struct)`` for the layout of a struct that stands in a list of a message.
+
+    It yields now and then, and returns the parts.
+    """
+    source, names = encoder_source(layout, version, pausing=True)
+    exec(compile(source, f"<encode {layout.cls.__name__} v{version}>", "exec"), names)  # noqa: S102 - our own text
+    encode: Callable[[Any], Generator[None, None, list[Part]]] = names["encode"]
+    return encode
+
+
+def encoder_source(layout: StructLayout, version: int, *, pausing: bool = False) -> tuple[str, dict[str, Any]]:
+    """The text of the function and the names that it uses. ``pausing``: the function is a generator."""
+    writer = _Writer(pausing=pausing)
     writer.names["explain"] = lambda message, error: explain(layout, version, message, error)
     writer.function(layout)
     return "\n".join(writer.lines) + "\n", writer.names
@@ -66,7 +82,8 @@ class _Writer:
     field, its own, since its size stands before it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, pausing: bool) -> None:
+        self.pausing = pausing
         self.lines: list[str] = []
         self.pad = " "
         self.pending: list[tuple[str, str]] = []
@@ -74,6 +91,7 @@ class _Writer:
         self.add = "add"
         self.has_records = False
         self.names: dict[str, Any] = {
+            "EncodedList": EncodedList,
             "ERRORS": (struct_error, AttributeError, TypeError, ValueError, OverflowError),
             "FileSlice": FileSlice,
             "ONE_PART": frozenset((bytes, bytearray, memoryview, FileSlice)),
@@ -95,6 +113,8 @@ class _Writer:
         self.struct(layout, "m")
         self.flush()
         self.put("if out: parts.append(b''.join(out))")
+        if self.pausing:
+            self.put("if False: yield")  # without a list of structs there is no other pause
         self.put("return parts")
         self.pad = " "
         self.put("except ERRORS as error:")
@@ -214,9 +234,20 @@ class _Writer:
     def list_(self, slot: Slot, source: str) -> None:
         value, element = self.fresh("v"), slot.element()
         self.put(f"{value} = {source}")
-        self.length(slot, value, f"len({value})", "i")
+        encodable = element.layout is not None and self.add == "add"
+        length = (
+            f"({value}.row_count if {value}.__class__ is EncodedList else len({value}))"
+            if encodable
+            else f"len({value})"
+        )
+        self.length(slot, value, length, "i")
         self.flush()
-        self.put(f"if {value}:")
+        if encodable:
+            self.put(f"if {value}.__class__ is EncodedList:")
+            self.put(" parts.append(b''.join(out))")
+            self.put(" out.clear()")
+            self.put(f" parts += {value}")
+        self.put(f"{'elif' if encodable else 'if'} {value}:")
         self.pad += " "
         if element.scalar is not None and element.scalar.size_bytes and element.scalar.name != "uuid":
             code = element.scalar.code.replace("?", "b")
@@ -227,6 +258,11 @@ class _Writer:
             self.pad += " "
             self.value(element, item)
             self.flush()
+            if self.pausing and encodable:
+                self.put(f"if len(out) > {PIECES_PER_PAUSE}:")
+                self.put(" parts.append(b''.join(out))")
+                self.put(" out.clear()")
+                self.put(" yield")
             self.pad = self.pad[:-1]
         self.pad = self.pad[:-1]
 

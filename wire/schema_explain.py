@@ -6,6 +6,7 @@ from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any
 
+from stratalog.wire.parts import EncodedList
 from stratalog.wire.primitives import EncodeError, Scalar, records_length
 from stratalog.wire.schema_layout import Slot, StructLayout
 
@@ -36,6 +37,8 @@ def _fault(slot: Slot, value: Any, path: str) -> str | None:
     if value is None:
         return None if slot.nullable else f"{path} is None, which this version cannot carry"
     if slot.is_list:
+        if isinstance(value, EncodedList):
+            return None
         if not isinstance(value, list | tuple):
             return f"{path} is {_short(value)}, not a list"
         element = slot.element()

@@ -2,9 +2,11 @@
 
 import pytest
 
+from stratalog.wire.errors import Invalid
 from stratalog.wire.parts import FileSlice
 from stratalog.wire.schema import (
     Bool,
+    EncodedList,
     EncodeError,
     Int8,
     Int32,
@@ -14,6 +16,7 @@ from stratalog.wire.schema import (
     Struct,
     Uuid,
     decode,
+    element_encoder,
     encode,
     encode_bytes,
     encoder,
@@ -205,3 +208,73 @@ def test_fused_writes():
     assert source.count("add(") == 1
     assert "p_iq16sbx(" in source
     assert encode_bytes(Run(a=1, b=2, c=b"\3" * 16, d=True), 0).hex() == "000000010000000000000002" + "03" * 16 + "0100"
+
+
+class Row(Struct):
+    number: Int32
+    items: list[Item] = field()
+
+
+class Rows(Message, versions=(0, 1), flexible=1):
+    before: Int32 = field(7)
+    rows: list[Row]
+    tail: str = field("end")
+
+
+def drained(steps):
+    """What a generator returns, and how often it paused."""
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 3, 200])
+def test_structs_encoded_one_by_one_make_the_same_bytes(version, count):
+    """An encoded list stands for the list of its structs; its chunks are parts of their own."""
+    rows = [Row(number=number, items=[Item(name="x" * number)] * (number % 300)) for number in range(count)]
+    encode_row = element_encoder(Rows, version, "rows")
+    encoded = EncodedList()
+    for row in rows:
+        encoded.add(drained(encode_row(row))[0])
+    encoded.close()
+    assert encoded.row_count == count
+    assert all(len(chunk) < 200_000 for chunk in encoded)
+    parts = encode(Rows(rows=encoded), version)
+    assert b"".join(parts) == encode_bytes(Rows(rows=rows), version)
+    assert encoded.size_bytes == sum(map(len, encoded))
+
+
+def test_the_encoder_of_a_large_struct_pauses():
+    """Between the structs of its lists, so that one of many thousands holds nothing up."""
+    row = Row(number=1, items=[Item(name="a")] * 20_000)
+    parts, pauses = drained(element_encoder(Rows, 1, "rows")(row))
+    assert pauses > 5
+    assert max(map(len, parts)) < 64 << 10
+
+
+def test_only_lists_of_structs_have_an_encoder_of_their_elements():
+    """A wrong name or version is a mistake in our own code, and says so."""
+    with pytest.raises(Invalid, match="Rows v1 has no list of structs called tail"):
+        element_encoder(Rows, 1, "tail")
+    with pytest.raises(Invalid, match="versions 0 to 1"):
+        element_encoder(Rows, 2, "rows")
+
+
+def test_a_struct_that_cannot_be_encoded_names_the_field():
+    """As a whole message does."""
+    with pytest.raises(EncodeError, match="number"):
+        drained(element_encoder(Rows, 1, "rows")(Row(number=1 << 40)))
+
+
+def test_a_fault_beside_an_encoded_list_is_found():
+    """The encoded structs are not looked at again."""
+    encoded = EncodedList()
+    encoded.add(drained(element_encoder(Rows, 1, "rows")(Row(number=1)))[0])
+    encoded.close()
+    with pytest.raises(EncodeError, match="tail"):
+        encode(Rows(rows=encoded, tail=None), 1)
