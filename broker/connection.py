@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
 from stratalog.broker.connection_services import Services
+from stratalog.broker.hanging_up import has_hung_up
 from stratalog.broker.receiving import FrameReceiver, Shortcut
 from stratalog.broker.sending import PlainSender, Sender, TransportSender
+from stratalog.broker.stall_reasons import ENDED, MEMORY, MUTED, PARKED, QUEUED, SLICED, TURN
 from stratalog.wire.frame import FrameError, ResponseQueue, ResponseSlot
 from stratalog.wire.parts import Part
 
@@ -34,14 +36,6 @@ TURN_SECONDS = 0.01
 
 AUTHENTICATION_SECONDS = 10.0
 """How long a connection may stay unauthenticated."""
-
-# Reasons to stall, as bits.
-_TURN: Final = 1
-_PARKED: Final = 2
-_QUEUED: Final = 4
-_MUTED: Final = 8
-_MEMORY: Final = 16
-_ENDED: Final = 32
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -226,13 +220,27 @@ class Connection(asyncio.BufferedProtocol):
         if slot.parts is not None:
             self.deliver()
         elif len(self._responses) >= self._parked_max:
-            self._stall(_PARKED)
+            self._stall(PARKED)
 
     def deliver(self) -> None:
         """A parked answer is known: send those whose turn has come, together, at the end of the loop's turn."""
         if not self._flush_due and not self._handling:
             self._flush_due = True
             self._services.tick.defer(self._flush)
+
+    def hold(self) -> None:
+        """Handle no further request: the work for one that was handled takes several turns of the loop."""
+        self._stall(SLICED)
+
+    def release(self) -> None:
+        """Such a work has come to its end."""
+        self._unstall(SLICED)
+
+    def gone(self) -> bool:
+        """Whether the client has hung up, which nobody hears while the connection is stalled."""
+        if not self.closed and self._paused and has_hung_up(self._transport):
+            self.abort()
+        return self.closed
 
     def mute_until(self, deadline: float) -> None:
         """Handle no request before ``deadline`` (monotonic seconds): a quota is exceeded."""
@@ -242,8 +250,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._unmute is not None:
             self._unmute.cancel()
         delay = deadline - self._services.clock.monotonic()
-        self._unmute = self._services.loop.call_later(max(delay, 0.0), self._unstall, _MUTED)
-        self._stall(_MUTED)
+        self._unmute = self._services.loop.call_later(max(delay, 0.0), self._unstall, MUTED)
+        self._stall(MUTED)
 
     def identify(self, client_id: str | None, client_id_bytes: bytes) -> None:
         """How the client calls itself. If otherwise than before, what is known of its requests may not hold."""
@@ -306,13 +314,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether no request is being received, waits or is being answered; who is not heard is not waited for."""
-        receiving = self._receiver.unread_bytes and not self.stalled & _MUTED
+        receiving = self._receiver.unread_bytes and not self.stalled & MUTED
         return not (self._responses or self._sender.queued_bytes or receiving)
 
     def sweep(self, now: float, idle_seconds: float) -> str | None:
         """Called now and then: why the connection should be closed, if it should."""
         quiet = now - self.read_at
-        if quiet > idle_seconds and not self._responses and not self.stalled & _MUTED:
+        if quiet > idle_seconds and not self._responses and not self.stalled & MUTED:
             return f"idle for {quiet:.0f} s"
         if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:
             return f"not authenticated within {AUTHENTICATION_SECONDS:.0f} s"
@@ -323,15 +331,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_drained(self) -> None:
         """Everything queued has been sent."""
-        self._unstall(_QUEUED)
+        self._unstall(QUEUED)
 
     def send_failed(self, error: Exception) -> None:
         """Nothing more can be sent."""
         if not isinstance(error, ConnectionError):
             log.warning("closing the connection to %s: %s", self.peer, error)
         self.abort()
-
-    # Receiving.
 
     def _handle_frames(self, count: int, begun_at: float) -> None:
         """``count`` more bytes are there, the turn began then: handle the complete frames, as far as nothing stalls the connection."""
@@ -340,8 +346,8 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = True
         try:
             if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN, begun_at + TURN_SECONDS):
-                self._stall(_TURN)
-                services.loop.call_soon(self._unstall, _TURN)
+                self._stall(TURN)
+                services.loop.call_soon(self._unstall, TURN)
         except FrameError as error:
             self.refuse(str(error))
         finally:
@@ -353,16 +359,14 @@ class Connection(asyncio.BufferedProtocol):
         if receiver.buffer is None and buffers.used_bytes <= buffers.budget_bytes:
             return
         if not self.closed and not receiver.memory_suffices():
-            self._stall(_MEMORY)
+            self._stall(MEMORY)
             buffers.wait(self._memory_available)
 
     def _memory_available(self) -> None:
         if self._receiver.memory_suffices():
-            self._unstall(_MEMORY)
+            self._unstall(MEMORY)
         else:
             self._services.buffers.wait(self._memory_available)
-
-    # Sending.
 
     def _schedule_flush(self) -> None:
         if not self._flush_due:
@@ -376,17 +380,15 @@ class Connection(asyncio.BufferedProtocol):
         parts, responses = self._out, self._responses
         if responses:
             responses.take_ready(parts)
-            if self.stalled & _PARKED and len(responses) <= self._parked_max // 2:
-                self._unstall(_PARKED)
+            if self.stalled & PARKED and len(responses) <= self._parked_max // 2:
+                self._unstall(PARKED)
         if not parts:
             return
         self._out = []
         sender = self._sender
         sender.send(parts)
         if sender.queued_bytes > self._services.limits.queued_bytes_max:
-            self._stall(_QUEUED)
-
-    # Stalling.
+            self._stall(QUEUED)
 
     def _stall(self, reason: int) -> None:
         self.stalled |= reason
@@ -412,6 +414,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.closed = True
-        self.stalled |= _ENDED
+        self.stalled |= ENDED
         self._out.clear()
         self._sender.close()

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from stratalog.broker.answer_rows import AnswerRows
 from stratalog.broker.authorizer import OPERATIONS_ON, Operation, ResourceType
 from stratalog.broker.dispatch_row import PENDING, Pending, Row
+from stratalog.broker.slices import Steps
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.frame import ResponseSlot
 from stratalog.wire.schema import EncodeError, Message
@@ -121,12 +123,40 @@ class RequestContext(ResponseSlot):
         else:
             self.respond(response)
 
-    def run(self, work: Coroutine[Any, Any, Message | None]) -> Pending:
-        """Answer with what a coroutine returns, or with the error it raises. For slow administrative requests."""
+    def run(self, work: Coroutine[Any, Any, Message | Steps[Message | Pending] | None]) -> Pending:
+        """Answer with what a coroutine returns, or with the error it raises. For slow administrative requests.
+
+        It may return the steps that make the answer: see `sliced`.
+        """
         task = self.dispatcher.spawn(work)
         task.add_done_callback(self._finished)
         self.on_abandon = task.cancel
         return PENDING
+
+    def sliced(self, steps: Steps[Message | Pending]) -> Pending:
+        """Answer with what a generator returns, or with the error it raises; it has its turns beside others.
+
+        For requests that may name or find thousands of things. PENDING returned: the answer follows otherwise.
+        """
+        self.dispatcher.slices.start(steps, self._sliced, self.connection)
+        return PENDING
+
+    def rows(self, name: str) -> AnswerRows:
+        """The list ``name`` of the answer, to be made row by row in the steps of `sliced`."""
+        return AnswerRows(self.row.api.response, self.row.version, name)
+
+    def _sliced(self, response: Any, error: Exception | None) -> None:
+        if isinstance(error, EncodeError):
+            self._cannot_encode(error)
+        elif error is not None:
+            self.fail(error)
+        elif response is not PENDING:
+            self.respond(response)
+
+    def _cannot_encode(self, error: EncodeError) -> None:
+        row = self.row
+        log.error("%s v%d: the answer cannot be encoded", row.api.name, row.version, exc_info=error)
+        self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")
 
     def encode(self, response: Message | None) -> list[Any]:
         """The frame of an answer; counts it."""
@@ -137,8 +167,7 @@ class RequestContext(ResponseSlot):
         try:
             return row.answer(self.correlation_id, response, self.dispatcher.monotonic() - self.started)
         except EncodeError as error:
-            log.exception("%s v%d: the answer cannot be encoded", row.api.name, row.version)
-            self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")
+            self._cannot_encode(error)
             return []
 
     def park(self) -> None:
@@ -146,10 +175,12 @@ class RequestContext(ResponseSlot):
         self._parked = True
         self.connection.park(self)
 
-    def _finished(self, task: asyncio.Task[Message | None]) -> None:
+    def _finished(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             self.connection.refuse(f"{self.row.api.name} v{self.row.version} was cancelled")
         elif (error := task.exception()) is not None:
             self.fail(error)
+        elif isinstance(result := task.result(), Message | None):
+            self.respond(result)
         else:
-            self.respond(task.result())
+            self.sliced(result)

@@ -12,6 +12,7 @@ from stratalog.broker.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Oper
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch_row import API_VERSIONS_KEY, NO_RESPONSE, PENDING, Api, Handler, Pending, Row
 from stratalog.broker.metrics import Metrics
+from stratalog.broker.slices import Slices
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.frame import (
     HEADER_BYTES_MIN,
@@ -65,6 +66,7 @@ class Dispatcher:
         self.broker = broker
         self.authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
         self.monotonic = monotonic
+        self.slices = Slices(lambda callback: asyncio.get_running_loop().call_soon(callback), monotonic)
         self.guarded = authorizer is not None
         """Whether anybody is refused anything."""
         self._apis: dict[int, Api] = {}

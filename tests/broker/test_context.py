@@ -84,3 +84,86 @@ async def test_a_cancelled_coroutine_closes_the_connection(serve, wire, until):
     await until(lambda: any(connection.parked for connection in edge.server.connections))
     await edge.dispatcher.close()
     assert await client.closed_by_server()
+
+
+async def test_an_answer_in_slices_stays_in_order_and_lets_others_pass(serve, wire):
+    """What takes many turns delays the later answers of its own connection, and none of another one."""
+    open_gate = []
+
+    def handle(context, request):
+        def steps():
+            while request.action and not open_gate:
+                yield
+            return wire.EchoResponse(error_code=0, text=request.text)
+
+        return context.sliced(steps())
+
+    edge = await serve(wire.echo_api(handle))
+    slow, quick = await edge.client(), await edge.client()
+    await slow.send(*(slow.frame(wire.EchoRequest(text=text, action=1), 1) for text in "abc"))
+    assert (await quick.ask(wire.EchoRequest(text="q"), wire.EchoResponse, 1)).text == "q"
+    [held] = [one for one in edge.server.connections if one.stalled]
+    assert held.parked == 1, "the second request is not begun before the first is answered"
+    open_gate.append(True)
+    assert [(await slow.answer(wire.EchoResponse, 1))[1].text for _ in range(3)] == ["a", "b", "c"]
+
+
+async def test_a_client_that_hangs_up_ends_its_slices(serve, wire, until):
+    """Also one that has sent more requests, which nobody reads while the first one is worked on."""
+    steps_done, ended = [], []
+
+    def handle(context, request):
+        def steps():
+            try:
+                while True:
+                    steps_done.append(1)
+                    yield
+            finally:
+                ended.append(request.text)
+
+        return context.sliced(steps())
+
+    edge = await serve(wire.echo_api(handle))
+    client = await edge.client()
+    await client.send(*(client.frame(wire.EchoRequest(text=text), 1) for text in "ab"))
+    await until(lambda: steps_done)
+    client.close()
+    await until(lambda: ended)
+    await until(lambda: not edge.server.connections)
+    assert ended == ["a"]
+
+
+async def test_slices_that_fail_answer_as_handlers_do(serve, wire, caplog):
+    """Kafka's errors with their code, anything else with -1 and an entry in the log."""
+
+    def handle(context, request):
+        def steps():
+            yield
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) if request.action else ZeroDivisionError("a bug")
+
+        return context.sliced(steps())
+
+    edge = await serve(wire.echo_api(handle))
+    client = await edge.client()
+    found = [await client.ask(wire.EchoRequest(text="", action=action), wire.EchoResponse, 1) for action in (1, 0)]
+    assert [one.error_code for one in found] == [6, -1]
+    assert "a bug" in caplog.text
+
+
+async def test_a_coroutine_may_leave_the_answer_to_steps(serve, wire):
+    """First it waits for something, then the answer is made in slices."""
+
+    def handle(context, request):
+        def steps():
+            yield
+            return wire.EchoResponse(error_code=0, text=request.text)
+
+        async def work():
+            await asyncio.sleep(0)
+            return steps()
+
+        return context.run(work())
+
+    edge = await serve(wire.echo_api(handle))
+    client = await edge.client()
+    assert (await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse, 1)).text == "x"

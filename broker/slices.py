@@ -1,0 +1,236 @@
+"""Requests whose work takes longer than others may wait: done in slices, one after the other, a few in each turn.
+
+The work is a generator. It yields where it may pause, or an :class:`Awaited` to be continued when that has an answer.
+All such work of a broker shares one budget of time for each turn of the event loop, however many requests there are;
+the first slice runs at once, so that what is short is answered at once. Only a few works are under way together, which
+bounds the memory of answers that are half done; the others wait in the order in which they came. A connection is not
+read while work of its own is under way: its answers stay in order, and each of its requests waits for the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, Protocol, TypeVar
+
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["SLICE_SECONDS", "Awaited", "Client", "Slices", "Steps", "to_the_end"]
+
+SLICE_SECONDS: Final = 0.01
+"""How long all sliced work together may compute in one turn of the loop."""
+
+UNDER_WAY_MAX: Final = 8
+"""Works under way together. Each may hold an answer of `ANSWER_BYTES_MAX` in memory."""
+
+T = TypeVar("T")
+
+
+class Awaited:
+    """Stands for one answer that others give, now or later: what a work yields to be continued afterwards.
+
+    It is a token as coordinators take them. ``answer`` is what came; an error becomes what ``failed`` makes of it.
+    """
+
+    __slots__ = ("_failed", "_resume", "answer", "arrived")
+
+    def __init__(self, failed: Callable[[KafkaError], Any]) -> None:
+        self._failed = failed
+        self._resume: Callable[[], None] | None = None
+        self.answer: Any = None
+        self.arrived = False
+
+    def respond(self, answer: Any) -> None:
+        """The answer is there. Raises `RuntimeError` for a second one."""
+        if self.arrived:
+            raise RuntimeError(f"a second answer came: {answer!r}")
+        self.answer = answer
+        self.arrived = True
+        if self._resume is not None:
+            self._resume()
+
+    def fail(self, error: BaseException) -> None:
+        """There will be no answer but this error."""
+        if not isinstance(error, KafkaError):
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        self.respond(self._failed(error))
+
+    def wake(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` when the answer arrives."""
+        self._resume = resume
+
+
+Steps = Generator[Awaited | None, None, T]
+"""Work in slices: None is yielded where it may pause, an `Awaited` where it has to wait."""
+
+
+class Client(Protocol):
+    """Whoever asked for the work: a connection."""
+
+    def gone(self) -> bool:
+        """Whether the client takes no answer any more."""
+        ...
+
+    def hold(self) -> None:
+        """Take no further request: work for this client is under way."""
+        ...
+
+    def release(self) -> None:
+        """Undo one :meth:`hold`."""
+        ...
+
+
+class _Work:
+    """One work. ``done`` is called with what it returned or raised, unless the client has gone.
+
+    ``held``: its client takes no further request until it is done.
+    """
+
+    __slots__ = ("client", "done", "held", "steps")
+
+    def __init__(self, steps: Steps[Any], client: Client | None, done: Callable[[Any, Exception | None], None]) -> None:
+        self.steps = steps
+        self.client = client
+        self.done = done
+        self.held = False
+
+    def hold(self) -> None:
+        """It is not done at once."""
+        if self.client is not None and not self.held:
+            self.held = True
+            self.client.hold()
+
+    def release(self) -> None:
+        """It is done, or its client has gone."""
+        if self.client is not None and self.held:
+            self.client.release()
+
+
+class Slices:
+    """The sliced work of one event loop."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object], monotonic: Callable[[], float]) -> None:
+        """``call_soon`` runs a callable in the next turn of the loop."""
+        self._call_soon = call_soon
+        self._monotonic = monotonic
+        self._ready: deque[_Work] = deque()
+        self._waiting: deque[_Work] = deque()
+        self._under_way = 0
+        self._turn_end: float | None = None
+
+    def start(
+        self, steps: Steps[Any], done: Callable[[Any, Exception | None], None], client: Client | None = None
+    ) -> None:
+        """Begin a work; as much of it as this turn has time for is done before this returns.
+
+        ``done`` gets what it returned and None, or None and what it raised. If ``client`` goes, the work ends without.
+        """
+        work = _Work(steps, client, done)
+        if self._under_way >= UNDER_WAY_MAX:
+            work.hold()
+            self._waiting.append(work)
+            return
+        self._under_way += 1
+        turn_end = self._this_turn()
+        if self._ready or self._monotonic() >= turn_end:
+            work.hold()
+            self._ready.append(work)
+        else:
+            self._advance(work, turn_end)
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry a work out for a coroutine. Raises what the work raises; a cancelled caller ends it."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(value: Any, error: Exception | None) -> None:
+            if outcome.cancelled():
+                return
+            if error is None:
+                outcome.set_result(value)
+            else:
+                outcome.set_exception(error)
+
+        self.start(steps, done)
+        try:
+            return await outcome
+        finally:
+            steps.close()
+
+    def _this_turn(self) -> float:
+        """When the budget of the present turn is used up."""
+        if self._turn_end is None:
+            self._turn_end = self._monotonic() + SLICE_SECONDS
+            self._call_soon(self._turn)
+        return self._turn_end
+
+    def _turn(self) -> None:
+        """The next turn of the loop: go on with what is ready, each work a step at a time."""
+        turn_end = self._turn_end = self._monotonic() + SLICE_SECONDS
+        while self._ready:
+            self._advance(self._ready.popleft(), turn_end)
+            if self._monotonic() >= turn_end:
+                break
+        if self._ready:
+            self._call_soon(self._turn)
+        else:
+            self._turn_end = None
+
+    def _advance(self, work: _Work, turn_end: float) -> None:
+        """Do steps of a work until the turn is over, the work is done or it has to wait."""
+        if work.client is not None and work.client.gone():
+            work.steps.close()
+            self._ended(work)
+            return
+        send, monotonic = work.steps.send, self._monotonic
+        while True:
+            try:
+                awaited = send(None)
+            except StopIteration as end:
+                self._finish(work, end.value, None)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is becomes the answer
+                self._finish(work, None, error)
+                return
+            if awaited is not None and not awaited.arrived:
+                work.hold()
+                # Whoever waits for a disk keeps no one else from computing.
+                self._one_less()
+                awaited.wake(lambda: self._resume(work))
+                return
+            if monotonic() >= turn_end:
+                work.hold()
+                self._ready.append(work)
+                return
+
+    def _resume(self, work: _Work) -> None:
+        self._under_way += 1
+        self._ready.append(work)
+        self._this_turn()
+
+    def _finish(self, work: _Work, value: Any, error: Exception | None) -> None:
+        try:
+            work.done(value, error)
+        finally:
+            self._ended(work)
+
+    def _ended(self, work: _Work) -> None:
+        self._one_less()
+        work.release()
+
+    def _one_less(self) -> None:
+        self._under_way -= 1
+        if self._waiting:
+            self._resume(self._waiting.popleft())
+
+
+def to_the_end(steps: Generator[Any, None, T]) -> T:
+    """Carry out a work without a pause: for callers that hold nobody up. Raises `RuntimeError` if it has to wait."""
+    while True:
+        try:
+            awaited = next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        if awaited is not None and not awaited.arrived:
+            raise RuntimeError("the work waits for an answer, which does not come while it is carried out")
