@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from stratalog.broker.clock import Clock
 from stratalog.broker.metadata_log import MetadataLog
 from stratalog.metadata.controller import Decision, allocate_producer_ids
+from stratalog.metadata.decision import Steps, at_once
 from stratalog.metadata.image import ClusterImage, ImageDelta, Provenance
 from stratalog.wire.schema import Message
 
@@ -38,6 +39,10 @@ def new_topic_id() -> bytes:
             return topic_id
 
 
+async def _at_once(steps: Steps[Any]) -> Any:
+    return at_once(lambda: steps)()
+
+
 class ControlPlane:
     """The one voter's image and the queue of commands in front of it."""
 
@@ -49,23 +54,30 @@ class ControlPlane:
         on_applied: Applied,
         *,
         before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
+        in_slices: Callable[[Steps[Any]], Awaitable[Any]] = _at_once,
     ) -> None:
-        """``before`` is called before records are written; what it raises keeps them from being written."""
+        """``before`` is called before records are written; what it raises keeps them from being written.
+
+        ``in_slices`` carries out what is decided in steps, so that others have their turns meanwhile.
+        """
         self.image = image
         self.log: Final = log
         self._clock = clock
         self._on_applied = on_applied
         self._before = before
+        self._in_slices = in_slices
         self._turn = asyncio.Lock()
 
-    async def execute(self, decide: Callable[[ClusterImage], Decision[T]]) -> T:
+    async def execute(self, decide: Callable[[ClusterImage], Decision[T] | Steps[T]]) -> T:
         """Carry out one command. Raises what ``decide`` raises, or KAFKA_STORAGE_ERROR if it cannot be written.
 
         A caller that is cancelled (its client has gone) before its turn leaves nothing behind; later, the command is
         carried to its end first: records in the log that the image does not know would be decided upon again.
         """
         async with self._turn:
-            decision = decide(self.image)
+            found = decide(self.image)
+            # The image stays what it is meanwhile: no other command is decided before this one is carried out.
+            decision: Decision[T] = found if isinstance(found, Decision) else await self._in_slices(found)
             if decision.records:
                 await _to_its_end(self._write(decision.records))
             return decision.result

@@ -235,9 +235,8 @@ class Node:
             rework=self.deep_work.rework,
             snapshot_bytes=snapshot_bytes,
         )
-        self.control = ControlPlane(
-            image, metadata_log, self.clock, self._applied, before=partial(note_deletions, self)
-        )
+        before, in_slices = partial(note_deletions, self), self.dispatcher.slices.run
+        self.control = ControlPlane(image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices)
         await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 
     async def _register(self) -> None:

@@ -1,5 +1,6 @@
 """The controller, for the other rooms: every command is a function from an image to a `Decision`.
 
+Commands about many things are decided in steps, too, under names in -ing: a generator that yields between two things.
 The caller appends a decision's records to the metadata log as one batch, syncs it, applies it, and then answers.
 """
 
@@ -18,8 +19,10 @@ from stratalog.metadata.controller_configs import (
     ConfigChange,
     ConfigOperation,
     ConfigRules,
+    altering_configs,
     incremental_alter_configs,
     legacy_alter_configs,
+    replacing_configs,
 )
 from stratalog.metadata.controller_elections import ElectionResults, ElectionType, elect_leaders
 from stratalog.metadata.controller_features import FeatureUpdate, UpgradeType, update_features
@@ -30,7 +33,10 @@ from stratalog.metadata.controller_topics import (
     TopicRules,
     create_partitions,
     create_topics,
+    creating_partitions,
+    creating_topics,
     delete_topics,
+    deleting_topics,
     new_partitions,
     resolve_topic,
 )
@@ -53,16 +59,21 @@ __all__ = [
     "TopicRules",
     "UpgradeType",
     "allocate_producer_ids",
+    "altering_configs",
     "check_broker_epoch",
     "create_partitions",
     "create_topics",
+    "creating_partitions",
+    "creating_topics",
     "delete_topics",
+    "deleting_topics",
     "elect_leaders",
     "fence_broker",
     "incremental_alter_configs",
     "legacy_alter_configs",
     "new_partitions",
     "register_broker",
+    "replacing_configs",
     "resolve_topic",
     "unregister_broker",
     "update_features",

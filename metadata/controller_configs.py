@@ -24,7 +24,7 @@ from stratalog.metadata.config_definition import ConfigDef, UpdateMode
 from stratalog.metadata.config_resolution import ConfigResolver, resolve_broker_config
 from stratalog.metadata.config_types import ConfigError, ConfigType
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
-from stratalog.metadata.decision import Decision, Failure, failure_of
+from stratalog.metadata.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image import INCARNATION, ClusterImage
 from stratalog.metadata.resource_rules import check_client_metrics, check_group
 from stratalog.metadata.topic_names import check_topic_name
@@ -33,7 +33,15 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ConfigRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["ConfigChange", "ConfigOperation", "ConfigRules", "incremental_alter_configs", "legacy_alter_configs"]
+__all__ = [
+    "ConfigChange",
+    "ConfigOperation",
+    "ConfigRules",
+    "altering_configs",
+    "incremental_alter_configs",
+    "legacy_alter_configs",
+    "replacing_configs",
+]
 
 
 class ConfigOperation(IntEnum):
@@ -65,13 +73,13 @@ class ConfigRules:
 Results = tuple[tuple[ConfigResource, Failure | None], ...]
 
 
-def incremental_alter_configs(
+def altering_configs(
     image: ClusterImage,
     changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
     rules: ConfigRules,
     *,
     validate_only: bool = False,
-) -> Decision[Results]:
+) -> Steps[Results]:
     """Change single settings and leave the rest."""
     records: list[Message] = []
     results: list[tuple[ConfigResource, Failure | None]] = []
@@ -85,16 +93,20 @@ def incremental_alter_configs(
             results.append((resource, failure_of(error)))
         else:
             results.append((resource, None))
+        yield
     return Decision(() if validate_only else tuple(records), tuple(results))
 
 
-def legacy_alter_configs(
+incremental_alter_configs = at_once(altering_configs)
+
+
+def replacing_configs(
     image: ClusterImage,
     settings: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
     rules: ConfigRules,
     *,
     validate_only: bool = False,
-) -> Decision[Results]:
+) -> Steps[Results]:
     """Replace all settings of each resource; what is not named goes back to its default."""
     records: list[Message] = []
     results: list[tuple[ConfigResource, Failure | None]] = []
@@ -115,7 +127,11 @@ def legacy_alter_configs(
             results.append((resource, failure_of(error)))
         else:
             results.append((resource, None))
+        yield
     return Decision(() if validate_only else tuple(records), tuple(results))
+
+
+legacy_alter_configs = at_once(replacing_configs)
 
 
 def _check_unique(resource: ConfigResource, counts: Counter[ConfigResource]) -> None:

@@ -16,7 +16,7 @@ from stratalog.metadata.brokers_image import BrokersImage
 from stratalog.metadata.config_resolution import ConfigEntry, ConfigResolver
 from stratalog.metadata.config_types import ConfigError
 from stratalog.metadata.configs_image import ResourceType
-from stratalog.metadata.decision import Decision, Failure, Permit, failure_of, no_limit
+from stratalog.metadata.decision import Decision, Failure, Permit, Steps, at_once, failure_of, no_limit
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.placement import NextInt, place_replicas
 from stratalog.metadata.topic_names import CLUSTER_METADATA_TOPIC, check_topic_name, collision_key
@@ -35,7 +35,10 @@ __all__ = [
     "TopicRules",
     "create_partitions",
     "create_topics",
+    "creating_partitions",
+    "creating_topics",
     "delete_topics",
+    "deleting_topics",
     "new_partitions",
     "resolve_topic",
 ]
@@ -80,7 +83,7 @@ class TopicRules:
     """Says why a topic is not wanted; answered with POLICY_VIOLATION."""
 
 
-def create_topics(
+def creating_topics(
     image: ClusterImage,
     topics: Sequence[NewTopic],
     rules: TopicRules,
@@ -89,7 +92,7 @@ def create_topics(
     next_int: NextInt,
     validate_only: bool = False,
     permit: Permit = no_limit,
-) -> Decision[tuple[tuple[str, CreatedTopic | Failure], ...]]:
+) -> Steps[tuple[tuple[str, CreatedTopic | Failure], ...]]:
     """Create topics; one that fails does not stop the others. Also used for topics created on first use."""
     total = sum(max(1, len(topic.assignments) or topic.partition_count) for topic in topics)
     counts = Counter(topic.name for topic in topics)
@@ -114,7 +117,11 @@ def create_topics(
             key = collision_key(name)
             if key is not None:
                 taken[key] = name
+        yield
     return Decision(() if validate_only else tuple(records), tuple(results))
+
+
+create_topics = at_once(creating_topics)
 
 
 def _check_name(image: ClusterImage, name: str, taken: Mapping[str, str]) -> None:
@@ -250,14 +257,14 @@ class NewPartitions:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-def create_partitions(
+def creating_partitions(
     image: ClusterImage,
     wanted: Sequence[NewPartitions],
     *,
     next_int: NextInt,
     validate_only: bool = False,
     permit: Permit = no_limit,
-) -> Decision[tuple[tuple[str, Failure | None], ...]]:
+) -> Steps[tuple[tuple[str, Failure | None], ...]]:
     """Give topics more partitions; one that fails does not stop the others."""
     counts = Counter(each.topic for each in wanted)
     room = PARTITIONS_PER_REQUEST_MAX
@@ -279,7 +286,11 @@ def create_partitions(
             results.append((name, None))
             records += added
             room -= len(added)
+        yield
     return Decision(() if validate_only else tuple(records), tuple(results))
+
+
+create_partitions = at_once(creating_partitions)
 
 
 def new_partitions(
@@ -337,13 +348,13 @@ def resolve_topic(image: ClusterImage, name: str | None, topic_id: Uuid) -> tupl
     return topic.name, topic_id
 
 
-def delete_topics(
+def deleting_topics(
     image: ClusterImage,
     targets: Sequence[tuple[str | None, Uuid]],
     *,
     enabled: bool = True,
     permit: Permit = no_limit,
-) -> Decision[tuple[tuple[str | None, Uuid, Failure | None], ...]]:
+) -> Steps[tuple[tuple[str | None, Uuid, Failure | None], ...]]:
     """Delete topics named by name or by id; the answer tells both of each that goes.
 
     What is named more than once, be it by both, is answered once and stays. Raises `KafkaError`
@@ -358,6 +369,7 @@ def delete_topics(
     known = image.topics.by_name
     ids.update(known[name].topic_id for name, _ in mentions if name is not None and name in known)
     for name, topic_id in mentions:
+        yield
         try:
             if mentions[name, topic_id] > 1 and (name is None) != (topic_id == ZERO_UUID):
                 why = "Duplicate topic id." if name is None else "Duplicate topic name."
@@ -375,3 +387,6 @@ def delete_topics(
             deleted.append(found_id)
             results.append((found_name, found_id, None))
     return Decision(tuple(RemoveTopicRecord(topic_id=each) for each in deleted), tuple(results))
+
+
+delete_topics = at_once(deleting_topics)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
-__all__ = ["Decision", "Failure", "Permit", "failure_of", "no_limit"]
+__all__ = ["Decision", "Failure", "Permit", "Steps", "at_once", "failure_of", "no_limit"]
 
 Permit = Callable[[int], None]
 """Called with a number of partitions before they are made or deleted. Raises THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,26 @@ class Decision(Generic[T]):
 
     records: tuple[Message, ...]
     result: T
+
+
+Steps = Generator[None, None, Decision[T]]
+"""A decision about many things: yields between them, so that whoever drives it may see to others meanwhile."""
+
+
+def at_once(steps: Callable[P, Generator[None, None, T]]) -> Callable[P, T]:
+    """The same command, decided in one go: for callers that hold no one up."""
+
+    @functools.wraps(steps)
+    def command(*arguments: P.args, **named: P.kwargs) -> T:
+        deciding = steps(*arguments, **named)
+        while True:
+            try:
+                next(deciding)
+            except StopIteration as end:
+                decision: T = end.value
+                return decision
+
+    return command
 
 
 @dataclass(frozen=True, slots=True)
