@@ -21,7 +21,7 @@ EAGER_BYTES = 1 << 20
 """Frames up to this size get their whole buffer at once; larger ones grow it as their bytes arrive."""
 
 TIMED_BYTES = 512
-"""Requests smaller than this hold too little to take long: the clock is not asked after them."""
+"""The clock is not asked after smaller requests that a shortcut took: they hold too little to take long."""
 
 SLOW_FRAME_SECONDS = 30.0
 SLOW_FRAME_BYTES_PER_SECOND = 16 << 10
@@ -185,6 +185,7 @@ class FrameReceiver:
             shortcut = connection.shortcut
             if shortcut is None or not shortcut.handle(connection, frame):
                 dispatch(connection, frame)
+                length = TIMED_BYTES  # at least: few bytes may ask for much
             left -= 1
             if length >= TIMED_BYTES and self._monotonic() > turn_end:
                 left = 0

@@ -223,10 +223,22 @@ def test_a_turn_is_over_when_its_time_is():
     assert feed.frames == bodies
 
 
-def test_small_requests_are_not_timed():
-    """The clock is not asked after a request that holds too little to take long."""
+def test_a_turn_of_small_requests_is_over_in_time_too():
+    """A hundred small requests may ask for a megabyte each: what is dispatched is timed whatever its size."""
+    feed = Feed()
+    now = iter(range(100))
+    feed.receiver = FrameReceiver(feed.pool, lambda: float(next(now)))
+    stream = framed(bytes(20)) * 5
+    feed.receiver.writable()[: len(stream)] = stream
+    assert feed.receiver.handle(len(stream), feed.connection, feed.dispatch, 1000, 0.5) is True
+    assert len(feed.frames) == 2
+
+
+def test_small_requests_that_a_shortcut_takes_are_not_timed():
+    """A shortcut knows what the request costs; the clock is not asked after it."""
     feed = Feed()
     feed.receiver = FrameReceiver(feed.pool, pytest.fail)
+    feed.connection.shortcut = SimpleNamespace(handle=lambda _connection, frame: feed.frames.append(frame) or True)
     feed.feed(framed(bytes(receiving.TIMED_BYTES - 1)) * 3)
     assert len(feed.frames) == 3
 
