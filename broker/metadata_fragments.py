@@ -7,7 +7,7 @@ long as the cluster's image does. A topic that cannot be served just now is neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from stratalog.metadata.image import ClusterImage
@@ -19,6 +19,9 @@ __all__ = ["MetadataFragments"]
 
 _STALE_MAX: Final = 1000
 """Topics that are gone whose bytes may still lie here."""
+
+_PARTITIONS_PER_PAUSE: Final = 50
+"""A pause asks for the time: rarely enough where everything is kept, often enough where nothing is."""
 
 Describe = Callable[[TopicImage], MetadataResponseTopic]
 
@@ -38,8 +41,8 @@ class MetadataFragments:
 
     def everything(
         self, image: ClusterImage, version: int, describe: Describe, *, failed_directories: int
-    ) -> EncodedTopics:
-        """The bytes of all topics of an image."""
+    ) -> Generator[None, None, EncodedTopics]:
+        """The bytes of all topics of an image; pauses between topics whose bytes are not kept."""
         self._check(failed_directories)
         found = self._everything.get(version)
         if found is not None and found[0] == image.version:
@@ -47,9 +50,19 @@ class MetadataFragments:
         topics = image.topics.by_name
         if len(self._topics.get(version, ())) > len(topics) + _STALE_MAX:
             del self._topics[version]
-        pieces = [self._topic(topic, version, describe) for topic in topics.values()]
-        encoded = EncodedTopics(data for data, _ in pieces)
-        if all(kept for _, kept in pieces):
+        pieces = []
+        all_kept = True
+        since_pause = 0
+        for topic in topics.values():
+            data, kept = self._topic(topic, version, describe)
+            pieces.append(data)
+            all_kept = all_kept and kept
+            since_pause += len(topic.partitions)
+            if since_pause >= _PARTITIONS_PER_PAUSE:
+                since_pause = 0
+                yield
+        encoded = EncodedTopics(pieces)
+        if all_kept and failed_directories == self._failed_directories:
             self._everything[version] = image.version, encoded
         return encoded
 

@@ -10,7 +10,7 @@ from stratalog.broker.api.incremental_alter_configs import alteration_refusal, o
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.configs_image import ConfigResource
-from stratalog.metadata.controller import legacy_alter_configs
+from stratalog.metadata.controller import replacing_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from stratalog.wire.schema import Message
@@ -32,7 +32,7 @@ async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Messa
             continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), settings))
     results = await broker.control.execute(
-        lambda image: legacy_alter_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
+        lambda image: replacing_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
     )
     answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return AlterConfigsResponse(responses=answers)

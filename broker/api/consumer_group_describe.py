@@ -6,8 +6,11 @@ here: clients then ask DescribeGroups.
 
 from __future__ import annotations
 
+from functools import partial
+
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Awaited, Steps
 from stratalog.metadata.groups.consumer_requests import DescribeConsumerGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import (
@@ -20,72 +23,51 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-class _Gathering:
-    """The answers of many groups, until all are there."""
-
-    def __init__(self, context: RequestContext, request: ConsumerGroupDescribeRequest) -> None:
-        self._context = context
-        self._with_operations = request.include_authorized_operations
-        self._found: list[DescribedGroup | None] = [None] * len(request.group_ids)
-        self._missing = len(self._found)
-
-    def take(self, place: int, group: DescribedGroup) -> None:
-        """One answer, in the place of its question."""
-        if not group.error_code:
-            self._check_topics(group)
-        if not group.error_code and self._with_operations:
-            group.authorized_operations = self._context.authorized_operations(ResourceType.GROUP, group.group_id)
-        self._found[place] = group
-        self._missing -= 1
-        if not self._missing:
-            groups = [one for one in self._found if one is not None]
-            self._context.respond(ConsumerGroupDescribeResponse(groups=groups))
-
-    def _check_topics(self, group: DescribedGroup) -> None:
-        """A group with a topic that the caller may not know of is described as an error."""
-        names = {name for member in group.members for name in member.subscribed_topic_names}
-        names |= {part.topic_name for member in group.members for part in member.assignment.topic_partitions}
-        names |= {part.topic_name for member in group.members for part in member.target_assignment.topic_partitions}
-        if not all(self._context.allows(name, Operation.DESCRIBE, ResourceType.TOPIC) for name in names):
-            group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            group.error_message = "The group has described topic(s) that the client is not authorized to describe."
-            group.members = []
+def _check_topics(context: RequestContext, group: DescribedGroup) -> Steps[None]:
+    """A group with a topic that the caller may not know of is described as an error."""
+    seen: set[str] = set()
+    for member in group.members:
+        names = set(member.subscribed_topic_names)
+        names.update(part.topic_name for part in member.assignment.topic_partitions)
+        names.update(part.topic_name for part in member.target_assignment.topic_partitions)
+        for name in names - seen:
+            if not context.allows(name, Operation.DESCRIBE, ResourceType.TOPIC):
+                group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                group.error_message = "The group has described topic(s) that the client is not authorized to describe."
+                group.members = []
+                return
+        seen |= names
+        yield None
 
 
-class _Place:
-    """Who asks for one group of many."""
-
-    def __init__(self, gathering: _Gathering, place: int, group_id: str) -> None:
-        self._gathering = gathering
-        self._place = place
-        self._group_id = group_id
-
-    def respond(self, response: ConsumerGroupDescribeResponse) -> None:
-        """The group as its shard knows it."""
-        self._gathering.take(self._place, response.groups[0])
-
-    def fail(self, error: BaseException) -> None:
-        """The group cannot be described."""
-        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        message = error.message if isinstance(error, KafkaError) else str(error)
-        group = DescribedGroup(error_code=code, error_message=message, group_id=self._group_id)
-        self._gathering.take(self._place, group)
+def _failed(group_id: str, error: KafkaError) -> ConsumerGroupDescribeResponse:
+    group = DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+    return ConsumerGroupDescribeResponse(groups=[group])
 
 
-def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Message | Pending:
-    """Ask for every group."""
-    if not request.group_ids:
-        return ConsumerGroupDescribeResponse(groups=[])
-    gathering = _Gathering(context, request)
-    for place, group_id in enumerate(request.group_ids):
-        token = _Place(gathering, place, group_id)
+def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Pending:
+    """Ask for every group; one that is named again is told once, or a small frame would ask much."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Steps[Message]:
+    groups = context.rows("groups")
+    for group_id in dict.fromkeys(request.group_ids):
+        awaited = Awaited(partial(_failed, group_id))
         if not group_id:
-            token.fail(KafkaError(ErrorCode.INVALID_GROUP_ID))
+            awaited.fail(KafkaError(ErrorCode.INVALID_GROUP_ID))
         elif not context.allows(group_id):
-            token.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            awaited.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         else:
-            context.broker.groups.ask(token, context, group_id, DescribeConsumerGroup(group_id))
-    return PENDING
+            context.broker.groups.ask(awaited, context, group_id, DescribeConsumerGroup(group_id))
+        yield awaited
+        group = awaited.answer.groups[0]
+        if not group.error_code:
+            yield from _check_topics(context, group)
+        if not group.error_code and request.include_authorized_operations:
+            group.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+        yield from groups.add(group)
+    return ConsumerGroupDescribeResponse(groups=groups.close())
 
 
 def _failure(request: ConsumerGroupDescribeRequest, _version: int, error: KafkaError) -> Message:

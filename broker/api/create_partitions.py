@@ -11,7 +11,7 @@ from typing import Final
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.quotas import mutation_permit
-from stratalog.metadata.controller import Failure, NewPartitions, create_partitions
+from stratalog.metadata.controller import Failure, NewPartitions, creating_partitions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -42,7 +42,7 @@ async def _create(context: RequestContext, request: CreatePartitionsRequest) -> 
     refused = dict.fromkeys(topic.name for topic in request.topics if not context.allows(topic.name))
     permit = mutation_permit(context, _STRICT_SINCE)
     outcomes = await broker.control.execute(
-        lambda image: create_partitions(
+        lambda image: creating_partitions(
             image,
             [_wanted(topic) for topic in request.topics if topic.name not in refused],
             next_int=broker.random_int,

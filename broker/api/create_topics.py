@@ -7,14 +7,16 @@ settings that hold, version 7 with the topic id.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from stratalog.broker.authorizer import CLUSTER_NAME
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.quotas import mutation_permit
+from stratalog.broker.slices import Steps
 from stratalog.metadata.configs import ConfigEntry
-from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, create_topics
+from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, creating_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_topics import (
     CreatableTopic,
@@ -62,13 +64,13 @@ def _result(name: str, outcome: CreatedTopic | Failure) -> CreatableTopicResult:
     )
 
 
-async def _create(context: RequestContext, request: CreateTopicsRequest) -> Message:
+async def _create(context: RequestContext, request: CreateTopicsRequest) -> Steps[Message]:
     broker = context.broker
     on_cluster = context.allows(CLUSTER_NAME, Operation.CREATE, ResourceType.CLUSTER)
-    refused = [topic.name for topic in request.topics if not (on_cluster or context.allows(topic.name))]
+    refused = dict.fromkeys(topic.name for topic in request.topics if not (on_cluster or context.allows(topic.name)))
     permit = mutation_permit(context, _STRICT_SINCE)
     outcomes = await broker.control.execute(
-        lambda image: create_topics(
+        lambda image: creating_topics(
             image,
             [_wanted(topic) for topic in request.topics if topic.name not in refused],
             broker.topic_rules(),
@@ -78,9 +80,18 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> Mess
             permit=permit,
         )
     )
-    results = [_result(name, outcome) for name, outcome in outcomes]
-    results += [CreatableTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
-    return CreateTopicsResponse(topics=results)
+    return _answer(context, outcomes, refused)
+
+
+def _answer(
+    context: RequestContext, outcomes: Iterable[tuple[str, CreatedTopic | Failure]], refused: Iterable[str]
+) -> Steps[Message]:
+    topics = context.rows("topics")
+    for name, outcome in outcomes:
+        yield from topics.add(_result(name, outcome))
+    for name in refused:
+        yield from topics.add(CreatableTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return CreateTopicsResponse(topics=topics.close())
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> Pending:

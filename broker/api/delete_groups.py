@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Awaited, Steps
 from stratalog.metadata.groups.group_events import DeleteGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -20,18 +20,25 @@ __all__ = ["API"]
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pending:
-    """Ask the shard of each group."""
-    gather = Gather(context, _assemble)
+    """Ask the shard of each group, all of them before the first answer: their records are written together."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: DeleteGroupsRequest) -> Steps[Message]:
+    asked = []
     for group_id in dict.fromkeys(request.groups_names):
+        awaited = Awaited(_failed(group_id))
         if context.allows(group_id):
-            context.broker.groups.ask(gather.part(_failed(group_id)), context, group_id, DeleteGroup())
+            context.broker.groups.ask(awaited, context, group_id, DeleteGroup())
         else:
-            gather.answered(_failed(group_id)(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
-    return gather.close()
-
-
-def _assemble(answers: list[Any]) -> Message:
-    return DeleteGroupsResponse(results=[answer.results[0] for answer in answers])
+            awaited.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        asked.append(awaited)
+        yield None
+    results = context.rows("results")
+    for awaited in asked:
+        yield awaited
+        yield from results.add(awaited.answer.results[0])
+    return DeleteGroupsResponse(results=results.close())
 
 
 def _failed(group_id: str) -> Any:

@@ -6,12 +6,14 @@ a tiered topic has in the bucket goes to the trash, and from the bucket when str
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.quotas import mutation_permit
-from stratalog.metadata.controller import delete_topics
+from stratalog.broker.slices import Steps
+from stratalog.metadata.controller import Failure, deleting_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from stratalog.wire.schema import Message
@@ -29,30 +31,39 @@ def _named(request: DeleteTopicsRequest, version: int) -> list[tuple[str | None,
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
-async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Message:
+async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Steps[Message]:
     broker = context.broker
     targets = _named(request, context.api_version)
-    allowed = [target for target in targets if _may(context, *target)]
+    allowed: list[tuple[str | None, Uuid]] = []
+    refused: list[tuple[str | None, Uuid]] = []
+    for target in targets:
+        (allowed if _may(context, *target) else refused).append(target)
     enabled = broker.config.boolean("delete.topic.enable")
-    results = []
     try:
         permit = mutation_permit(context, _STRICT_SINCE)
         outcomes = await broker.control.execute(
-            lambda image: delete_topics(image, allowed, enabled=enabled, permit=permit)
+            lambda image: deleting_topics(image, allowed, enabled=enabled, permit=permit)
         )
     except KafkaError as error:
         outcomes = tuple((name, topic_id, error) for name, topic_id in allowed)
+    return _answer(context, outcomes, refused)
+
+
+def _answer(
+    context: RequestContext,
+    outcomes: Iterable[tuple[str | None, Uuid, Failure | KafkaError | None]],
+    refused: Iterable[tuple[str | None, Uuid]],
+) -> Steps[Message]:
+    results = context.rows("responses")
     for name, topic_id, failure in outcomes:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         if failure is not None:
             result.error_code, result.error_message = failure.code, failure.message
-        results.append(result)
-    results += [
-        DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        for name, topic_id in targets
-        if (name, topic_id) not in allowed
-    ]
-    return DeleteTopicsResponse(responses=results)
+        yield from results.add(result)
+    for name, topic_id in refused:
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        yield from results.add(DeletableTopicResult(name=name, topic_id=topic_id, error_code=denied))
+    return DeleteTopicsResponse(responses=results.close())
 
 
 def _may(context: RequestContext, name: str | None, topic_id: Uuid) -> bool:

@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api
+from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.log_levels import levels
+from stratalog.broker.slices import Steps
 from stratalog.metadata import configs_image
 from stratalog.metadata.config_definition import STRING, ConfigDef
 from stratalog.metadata.configs import ConfigEntry, ConfigResolver, ConfigSource, resolve_broker_config
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_configs import (
@@ -37,14 +39,14 @@ _ADVERTISED: Final = "advertised.listeners"
 """Not set, it is described as what clients are told, which comes from the listeners."""
 
 
-def _topic(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+def _topic(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     check_topic_name(name)
-    if name not in broker.image.topics.by_name:
+    if name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    entries: Mapping[str, ConfigEntry] = broker.topic_rules().resolver.resolve(broker.image.topic_configs(name))
+    entries: Mapping[str, ConfigEntry] = broker.topic_rules().resolver.resolve(image.topic_configs(name))
     return entries
 
 
@@ -57,11 +59,10 @@ def check_broker_name(name: str, node_id: int, *, or_empty: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
 
 
-def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    image = broker.image
     defaults = image.configs.of(CLUSTER_DEFAULT)
     if not name:
         entries = resolve_broker_config({}, {}, defaults)
@@ -79,28 +80,28 @@ def _broker(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
     return {**entries, _ADVERTISED: replace(advertised, value=told, source=entries["listeners"].source)}
 
 
-def _group(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+def _group(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    configs = broker.image.configs
+    configs = image.configs
     mine = configs.of(ConfigResource.broker(broker.node_id))
     resolver = ConfigResolver.for_groups(broker.config.static, mine, configs.of(CLUSTER_DEFAULT))
     return resolver.resolve(configs.of(ConfigResource(configs_image.ResourceType.GROUP, name)))
 
 
-def _client_metrics(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+def _client_metrics(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     resource = ConfigResource(configs_image.ResourceType.CLIENT_METRICS, name)
-    return ConfigResolver.for_client_metrics().resolve(context.broker.image.configs.of(resource))
+    return ConfigResolver.for_client_metrics().resolve(image.configs.of(resource))
 
 
-def _loggers(context: RequestContext, name: str) -> Mapping[str, ConfigEntry]:
+def _loggers(context: RequestContext, _image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     check_broker_name(name, context.broker.node_id, or_empty=False)
@@ -141,7 +142,7 @@ _BY_TYPE: Mapping[int, Any] = {
 
 
 def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: RequestContext, image: ClusterImage, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
@@ -152,7 +153,7 @@ def _describe(
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings on this broker"
             )
-        entries = resolve(context, resource.resource_name)
+        entries = resolve(context, image, resource.resource_name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
@@ -165,12 +166,20 @@ def _describe(
     return result
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> Message:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Pending:
     """Resource by resource; one that is named again for the same keys is told once, or a small frame would ask much."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: DescribeConfigsRequest) -> Steps[Message]:
     asked = {
         (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one for one in request.resources
     }
-    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in asked.values()])
+    results = context.rows("results")
+    image = context.broker.image
+    for resource in asked.values():
+        yield from results.add(_describe(context, image, request, resource))
+    return DescribeConfigsResponse(results=results.close())
 
 
 def _failure(request: DescribeConfigsRequest, _version: int, error: KafkaError) -> Message:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Awaited, Steps
 from stratalog.metadata.groups.group_events import DescribeGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -20,23 +20,24 @@ __all__ = ["API"]
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> Pending:
-    """Ask the shard of each group."""
+    """Ask the shard of each group; one that is named again is told once, or a small frame would ask much."""
+    return context.sliced(_steps(context, request))
 
-    def assemble(answers: list[Any]) -> Message:
-        described = [answer.groups[0] for answer in answers]
-        if request.include_authorized_operations:
-            for one in described:
-                if not one.error_code:
-                    one.authorized_operations = context.authorized_operations(ResourceType.GROUP, one.group_id)
-        return DescribeGroupsResponse(groups=described)
 
-    gather = Gather(context, assemble)
-    for group_id in request.groups:
+def _steps(context: RequestContext, request: DescribeGroupsRequest) -> Steps[Message]:
+    groups = context.rows("groups")
+    for group_id in dict.fromkeys(request.groups):
+        awaited = Awaited(_failed(group_id))
         if context.allows(group_id):
-            context.broker.groups.ask(gather.part(_failed(group_id)), context, group_id, DescribeGroup())
+            context.broker.groups.ask(awaited, context, group_id, DescribeGroup())
         else:
-            gather.answered(_failed(group_id)(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
-    return gather.close()
+            awaited.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        yield awaited
+        described = awaited.answer.groups[0]
+        if request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
+        yield from groups.add(described)
+    return DescribeGroupsResponse(groups=groups.close())
 
 
 def _failed(group_id: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Steps
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,21 +14,29 @@ from stratalog.wire.messages.describe_producers import (
     TopicResponse,
 )
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> Message:
-    """What each partition's log knows."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(context, topic.name, number) for number in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(context: RequestContext, request: DescribeProducersRequest) -> Pending:
+    """What each partition's log knows; a partition that is named again is told once, or a small frame would ask much."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: DescribeProducersRequest) -> Steps[Message]:
+    topics = context.rows("topics")
+    told: set[TopicPartition] = set()
+    for topic in request.topics:
+        answer = TopicResponse(name=topic.name, partitions=[])
+        for number in topic.partition_indexes:
+            partition = TopicPartition(topic.name, number)
+            if partition not in told:
+                told.add(partition)
+                answer.partitions.append(_partition(context, topic.name, number))
+            yield None
+        yield from topics.add(answer)
+    return DescribeProducersResponse(topics=topics.close())
 
 
 def _partition(context: RequestContext, topic: str, number: int) -> PartitionResponse:

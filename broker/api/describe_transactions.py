@@ -6,11 +6,10 @@ Behaviour: each id for itself, with its own error; topics that the caller may no
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Awaited, Steps
 from stratalog.metadata.transactions.events import Describe
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_transactions import (
@@ -25,24 +24,24 @@ __all__ = ["API"]
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Pending:
     """Ask the shard of each."""
+    return context.sliced(_steps(context, request))
 
-    def assemble(answers: list[Any]) -> Message:
-        states = [state for answer in answers for state in answer.transaction_states]
-        for state in states:
+
+def _steps(context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Message]:
+    states = context.rows("transaction_states")
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        awaited = Awaited(partial(_failed, transactional_id))
+        if context.allows(transactional_id):
+            context.broker.transactions.ask(transactional_id, Describe(awaited, transactional_id))
+        else:
+            awaited.fail(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        yield awaited
+        for state in awaited.answer.transaction_states:
             state.topics = [
                 one for one in state.topics if context.allows(one.topic, Operation.DESCRIBE, ResourceType.TOPIC)
             ]
-        return DescribeTransactionsResponse(transaction_states=states)
-
-    gather = Gather(context, assemble)
-    for transactional_id in dict.fromkeys(request.transactional_ids):
-        if context.allows(transactional_id):
-            part = gather.part(partial(_failed, transactional_id))
-            context.broker.transactions.ask(transactional_id, Describe(part, transactional_id))
-        else:
-            denied = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            gather.answered(_failed(transactional_id, denied))
-    return gather.close()
+            yield from states.add(state)
+    return DescribeTransactionsResponse(transaction_states=states.close())
 
 
 def _failed(transactional_id: str, error: KafkaError) -> DescribeTransactionsResponse:

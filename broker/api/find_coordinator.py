@@ -12,6 +12,7 @@ from typing import Final
 from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Steps
 from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ _RESOURCES: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _DENIED: Final = {0: ErrorCode.GROUP_AUTHORIZATION_FAILED, 1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message | Pending:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pending:
     """Where each key's coordinator is; COORDINATOR_NOT_AVAILABLE while nobody leads its partition."""
     topic = _TOPICS.get(request.key_type)
     if topic is None:
@@ -35,16 +36,16 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Message 
     keys = request.coordinator_keys if context.api_version >= _BATCHED_SINCE else [request.key]
     permitted = any(context.allows(key, Operation.DESCRIBE, _RESOURCES[request.key_type]) for key in keys)
     if not permitted or topic in context.broker.image.topics.by_name:
-        return _answer(context, request, topic)
+        return context.sliced(_answer(context, request, topic))
     return context.run(_create(context, request, topic))
 
 
-async def _create(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Message:
+async def _create(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
     await context.broker.coordinators.internal_topics.ensure(topic)
     return _answer(context, request, topic)
 
 
-def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
+def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
     if context.api_version < _BATCHED_SINCE:
         found = _find(context, request.key_type, request.key, topic)
         return FindCoordinatorResponse(
@@ -54,9 +55,10 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str
             host=found.host,
             port=found.port,
         )
-    return FindCoordinatorResponse(
-        coordinators=[_find(context, request.key_type, key, topic) for key in request.coordinator_keys]
-    )
+    coordinators = context.rows("coordinators")
+    for key in request.coordinator_keys:
+        yield from coordinators.add(_find(context, request.key_type, key, topic))
+    return FindCoordinatorResponse(coordinators=coordinators.close())
 
 
 def _find(context: RequestContext, key_type: int, key: str, topic: str) -> Coordinator:

@@ -13,7 +13,7 @@ from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.log_levels import alter_levels
 from stratalog.metadata import configs_image
 from stratalog.metadata.configs_image import ConfigResource
-from stratalog.metadata.controller import ConfigChange, Failure, incremental_alter_configs
+from stratalog.metadata.controller import ConfigChange, Failure, altering_configs
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -80,9 +80,7 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
             continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), changes))
     results = await broker.control.execute(
-        lambda image: incremental_alter_configs(
-            image, wanted, broker.config_rules(), validate_only=request.validate_only
-        )
+        lambda image: altering_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
     )
     answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return IncrementalAlterConfigsResponse(responses=answers)

@@ -16,6 +16,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
 from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.quotas import mutation_permit
+from stratalog.broker.slices import Steps
 from stratalog.metadata.controller import Failure, create_topics
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topic_names import absence_code, is_internal
@@ -82,7 +83,7 @@ class _Answer:
         views = self._broker.views
         return [name for name in self._names() if views.to_open(name) and self._sees(name)]
 
-    async def open_views(self, names: list[str], missing: list[str]) -> MetadataResponse:
+    async def open_views(self, names: list[str], missing: list[str]) -> Steps[Message]:
         """Open views, one after the other, then go on; one that cannot be opened has an error."""
         for name in names:
             self._failed_views[name] = await self._broker.views.open(name)
@@ -95,7 +96,7 @@ class _Answer:
             or allows(name, Operation.CREATE, ResourceType.TOPIC)
         )
 
-    async def create(self, names: list[str]) -> MetadataResponse:
+    async def create(self, names: list[str]) -> Steps[Message]:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
         permit = mutation_permit(self._context, _NEVER_STRICT)
@@ -121,13 +122,14 @@ class _Answer:
         }
         return self.build(failed)
 
-    def build(self, failed: dict[str, ErrorCode]) -> MetadataResponse:
+    def build(self, failed: dict[str, ErrorCode]) -> Steps[Message]:
         """The answer. ``failed``: topics that could not be created."""
+        topics = yield from (self._all() if self._everything else self._some(failed))
         answer = MetadataResponse(
             brokers=self._brokers(),
             cluster_id=self._broker.cluster_id,
             controller_id=self._broker.node_id,
-            topics=self._all() if self._everything else self._some(failed),
+            topics=topics,
         )
         if self._cluster_operations:
             context = self._context
@@ -136,19 +138,29 @@ class _Answer:
             answer.cluster_authorized_operations = operations
         return answer
 
-    def _all(self) -> EncodedTopics:
+    def _all(self) -> Steps[EncodedTopics]:
         image, guarded = self._image, self._context.dispatcher.guarded
         if not guarded and not self._operations:
             fragments: MetadataFragments = self._broker.metadata_fragments
-            return fragments.everything(image, self._version, self._topic, failed_directories=self._failed_directories)
-        seen = (topic for topic in image.topics.by_name.values() if not guarded or self._sees(topic.name))
-        return EncodedTopics(map(self._bytes, seen))
+            return (
+                yield from fragments.everything(
+                    image, self._version, self._topic, failed_directories=self._failed_directories
+                )
+            )
+        topics = []
+        for topic in image.topics.by_name.values():
+            if not guarded or self._sees(topic.name):
+                topics.append(self._bytes(topic))
+            yield None
+        return EncodedTopics(topics)
 
-    def _some(self, failed: dict[str, ErrorCode]) -> EncodedTopics:
-        found = (self._named(wanted, failed) for wanted in (self._wanted or {}).values())
-        return EncodedTopics(
-            self._bytes(each) if isinstance(each, TopicImage) else topic_bytes(each, self._version) for each in found
-        )
+    def _some(self, failed: dict[str, ErrorCode]) -> Steps[EncodedTopics]:
+        topics = []
+        for wanted in (self._wanted or {}).values():
+            found = self._named(wanted, failed)
+            topics.append(self._bytes(found) if isinstance(found, TopicImage) else topic_bytes(found, self._version))
+            yield None
+        return EncodedTopics(topics)
 
     def _bytes(self, topic: TopicImage) -> bytes:
         """What a topic is in the answer; kept, unless it says what the caller may do."""
@@ -215,7 +227,7 @@ class _Answer:
         )
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> Message | Pending:
+def handle(context: RequestContext, request: MetadataRequest) -> Pending:
     """Answer at once, unless a topic has to be created first."""
     if context.api_version < _IDS_SINCE:
         _refuse_ids(request, context.api_version)
@@ -223,7 +235,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> Message | Pendi
     missing, views = answer.missing(), answer.views_to_open()
     if views:
         return context.run(answer.open_views(views, missing))
-    return context.run(answer.create(missing)) if missing else answer.build({})
+    return context.run(answer.create(missing)) if missing else context.sliced(answer.build({}))
 
 
 def _refuse_ids(request: MetadataRequest, version: int) -> None:

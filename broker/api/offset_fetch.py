@@ -8,11 +8,12 @@ topics, in version 1 in each partition. Version 10 knows topics by their ids and
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Awaited, Steps
 from stratalog.metadata.groups.offset_requests import FetchOffsets, WantedTopic
 from stratalog.metadata.groups.offset_topics import give_ids, give_names
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -38,33 +39,37 @@ _IDS_SINCE: Final = 10
 
 
 class _OneGroup:
-    """The part of a request that is about one group, as its token."""
+    """The part of a request that is about one group."""
 
-    def __init__(
-        self, gather: Gather, context: RequestContext, wanted: OffsetFetchRequestGroup, *, stable: bool
-    ) -> None:
-        self._part = gather.part(lambda error: _failed(wanted, error))
+    def __init__(self, context: RequestContext, wanted: OffsetFetchRequestGroup, *, stable: bool) -> None:
         self._context = context
         self._wanted = wanted
         self._stable = stable
         self._by_id = context.api_version >= _IDS_SINCE
         self._refused: list[OffsetFetchResponseTopics] = []
-        self.fail = self._part.fail
 
-    def ask(self) -> None:
+    def answer(self) -> Steps[OffsetFetchResponseGroup]:
         """Ask the group for what the caller may know."""
         wanted, context = self._wanted, self._context
-        if not context.allows(wanted.group_id):
-            self.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            return
-        part = FetchOffsets(
-            group_id=wanted.group_id,
-            topics=None if wanted.topics is None else self._admitted(wanted.topics),
-            member_id=wanted.member_id,
-            member_epoch=wanted.member_epoch,
-            require_stable=self._stable,
-        )
-        context.broker.groups.ask(self, context, wanted.group_id, part)
+        awaited = Awaited(lambda error: _failed(wanted, error))
+        if context.allows(wanted.group_id):
+            part = FetchOffsets(
+                group_id=wanted.group_id,
+                topics=None if wanted.topics is None else self._admitted(wanted.topics),
+                member_id=wanted.member_id,
+                member_epoch=wanted.member_epoch,
+                require_stable=self._stable,
+            )
+            context.broker.groups.ask(awaited, context, wanted.group_id, part)
+        else:
+            awaited.fail(KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        yield awaited
+        answer: OffsetFetchResponseGroup = awaited.answer.groups[0]
+        if wanted.topics is None and not answer.error_code:
+            yield from self._keep_visible(answer)
+        if not answer.error_code:
+            answer.topics += self._refused
+        return answer
 
     def _admitted(self, topics: list[OffsetFetchRequestTopics]) -> list[WantedTopic]:
         if self._by_id:
@@ -79,19 +84,21 @@ class _OneGroup:
                 admitted.append(WantedTopic(topic.name, topic.partition_indexes, topic.topic_id))
         return admitted
 
+    def _keep_visible(self, answer: OffsetFetchResponseGroup) -> Steps[None]:
+        """Of all topics only those that the caller may describe and, where ids are answered, that have one."""
+        image = self._context.broker.image
+        if self._by_id:
+            give_ids(answer.topics, image)
+            yield None
+        visible = []
+        for topic in answer.topics:
+            if self._sees(topic.name) and (not self._by_id or topic.topic_id != ZERO_UUID):
+                visible.append(topic)
+            yield None
+        answer.topics = visible
+
     def _sees(self, topic: str) -> bool:
         return self._context.allows(topic, Operation.DESCRIBE, ResourceType.TOPIC)
-
-    def respond(self, response: OffsetFetchResponse) -> None:
-        """The group has answered."""
-        (answer,) = response.groups
-        if self._wanted.topics is None:
-            answer.topics = [topic for topic in answer.topics if self._sees(topic.name)]
-            if self._by_id:
-                give_ids(answer.topics, self._context.broker.image)
-                answer.topics = [topic for topic in answer.topics if topic.topic_id != ZERO_UUID]
-        answer.topics += self._refused
-        self._part.respond(response)
 
 
 def _failed(wanted: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponse:
@@ -120,17 +127,20 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=named)]
 
 
-def _response(parts: list[OffsetFetchResponse], request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    """The answer to the request, in the form of its version, from those of its groups."""
-    answers = [answer for part in parts for answer in part.groups]
-    if version >= _GROUPS_SINCE:
-        return OffsetFetchResponse(groups=answers)
-    (answer,) = answers
+def _of_one(answer: OffsetFetchResponseGroup, topics: Any) -> OffsetFetchResponse:
+    """The answer before version 8; ``topics`` are those of the group in its form."""
+    return OffsetFetchResponse(topics=topics, error_code=answer.error_code)
+
+
+def _old_topics(
+    answer: OffsetFetchResponseGroup, wanted: OffsetFetchRequestGroup, version: int
+) -> Iterator[OffsetFetchResponseTopic]:
+    """The topics of a group in the form before version 8; in version 1 an error of the group stands in each partition."""
+    topics = answer.topics
     if answer.error_code and version < _ERROR_OF_THE_WHOLE_SINCE:
-        wanted = _groups(request, version)[0].topics or ()
-        answer.topics = [_refused(topic, ErrorCode(answer.error_code)) for topic in wanted]
-    topics = [
-        OffsetFetchResponseTopic(
+        topics = [_refused(topic, ErrorCode(answer.error_code)) for topic in wanted.topics or ()]
+    for topic in topics:
+        yield OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
                 OffsetFetchResponsePartition(
@@ -143,22 +153,39 @@ def _response(parts: list[OffsetFetchResponse], request: OffsetFetchRequest, ver
                 for one in topic.partitions
             ],
         )
-        for topic in answer.topics
-    ]
-    return OffsetFetchResponse(topics=topics, error_code=answer.error_code)
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Pending:
-    """The groups answer."""
+    """The groups answer, one after the other; one of which all is asked again is told once: it may be large."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: OffsetFetchRequest) -> Steps[Message]:
     version = context.api_version
-    gather = Gather(context, lambda answers: _response(answers, request, version))
-    for wanted in _groups(request, version):
-        _OneGroup(gather, context, wanted, stable=request.require_stable).ask()
-    return gather.close()
+    groups = _groups(request, version)
+    if version < _GROUPS_SINCE:
+        answer = yield from _OneGroup(context, groups[0], stable=request.require_stable).answer()
+        topics = context.rows("topics")
+        for topic in _old_topics(answer, groups[0], version):
+            yield from topics.add(topic)
+        return _of_one(answer, topics.close())
+    rows = context.rows("groups")
+    whole: set[str] = set()
+    for wanted in groups:
+        if wanted.topics is None:
+            if wanted.group_id in whole:
+                continue
+            whole.add(wanted.group_id)
+        yield from rows.add((yield from _OneGroup(context, wanted, stable=request.require_stable).answer()))
+    return OffsetFetchResponse(groups=rows.close())
 
 
 def _failure(request: OffsetFetchRequest, version: int, error: KafkaError) -> Message:
-    return _response([_failed(wanted, error) for wanted in _groups(request, version)], request, version)
+    groups = _groups(request, version)
+    answers = [_failed(wanted, error).groups[0] for wanted in groups]
+    if version < _GROUPS_SINCE:
+        return _of_one(answers[0], list(_old_topics(answers[0], groups[0], version)))
+    return OffsetFetchResponse(groups=answers)
 
 
 API = Api(

@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.broker.metadata_fragments import MetadataFragments
+from stratalog.broker.slices import to_the_end
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from stratalog.wire.metadata_answer import topic_bytes
@@ -71,7 +72,7 @@ def everything(describe):
     fragments = MetadataFragments()
 
     def everything(image, version=12, failed_directories=0):
-        encoded = fragments.everything(image, version, describe, failed_directories=failed_directories)
+        encoded = to_the_end(fragments.everything(image, version, describe, failed_directories=failed_directories))
         taken = describe.taken()
         expected = b"".join(topic_bytes(describe(topic), version) for topic in image.topics.by_name.values())
         assert (encoded.data, encoded.topic_count) == (expected, len(image.topics.by_name))

@@ -1,0 +1,29 @@
+"""Contexts for handlers whose answers are made in slices: here at once, and as lists of rows."""
+
+from stratalog.broker.dispatch import PENDING
+from stratalog.broker.slices import to_the_end
+
+
+class PlainRows:
+    """Takes rows as `AnswerRows` does, and keeps them as they are."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, row):
+        self.rows.append(row)
+        yield
+
+    def close(self):
+        return self.rows
+
+
+class AtOnce:
+    """What a context has for sliced answers, for classes that have ``respond``."""
+
+    def sliced(self, steps):
+        self.respond(to_the_end(steps))
+        return PENDING
+
+    def rows(self, _name):
+        return PlainRows()
