@@ -45,25 +45,26 @@ class LoopThread:
     """An event loop in a thread of its own; several brokers may live on it, one after the other or side by side."""
 
     def __init__(self) -> None:
-        self._loop = BrokerLoop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stratalog", daemon=True)
+        self.loop = BrokerLoop()
+        """What runs on it belongs to its thread."""
+        self._thread = threading.Thread(target=self.loop.run_forever, name="stratalog", daemon=True)
         self._thread.start()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Carry ``work`` out on the loop and wait for what it returns or raises."""
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(WAIT_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work(), self.loop).result(WAIT_SECONDS)
 
     def close(self) -> None:
         """End the loop and the thread; what still runs on it is cancelled."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(WAIT_SECONDS)
-        tasks = asyncio.all_tasks(self._loop)
+        tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
         if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
 
 
 class EmbeddedBroker:
