@@ -6,7 +6,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -222,20 +222,30 @@ class LedPartitions:
 
     # -- deleting records ---------------------------------------------------------------------------------------
 
-    def delete_records(self, wanted: Sequence[tuple[UnifiedLog, int]]) -> list[int | KafkaError]:
+    def delete_records(self, wanted: Sequence[tuple[UnifiedLog, int]]) -> Generator[None, None, list[int | KafkaError]]:
         """Move log starts to the given offsets, or to the high watermark for -1; the new log starts, in order.
+
+        In steps: yields between partitions, so that others have their turns.
 
         All are written down together, once for each log directory. An error stands for a partition whose log start
         has not moved durably: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no
         policy, KAFKA_STORAGE_ERROR if the disk fails or is full.
         """
-        outcomes = [_move_start(unified, offset) for unified, offset in wanted]
+        outcomes = []
+        for unified, offset in wanted:
+            outcomes.append(_move_start(unified, offset))
+            yield
         moved = [unified for (unified, _), error in zip(wanted, outcomes, strict=True) if error is None]
-        kept = {writer for writer in {one.partition.directory for one in moved} if self._checkpoint(writer)}
-        return [
-            error or _drop_before_start(unified, written_down=unified.partition.directory in kept)
-            for (unified, _), error in zip(wanted, outcomes, strict=True)
-        ]
+        kept = set()
+        for writer in {one.partition.directory for one in moved}:
+            if self._checkpoint(writer):
+                kept.add(writer)
+            yield
+        starts: list[int | KafkaError] = []
+        for (unified, _), error in zip(wanted, outcomes, strict=True):
+            starts.append(error or _drop_before_start(unified, written_down=unified.partition.directory in kept))
+            yield
+        return starts
 
     def _checkpoint(self, writer: DirectoryWriter) -> bool:
         directories = self._services.directories

@@ -6,10 +6,9 @@ go to the trash of the archive, and from the bucket after stratalog.trash.grace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Steps
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.metadata.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -37,23 +36,23 @@ def _find(context: RequestContext, topic: str, partition: int) -> UnifiedLog | K
     return unified
 
 
-def _delete(context: RequestContext, request: DeleteRecordsRequest) -> Iterator[int | KafkaError]:
+def _delete(context: RequestContext, request: DeleteRecordsRequest) -> Steps[list[int | KafkaError]]:
     """The new log start of every partition of the request, in its order, or why it has not moved."""
-    found = [
-        (_find(context, topic.name, wanted.partition_index), wanted.offset)
-        for topic in request.topics
-        for wanted in topic.partitions
-    ]
+    found = []
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            found.append((_find(context, topic.name, wanted.partition_index), wanted.offset))
+            yield None
     led = [(unified, offset) for unified, offset in found if isinstance(unified, UnifiedLog)]
-    outcomes = iter(context.broker.led.delete_records(led))
+    starts = iter((yield from context.broker.led.delete_records(led)))
+    outcomes: list[int | KafkaError] = []
     for unified, _ in found:
-        if isinstance(unified, KafkaError):
-            yield unified
-            continue
-        outcome = next(outcomes)
-        if isinstance(outcome, int):
+        outcome = unified if isinstance(unified, KafkaError) else next(starts)
+        if isinstance(unified, UnifiedLog) and isinstance(outcome, int):
             context.broker.tiering.look(unified)
-        yield outcome
+        outcomes.append(outcome)
+        yield None
+    return outcomes
 
 
 def _answer(partition: int, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:
@@ -62,18 +61,18 @@ def _answer(partition: int, outcome: int | KafkaError) -> DeleteRecordsPartition
     return DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Message:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Pending:
     """All partitions together: what is written down is written once."""
-    outcomes = _delete(context, request)
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_answer(wanted.partition_index, next(outcomes)) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: RequestContext, request: DeleteRecordsRequest) -> Steps[Message]:
+    outcomes = iter((yield from _delete(context, request)))
+    topics = context.rows("topics")
+    for topic in request.topics:
+        partitions = [_answer(wanted.partition_index, next(outcomes)) for wanted in topic.partitions]
+        yield from topics.add(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics.close())
 
 
 def _failure(request: DeleteRecordsRequest, _version: int, error: KafkaError) -> Message:
