@@ -227,6 +227,7 @@ class Compaction:
         built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
         try:
             self._check(unified)
+            self._note_gaps(unified, section.end_offset)
             if not log_.compacted_before:  # gaps must not be taken for damage, if the topic's policy changes
                 await self._store_offset(unified, section.first_dirty_offset)
             done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
@@ -295,6 +296,13 @@ class Compaction:
             else:
                 return
             await asyncio.sleep(_DESCRIPTOR_WAIT_SECONDS)
+
+    def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
+        """Write down, before a gap comes about, below where there may be some: else a start takes them for damage."""
+        log_ = unified.log
+        if log_.gaps_below < end_offset:
+            log_.gaps_below = log_.active_base_offset  # the cleaner never comes further
+            self._node.directories.of(unified.partition.directory).files.write_bounds({unified.topic_partition: log_})
 
     async def _store_offset(self, unified: UnifiedLog, offset: int) -> None:
         files = self._node.directories.of(unified.partition.directory).files

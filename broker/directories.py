@@ -12,12 +12,13 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import ne
 
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.machine import machine_of
 from stratalog.broker.partition import Partition
 from stratalog.broker.tick import Tick
-from stratalog.hot.checkpoint import MetaProperties, write_meta_properties
+from stratalog.hot.checkpoint import MetaProperties, write_meta_properties, write_topic_id
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.log import Log
@@ -117,17 +118,22 @@ class Directories:
     def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
 
-        It is what a crash leaves between the deletion of a topic and that of its files. Raises `OSError`.
+        It is what a crash leaves between the deletion of a topic and that of its files. An id that cannot be read, or
+        differs from the topic's in one character, is no other topic's but a damaged one, and is written again. Raises
+        `OSError`.
         """
         for directory in self.all:
             found = directory.files
             one = found.partitions.get(topic_partition)
-            if one is not None and one.topic_id not in (None, topic_id):
+            if one is not None and one.topic_id != topic_id and _is_damaged(one.topic_id, topic_id):
+                log.error("%s: the topic id in partition.metadata is damaged; it is written again", one.path)
+                write_topic_id(found.files, one.path, topic_id)
+                found.partitions[topic_partition] = one._replace(topic_id=topic_id)
+            elif one is not None and one.topic_id != topic_id:
                 target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
                 found.files.rename(one.path, target)
                 found.files.sync_directory(found.path)
-                del found.partitions[topic_partition]
-                found.cleaner_offsets.pop(topic_partition, None)
+                found.forget(topic_partition)
                 log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:
@@ -232,6 +238,11 @@ def _lock(path: str) -> int:
     return descriptor
 
 
+def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
+    """Whether an id was this topic's once: no two random ones are that similar."""
+    return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1
+
+
 def _cluster_id(owners: Iterable[MetaProperties | None], node_id: int) -> str:
     known = [owner for owner in owners if owner is not None]
     for owner in known:
@@ -252,6 +263,8 @@ def _report(directory: LogDirectory) -> None:
     for name in directory.unknown:
         log.warning("%s/%s is nothing that this broker wrote; it is left alone", directory.path, name)
     for name in directory.damaged_checkpoints:
-        log.warning("%s/%s cannot be read; the logs it speaks of are verified from the start", directory.path, name)
+        log.error(
+            "%s/%s is damaged; what it said is derived from the logs and from the other files", directory.path, name
+        )
     if directory.was_offline:
         log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -27,12 +28,18 @@ from stratalog.hot.segment_cache import SegmentCache
 from stratalog.metadata.configs import ConfigResolver
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.topics_image import PartitionImage, TopicImage
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Led", "LedPartitions", "LedServices"]
 
 _UUID_BYTES = 16
+_OF_ONE_NAME = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""Errors that say something about one file, and nothing about the disk."""
+_NAMED = (StratalogError, KafkaError, OSError)
+"""Errors whose words are enough; of others the place in the code is logged, too."""
 
 log = logging.getLogger(__name__)
 
@@ -164,16 +171,24 @@ class LedPartitions:
             led = Led.CREATED if self._started and topic.topic_id not in self._lost else Led.LOST
         try:
             log_ = directory.files.open_log(
-                name, topic.topic_id, config, now_ms=services.clock.wall_ms(), cache=self._cache
+                name,
+                topic.topic_id,
+                config,
+                now_ms=services.clock.wall_ms(),
+                cache=self._cache,
+                leader_epoch_max=state.leader_epoch,
             )
             log_.assign_leader_epoch(state.leader_epoch)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one partition, the others are served
             self.table.add_unopened(topic.name, topic.topic_id, name.partition)
             if led is Led.LOST:
                 self._lost[topic.topic_id] = None
-            directory.writer.report(error)
-            if directory.writer.offline is None:
-                self._unopened[topic.topic_id] = None
+            if isinstance(error, OSError) and error.errno not in _OF_ONE_NAME:
+                directory.writer.report(error)
+                if directory.writer.offline is None:
+                    self._unopened[topic.topic_id] = None
+            else:
+                _tell_unopened(name, directory.files.partition_path(name), error)
             return
         self._counts[directory.path] += 1
         unified = UnifiedLog(self._partition(log_, directory, state), services.metrics.topic(topic.name))
@@ -253,6 +268,17 @@ class LedPartitions:
         return directories.checkpoint_one(directories.of(writer), mine)
 
 
+def _tell_unopened(name: TopicPartition, path: str, error: Exception) -> None:
+    log.error(
+        "%s cannot be opened and is offline, the other partitions are served. Its files are in %s: repair or move away "
+        "what is named here, and restart the broker: %s",
+        name,
+        path,
+        error if isinstance(error, _NAMED) else repr(error),
+        exc_info=not isinstance(error, _NAMED),
+    )
+
+
 def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:
     """Move a log start in memory, or say why not."""
     if not unified.log.config.deletes:
@@ -303,6 +329,16 @@ class _RecoveryReport:
         self._segments += report.segments_checked
         self._rebuilt += len(report.indexes_rebuilt)
         self._truncated_bytes += report.truncated_bytes
+        if report.tail_offset is not None:
+            log.error(
+                "%s ends at offset %d: %d bytes behind it are no whole batch (%s). A stop in the middle of a write "
+                "leaves such bytes, never acknowledged; so does a disk that changed them. They are kept in %s",
+                log_.topic_partition,
+                report.tail_offset,
+                report.truncated_bytes,
+                report.reason,
+                report.quarantine,
+            )
         if report.damaged_offset is not None:
             log.error(
                 "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
@@ -318,7 +354,7 @@ class _RecoveryReport:
         if self._logs:
             log.warning(
                 "after an unclean stop %d partitions were recovered: %d segments verified, the indexes of %d derived "
-                "anew, %d bytes of torn, never acknowledged tails cut off",
+                "anew, %d bytes of torn tails cut off",
                 self._logs,
                 self._segments,
                 self._rebuilt,

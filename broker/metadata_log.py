@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from stratalog.broker.clock import Clock
@@ -53,13 +54,19 @@ _READ_BYTES: Final = 1 << 20
 log = logging.getLogger(__name__)
 
 
-def begin_epoch(files: Filesystem, directory: str, node_id: int) -> int:
-    """Note durably that this node leads in a new epoch; that epoch. Raises `Corrupt` for a file of another node."""
+def begin_epoch(files: Filesystem, directory: str, node_id: int, *, epoch_min: int = 0) -> int:
+    """Note durably that this node leads in a new epoch above ``epoch_min``; that epoch.
+
+    The log's own epochs are such a bound: the file has no checksum. Raises `Corrupt` for a file of another node.
+    """
     path = f"{directory}/{quorum_state.FILE_NAME}"
     try:
         before = quorum_state.parse_quorum_state(files.read_bytes(path))
     except FileNotFoundError:
         before = QuorumState(voters=(node_id,))
+    if before.leader_epoch < epoch_min:
+        log.warning("%s says epoch %d, its log has epoch %d already", path, before.leader_epoch, epoch_min)
+        before = replace(before, leader_epoch=epoch_min)
     state = quorum_state.become_leader(before, node_id)
     write_durably(files, path, state.to_bytes())
     return state.leader_epoch
@@ -68,7 +75,7 @@ def begin_epoch(files: Filesystem, directory: str, node_id: int) -> int:
 def read_image(log_: Log, files: Filesystem) -> ClusterImage:
     """What the newest whole snapshot and the log behind it say.
 
-    Raises `Corrupt` where the log does not reach back to a snapshot that can be read.
+    Raises `Corrupt` where the log is damaged, or does not reach back to a snapshot that can be read.
     """
     image = EMPTY_IMAGE
     for snapshot in sorted(_snapshots(files, log_.directory), reverse=True):
@@ -87,8 +94,14 @@ def read_image(log_: Log, files: Filesystem) -> ClusterImage:
     while replay.next_offset < log_.log_end_offset:
         offset = replay.next_offset
         read = log_.read(offset, max_bytes=_READ_BYTES, max_offset=log_.log_end_offset)
-        for part in read.parts:
-            replay.replay(os.pread(part.file.fileno(), part.length, part.position))
+        try:
+            for part in read.parts:
+                replay.replay(os.pread(part.file.fileno(), part.length, part.position))
+        except Corrupt as error:
+            raise Corrupt(
+                f"the metadata log in {log_.directory} is damaged near offset {offset} ({error}): restore the directory "
+                "from a copy, nothing was changed"
+            ) from error
         if replay.next_offset <= offset:
             raise Corrupt(f"the metadata log in {log_.directory} cannot be read at offset {offset}")
     return replay.image()
@@ -106,9 +119,20 @@ def open_metadata(
 
     Raises `Corrupt`, `OSError`. The caller appends the leader change with which the epoch begins.
     """
-    log_ = home.files.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=clock.wall_ms())
+    log_ = home.files.open_log(
+        METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=clock.wall_ms(), refuse_damage=True
+    )
+    if log_.recovery.tail_offset is not None:
+        log.error(
+            "the metadata log ends at offset %d: %d bytes behind it are no whole batch (%s); they are kept in %s. If "
+            "topics or settings are missing now, restore the directory from a copy",
+            log_.recovery.tail_offset,
+            log_.recovery.truncated_bytes,
+            log_.recovery.reason,
+            log_.recovery.quarantine,
+        )
     image = read_image(log_, files)
-    epoch = begin_epoch(files, log_.directory, node_id)
+    epoch = begin_epoch(files, log_.directory, node_id, epoch_min=log_.leader_epochs.latest_epoch)
     replica = ReplicaState(
         node_id,
         replicas=[node_id],

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from stratalog.hot.loaded import RecoveryReport
 from stratalog.hot.quarantine import Quarantine
-from stratalog.hot.scan import Damage, scan_headers
-from stratalog.hot.segment import SUFFIXES, Segment
+from stratalog.hot.scan import Damage
+from stratalog.hot.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment
 from stratalog.wire.batch import (
     BATCH_HEADER,
     CRC_START,
@@ -20,40 +20,73 @@ from stratalog.wire.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    check_batch,
 )
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["empty_batch", "find_batch", "keep_damaged", "misplaced"]
+__all__ = ["Placing", "empty_batch", "find_batch", "keep_damaged", "misplaced", "refusal"]
 
 _SEARCH_BYTES_MAX: Final = 64 << 20
+_CHECKED_BYTES_MAX: Final = 4 * _SEARCH_BYTES_MAX
+"""How much is put through CRCs in one search: bytes that look like headers everywhere must not hold up a start."""
 _MAGIC_POSITION: Final = 16
 _MAGIC: Final = b"\x02"
+_DELTA_MAX: Final = (1 << 31) - 1
+_NO_LEADER_EPOCH: Final = -1
 
 
-def find_batch(data: bytes, offset: int) -> int | None:
-    """The offset behind the last whole, valid batch anywhere in ``data`` above ``offset``; None if there is none.
+class Placing(NamedTuple):
+    """What offsets the batches of a segment may claim, as far as it is known without them."""
 
-    Batches are searched at every byte, so that a hole of zeroes or a flipped length does not hide them.
+    next_offset: int
+    """The first that is not given out yet."""
+    gaps_below: int
+    """Offsets below this one may be missing: the cleaner may have been there."""
+    limit: int
+    """The last one that the segment may hold."""
+
+
+def find_batch(data: bytes, place: Placing) -> int | None:
+    """The offset behind the last whole, valid batch anywhere in ``data``; None if there is none.
+
+    Batches are searched at every byte, so that a hole of zeroes or a flipped length does not hide them. The CRC does
+    not cover base offsets. So one is believed no further than its place allows: a batch that follows another one
+    begins where that one ends, unless there may be gaps; any other lies above ``place.next_offset`` and, by a
+    segment's worth of offsets at most, not far from it.
     """
     found = None
-    at = data.find(_MAGIC, _MAGIC_POSITION)
-    while at >= 0:
-        start = at - _MAGIC_POSITION
-        at += 1
-        if start + HEADER_BYTES <= len(data):
-            base_offset, length, *_ = BATCH_HEADER.unpack_from(data, start)
-            end = start + LOG_OVERHEAD_BYTES + length
-            if offset <= base_offset and end - start >= HEADER_BYTES and end <= len(data):
-                try:
-                    header = check_batch(data, start)
-                except Corrupt:
-                    header = None  # bytes that only looked like a header
-                if header is not None:
-                    found = header.next_offset
-                    at = end + _MAGIC_POSITION
-        at = data.find(_MAGIC, at)
+    next_offset, position, follows, left_bytes = place.next_offset, 0, True, _CHECKED_BYTES_MAX
+    while left_bytes > 0:
+        header = _header_at(data, position)
+        if header is not None:
+            base_offset = header.base_offset
+            fits = next_offset <= base_offset <= min(place.limit, next_offset + _DELTA_MAX)
+            if fits and follows:
+                fits = base_offset == next_offset or base_offset <= place.gaps_below
+            if fits or follows:
+                left_bytes -= header.size_bytes
+                if _has_its_crc(data, position, header):
+                    found = next_offset = (base_offset if fits else next_offset) + header.last_offset_delta + 1
+                    position, follows = position + header.size_bytes, True
+                    continue
+        at = data.find(_MAGIC, position + _MAGIC_POSITION + 1)
+        if at < 0:
+            break
+        position, follows = at - _MAGIC_POSITION, False
     return found
+
+
+def _header_at(data: bytes, position: int) -> BatchHeader | None:
+    """What looks like the header of a batch that is there as a whole."""
+    if position + HEADER_BYTES > len(data):
+        return None
+    header = BatchHeader._make(BATCH_HEADER.unpack_from(data, position))
+    sound = header.magic == _MAGIC[0] and header.batch_length >= HEADER_BYTES - LOG_OVERHEAD_BYTES
+    whole = position + header.size_bytes <= len(data) and header.last_offset_delta >= 0
+    return header if sound and whole else None
+
+
+def _has_its_crc(data: bytes, position: int, header: BatchHeader) -> bool:
+    return crc32c(memoryview(data)[position + CRC_START : position + header.size_bytes]) == header.crc
 
 
 def empty_batch(base_offset: int, end_offset: int, leader_epoch: int) -> bytearray:
@@ -77,33 +110,40 @@ def keep_damaged(
     segments: list[Segment],
     number: int,
     damage: Damage,
-    end_offset: int,
+    place: Placing,
     recovery_point: int,
+    *,
+    refuse: bool = False,
 ) -> int:
-    """Segment ``number`` is bad from ``damage`` on, where offset ``end_offset`` was expected.
+    """Segment ``number`` is bad from ``damage`` on, where offset ``place.next_offset`` was expected.
 
-    A torn tail is only counted. Anything more is copied (the rest of this segment) or moved (the later ones) to
-    quarantine. Returns the offset at which the log may go on: ``end_offset``, or above every flushed offset that
-    is lost. Raises `OSError`.
+    The rest of this segment is copied to quarantine, the later ones are moved there. A tail behind which nothing good
+    comes, above the recovery point, may be what a stop left half written, or bytes that were changed since: it is kept
+    as well, but reported as a tail. Zeroes alone are not kept. Returns the offset at which the log may go on:
+    ``place.next_offset``, or above every flushed offset that is lost. Raises `OSError`, and with ``refuse`` `Corrupt`
+    for more than a tail, before anything is changed.
     """
-    segment = segments[number]
+    segment, end_offset = segments[number], place.next_offset
     cut_bytes = segment.size_bytes - damage.position
     rest = segment.file.pread(min(cut_bytes, _SEARCH_BYTES_MAX), damage.position)
-    later_end = find_batch(rest, end_offset)
+    later_end = find_batch(rest, place)
     lost_flushed = end_offset < recovery_point
-    if later_end is None and not lost_flushed and number + 1 == len(segments):
-        report.truncated_bytes = cut_bytes
-        return end_offset
     reason = f"offset {end_offset} of {segment.path()}, position {damage.position}: {damage.reason}"
+    tail = later_end is None and not lost_flushed and number + 1 == len(segments)
+    if refuse and not tail:
+        raise refusal(reason)
+    if cut_bytes > len(rest) or rest.count(0) < cut_bytes:
+        name = f"{segment.base_offset:020d}.log.from-{damage.position}"
+        quarantine.keep(name, segment.file, damage.position, cut_bytes, reason)
+    if tail:
+        report.truncated_bytes = cut_bytes
+        if quarantine.directory is not None:
+            report.tail_offset, report.reason = end_offset, reason
+        return end_offset
     report.damaged_offset, report.reason = end_offset, reason
-    name = f"{segment.base_offset:020d}.log.from-{damage.position}"
-    if cut_bytes:
-        quarantine.keep(
-            name, rest if len(rest) == cut_bytes else segment.file.pread(cut_bytes, damage.position), reason
-        )
     resume = end_offset
     if lost_flushed:
-        resume = max(recovery_point, later_end or 0, *map(_end_of, segments[number:]))
+        resume = max(recovery_point, later_end or 0, _end_behind(segments[number + 1 :], place))
     report.resume_offset = resume
     for later in reversed(segments[number + 1 :]):
         names = [f"{later.base_offset:020d}{suffix}" for suffix in SUFFIXES]
@@ -111,18 +151,31 @@ def keep_damaged(
     return resume
 
 
-def _end_of(segment: Segment) -> int:
-    """The first offset behind a segment, as far as its headers can be followed."""
-    end = segment.next_offset
-    for _, header in scan_headers(segment.file, 0, segment.size_bytes):
-        end = max(end, header.next_offset)
-    return end
+def refusal(reason: str) -> Corrupt:
+    """The error where a damaged log is not to be put in order by leaving something out."""
+    return Corrupt(f"{reason}: records are lost; restore the directory from a copy, nothing was changed in it")
 
 
-def misplaced(header: BatchHeader, limit: int, latest_epoch: int) -> str:
-    """Why a valid batch cannot stand here: an old block that came back, for example. Empty if it can."""
+def _end_behind(later: list[Segment], place: Placing) -> int:
+    """The first offset behind the segments after a damaged one: all but the last end where the next one begins."""
+    if not later:
+        return 0
+    last = later[-1]
+    data = last.file.pread(min(last.size_bytes, _SEARCH_BYTES_MAX), 0)
+    found = find_batch(data, Placing(last.base_offset, place.gaps_below, last.base_offset + RELATIVE_OFFSET_MAX))
+    return max(last.base_offset, found or 0)
+
+
+def misplaced(header: BatchHeader, limit: int, latest_epoch: int, epoch_max: int = _DELTA_MAX) -> str:
+    """Why a valid batch cannot stand here: an old block that came back, for example. Empty if it can.
+
+    ``limit`` is the segment's last offset, ``epoch_max`` the newest leader epoch that there can be.
+    """
+    epoch = header.partition_leader_epoch
     if header.last_offset > limit:
         return f"offset {header.last_offset} lies beyond the segment's end {limit}"
-    if 0 <= header.partition_leader_epoch < latest_epoch:
-        return f"leader epoch {header.partition_leader_epoch} follows epoch {latest_epoch}"
+    if 0 <= epoch < latest_epoch:
+        return f"leader epoch {epoch} follows epoch {latest_epoch}"
+    if epoch > max(epoch_max, latest_epoch) or epoch < _NO_LEADER_EPOCH:
+        return f"leader epoch {epoch} cannot be, the newest one is {max(epoch_max, latest_epoch)}"
     return ""

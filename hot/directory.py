@@ -18,7 +18,9 @@ from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Entry, Filesystem
+from stratalog.hot.loaded import LEADER_EPOCH_MAX
 from stratalog.hot.log import Log
+from stratalog.hot.log_bounds import LOG_BOUNDS, LogBounds, bounds_from_bytes, bounds_to_bytes, is_newer_than_checkpoint
 from stratalog.hot.log_summary import LOG_SUMMARIES, LogSummary, summaries_from_bytes, summaries_to_bytes
 from stratalog.hot.quarantine import STRAY
 from stratalog.hot.removal import DirectoryRemoval
@@ -47,6 +49,7 @@ _ROOT_FILES: Final = frozenset(
         f"{checkpoint.DELETED_ARCHIVES}.damaged",
         checkpoint.META_PROPERTIES,
         checkpoint.CLEAN_SHUTDOWN,
+        LOG_BOUNDS,
         LOG_SUMMARIES,
         OFFLINE,
         ".lock",
@@ -96,8 +99,14 @@ class LogDirectory:
     remote_logs: dict[TopicPartition, RemoteLogState] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
+    bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
+    """What ``log-bounds`` holds, or will hold."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
     """What the last orderly stop noted of logs that have not been opened since."""
+    _gaps_unknown: bool = False
+    """It is lost which logs were compacted once."""
+    _bounds_stored: bool = False
+    """``log-bounds`` and the checkpoint of log starts hold what is in ``bounds``."""
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -130,6 +139,7 @@ class LogDirectory:
         directory._read_summaries(names)
         for entry in entries:
             directory._sort_in(entry)
+        directory._read_bounds(names)
         if directory.was_offline:
             directory._drop_caches()
         return directory
@@ -141,6 +151,26 @@ class LogDirectory:
             self.damaged_checkpoints.append(name)
             self.clean = False
             return {}
+
+    def _read_bounds(self, names: Collection[str]) -> None:
+        """Log starts are taken from here, unless something else has written their checkpoint since."""
+        if LOG_BOUNDS in names:
+            try:
+                self.bounds = bounds_from_bytes(self.files.read_bytes(f"{self.path}/{LOG_BOUNDS}"))
+            except Corrupt:
+                self.damaged_checkpoints.append(LOG_BOUNDS)
+        if not self.bounds:
+            cleaned = checkpoint.CLEANER_OFFSETS
+            self._gaps_unknown = (
+                cleaned in self.damaged_checkpoints or not self.cleaner_offsets.keys() <= self.partitions.keys()
+            )
+            return
+        lost = checkpoint.LOG_START_OFFSETS in self.damaged_checkpoints
+        if lost or is_newer_than_checkpoint(self.files, self.path):
+            starts = {name: one.log_start_offset for name, one in self.bounds.items()}
+            if not lost and starts != {name: self.log_start_offsets.get(name) for name in starts}:
+                self.damaged_checkpoints.append(checkpoint.LOG_START_OFFSETS)
+            self.log_start_offsets |= starts
 
     def _read_summaries(self, names: Collection[str]) -> None:
         """They are not needed, only quick. What is cached after a failed sync is not to be believed."""
@@ -194,8 +224,17 @@ class LogDirectory:
         *,
         now_ms: int,
         cache: SegmentCache | None = None,
+        leader_epoch_max: int = LEADER_EPOCH_MAX,
+        refuse_damage: bool = False,
     ) -> Log:
-        """Open (or create) one log with what the checkpoints say of it. Raises `OSError`."""
+        """Open (or create) one log with what the checkpoints say of it.
+
+        ``leader_epoch_max`` is the partition's newest epoch, and ``refuse_damage`` as in `OpenRequest`. Raises `OSError`,
+        `Corrupt`.
+        """
+        bounds = self.bounds.get(topic_partition)
+        known_gaps_below = None if bounds is None else bounds.gaps_below
+        cleaned = self._gaps_unknown or bool(known_gaps_below) or topic_partition in self.cleaner_offsets
         return Log.open(
             self.partition_path(topic_partition),
             topic_partition,
@@ -207,8 +246,11 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(topic_partition, 0),
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
-            may_have_gaps=topic_partition in self.cleaner_offsets,
+            may_have_gaps=cleaned,
             summary=self.summaries.pop(topic_partition, None),
+            known_gaps_below=known_gaps_below,
+            leader_epoch_max=leader_epoch_max,
+            refuse_damage=refuse_damage,
         )
 
     def open_all(
@@ -235,11 +277,28 @@ class LogDirectory:
         Raises `OSError`.
         """
         self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
-        self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
-        checkpoint.write_offsets(self.files, self.path, checkpoint.LOG_START_OFFSETS, self.log_start_offsets)
+        self.write_bounds(logs)
         for log in logs.values():
             log.recovery_point_stored()
+
+    def write_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Write the log starts of these logs, and below where offsets may be missing, if they have changed.
+
+        Raises `OSError`.
+        """
+        self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
+        bounds = self.bounds | {
+            name: LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
+            for name, log in logs.items()
+        }
+        if self._bounds_stored and bounds == self.bounds:
+            return
+        self._bounds_stored = False
+        self.bounds = bounds
+        checkpoint.write_offsets(self.files, self.path, checkpoint.LOG_START_OFFSETS, self.log_start_offsets)
+        checkpoint.write_durably(self.files, f"{self.path}/{LOG_BOUNDS}", bounds_to_bytes(bounds))
+        self._bounds_stored = True
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of all partitions here. Raises `OSError`."""
@@ -301,11 +360,18 @@ class LogDirectory:
         self.files.rename(self.partition_path(topic_partition), target)
         self.files.sync_directory(self.path)
         self.doomed.append(target)
+        self.forget(topic_partition)
+        return target
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """What was written down of a partition is void: its directory has gone or has another name."""
         self.partitions.pop(topic_partition, None)
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)
         self.remote_logs.pop(topic_partition, None)
-        return target
+        self.bounds.pop(topic_partition, None)
+        self.summaries.pop(topic_partition, None)
+        self._bounds_stored = False
 
     def take_doomed(self) -> list[DirectoryRemoval]:
         """Hand over the directories of deleted partitions, to be removed by the caller, in any thread.

@@ -47,3 +47,15 @@ class EpochSpans:
             found.assign(epoch, first)
         found.truncate_from_end(end_offset)
         return found
+
+    def recovered(self, before: LeaderEpochCache, end_offset: int) -> LeaderEpochCache:
+        """`history` of a log that was recovered up to ``end_offset``, with ``before`` as its checkpoint has it.
+
+        The checkpoint may stay as long as it does no more than lack the last epochs.
+        """
+        found = self.history(before.entries, end_offset)
+        new = found.entries[len(before.entries) :]
+        found.dirty = before.dirty or found.entries[: len(before.entries)] != before.entries
+        if new:
+            found.note_unstored(new[0].start_offset)
+        return found

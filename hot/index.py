@@ -106,6 +106,13 @@ class OffsetIndex:
         slot = bisect_right(self.relative_offsets, min(offset - self.base_offset, 0x7FFFFFFF))
         return self.positions[slot - 1] if slot else 0
 
+    def floor(self, offset: int) -> tuple[int, int]:
+        """The offset and position of the floor entry; the base offset and 0 below all."""
+        slot = bisect_right(self.relative_offsets, min(offset - self.base_offset, 0x7FFFFFFF))
+        if not slot:
+            return self.base_offset, 0
+        return self.base_offset + self.relative_offsets[slot - 1], self.positions[slot - 1]
+
     def floor_position(self, position: int) -> int:
         """The largest indexed batch border at or below ``position``, else 0."""
         slot = bisect_right(self.positions, min(position, 0x7FFFFFFF))

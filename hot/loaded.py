@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import File, Filesystem
 from stratalog.hot.leader_epochs import LeaderEpochCache
 from stratalog.hot.log_summary import LogSummary
 from stratalog.hot.producer_state import ProducerStateManager
+from stratalog.hot.scan import OFFSET_MAX
 from stratalog.hot.segment import Segment
 from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["LoadedLog", "OpenRequest", "RecoveryReport"]
+LEADER_EPOCH_MAX: Final = (1 << 31) - 1
+
+__all__ = ["LEADER_EPOCH_MAX", "LoadedLog", "OpenRequest", "RecoveryReport"]
 
 
 class OpenRequest(NamedTuple):
@@ -34,6 +37,19 @@ class OpenRequest(NamedTuple):
     """The cleaner was here once, whatever the topic's settings say now."""
     summary: LogSummary | None = None
     """What the last orderly stop noted of the log: a hint that is compared with the files."""
+    known_gaps_below: int | None = None
+    """No offset is missing from here on; None if that is not known."""
+    leader_epoch_max: int = LEADER_EPOCH_MAX
+    """The newest leader epoch of the partition, as the cluster's metadata have it."""
+    refuse_damage: bool = False
+    """Raise `Corrupt` where more than a torn tail would be set aside, and leave the files as they are."""
+
+    @property
+    def gaps_below(self) -> int:
+        """Offsets may be missing below this one: where the cleaner was, or where it is not known that it was not."""
+        if self.known_gaps_below is not None:
+            return self.known_gaps_below
+        return OFFSET_MAX if self.may_have_gaps or self.config.compacted else 0
 
     def log_start(self, first_base_offset: int) -> int:
         """The checkpoint's log start; a log without an archive cannot begin below its first segment."""
@@ -49,6 +65,8 @@ class RecoveryReport:
     """Segments of which batches were verified."""
     truncated_bytes: int = 0
     """Bytes of a torn tail that were cut off the active segment."""
+    tail_offset: int | None = None
+    """The offset due where that tail began, if it was more than zeroes and lies in ``quarantine`` now."""
     damaged_offset: int | None = None
     """The first offset that could not be read where more than a torn tail was lost."""
     resume_offset: int | None = None
@@ -81,5 +99,7 @@ class LoadedLog:
     """Paths of what recovery verified or wrote; perhaps not on the disk, perhaps not there at all."""
     names_changed: bool = False
     """Whether the directory itself has to be synced."""
+    gaps_below: int = 0
+    """Offsets may be missing below this one."""
     truncated_to: int | None = None
     """Recovery points above this offset are void, until new ones are stored."""

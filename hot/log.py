@@ -11,7 +11,7 @@ from __future__ import annotations
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import Filesystem
-from stratalog.hot.loaded import OpenRequest
+from stratalog.hot.loaded import LEADER_EPOCH_MAX, OpenRequest
 from stratalog.hot.log_append import AppendInfo
 from stratalog.hot.log_compact import LogCompact
 from stratalog.hot.log_read import LocalRead, read_slices
@@ -53,19 +53,22 @@ class Log(LogCompact):
         cache: SegmentCache | None = None,
         may_have_gaps: bool = False,
         summary: LogSummary | None = None,
+        known_gaps_below: int | None = None,
+        leader_epoch_max: int = LEADER_EPOCH_MAX,
+        refuse_damage: bool = False,
     ) -> Log:
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
         ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
         ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
         than the recovery point until the first sync cycle. ``may_have_gaps``: the cleaner was here once. ``summary``: what
-        the last orderly stop noted of the log, if anything. Damage ends in quarantine and `recovery`, not in an error.
-        Raises `OSError`.
+        the last orderly stop noted of the log, if anything. The last three are as in `OpenRequest`. Damage ends in
+        quarantine and `recovery`, not in an error. Raises `OSError`, and `Corrupt` with ``refuse_damage``.
         """
         cache = SegmentCache() if cache is None else cache
         request = OpenRequest(
             directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
-            may_have_gaps, summary,
+            may_have_gaps, summary, known_gaps_below, leader_epoch_max, refuse_damage,
         )  # fmt: skip
         log = cls(directory, topic_partition, topic_id, config, files, cache, load_log(request))
         log.compacted_before = may_have_gaps

@@ -195,6 +195,8 @@ class LogAppend(LogState):
 
     def _take_replica(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         """A batch that a leader has placed already."""
+        if header.base_offset > self.log_end_offset:
+            self.gaps_below = header.base_offset
         segment = self._segments.active
         if segment.must_roll(len(batch), header.last_offset, header.max_timestamp, now_ms):
             segment = self._begin_segment(header.base_offset)

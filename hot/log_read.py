@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stratalog.hot.filesystem import File
-from stratalog.hot.scan import scan_borders
+from stratalog.hot.scan import scan_borders, unreadable
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
 from stratalog.hot.transaction_index import AbortedTxn, overlapping
@@ -82,16 +82,22 @@ def _cut(segments: SegmentList, segment: Segment, end_offset: int) -> int:
 def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int, *, one: bool) -> tuple[int, int]:
     """The last batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if ``one``."""
     limit = start + room
-    floor = max(segment.indexes.offsets.floor_position(limit), start)
-    border = segment.base_offset
-    for position, size_bytes, base_offset, last_offset in scan_borders(file, floor, end):
-        after = position + size_bytes
-        if after > limit and not (one and position == start):
-            return position, base_offset
-        border = last_offset + 1
-        if after >= limit:
-            return after, border
-    return start, border
+    first, behind = segment.base_offset, segment.next_offset
+    after, border = start, first
+    for floor in (max(segment.indexes.offsets.floor_position(limit), start), start):
+        after, border = floor, first
+        for position, size_bytes, base_offset, last_offset in scan_borders(file, floor, end):
+            if position == floor > start and not first <= base_offset < behind:
+                break  # the index has no checksum, and did not lead to a batch
+            after = position + size_bytes
+            if after > limit and not (one and position == start):
+                return position, base_offset if border <= base_offset < behind else border
+            border = last_offset + 1
+            if after >= limit:
+                return after, border
+    if after == start:
+        raise unreadable(segment.path(), start)
+    return after, border
 
 
 def aborted_transactions(segments: SegmentList, from_offset: int, to_offset: int) -> list[AbortedTxn]:

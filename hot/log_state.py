@@ -46,6 +46,7 @@ class LogState:
         "config",
         "directory",
         "flushed_offset",
+        "gaps_below",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -93,6 +94,8 @@ class LogState:
         self._directory_dirty = self._created or loaded.names_changed
         self.compacted_before = False
         """The cleaner has been here: offsets may be missing, whatever the topic's settings say now."""
+        self.gaps_below = loaded.gaps_below
+        """No offset is missing from here on: the cleaner never was in what comes behind."""
         self._leaving: list[Segment] = []
         self._doomed: list[tuple[list[str], int | None]] = []
         self._half_doomed: list[str] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
-from stratalog.hot.scan import read_batch, scan_headers
+from stratalog.hot.scan import read_batch
 from stratalog.hot.segment import Segment
 from stratalog.hot.segments import SegmentList
 
@@ -49,7 +49,7 @@ def _search_in(segment: Segment, timestamp_ms: int, start_offset: int, end_offse
     floor = indexes.times.lookup(timestamp_ms).offset
     start = indexes.offsets.lookup(max(floor, start_offset))
     passed = 0
-    for position, header in scan_headers(segment.file, start, segment.written_bytes):
+    for position, header in segment.headers(start):
         if header.base_offset >= end_offset:
             return None
         if header.next_offset <= start_offset:

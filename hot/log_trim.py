@@ -237,6 +237,7 @@ class LogTrim(LogWrite):
         self._dirty = [other for other in self._segments if other in self._seals]
         self.log_end_offset = self.written_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.gaps_below = min(self.gaps_below, end_offset)
         self._limit_tickets(end_offset)
         self.leader_epochs.truncate_from_end(end_offset)
         self._remove_snapshots(above=end_offset)
@@ -362,6 +363,7 @@ class LogTrim(LogWrite):
         self._dirty = [active]
         self._seals.clear()
         self.log_end_offset = self.written_offset = self.flushed_offset = offset
+        self.gaps_below = 0
         self._limit_tickets(0)
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         if producer_snapshot is not None:

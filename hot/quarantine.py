@@ -11,12 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from stratalog.hot.filesystem import Filesystem, append_all
+from stratalog.hot.filesystem import File, Filesystem, append_all
 
 __all__ = ["NOTE", "STRAY", "Quarantine"]
 
 STRAY: Final = re.compile(r"(?P<name>\S+)\.(?P<id>[0-9a-f]{32})-stray")
 NOTE: Final = "quarantine.json"
+_COPY_BYTES: Final = 1 << 20
 
 
 class Quarantine:
@@ -47,17 +48,18 @@ class Quarantine:
             self._notes.append({"file": name, "reason": reason})
         self._finish()
 
-    def keep(self, name: str, data: bytes | memoryview, reason: str) -> None:
-        """Keep a copy of bytes that are about to be cut off. Raises `OSError`."""
+    def keep(self, name: str, source: File, position: int, size_bytes: int, reason: str) -> None:
+        """Keep a copy of the ``size_bytes`` from ``position`` on that are about to be cut off. Raises `OSError`."""
         target = self._ensure()
         file = self._files.open_append(f"{target}/{name}")
         try:
             file.truncate(0)
-            append_all(file, [data])
+            for first in range(position, position + size_bytes, _COPY_BYTES):
+                append_all(file, [source.pread(min(_COPY_BYTES, position + size_bytes - first), first)])
             file.fdatasync()
         finally:
             file.close()
-        self._notes.append({"file": name, "reason": reason, "bytes": len(data)})
+        self._notes.append({"file": name, "reason": reason, "bytes": size_bytes})
         self._finish()
 
     def _ensure(self) -> str:

@@ -6,7 +6,8 @@
    leader epochs and producer state from them. The part of that segment that was synced at the last orderly stop, and
    is borne out to be the same (`hot.summarised`), is not read again. At the first batch that is not right the log ends:
 
-   * a torn tail of the last segment, above the recovery point, is cut off: it was never acknowledged;
+   * a torn tail of the last segment, above the recovery point, is cut off: a stop in the middle of a write leaves one,
+     never acknowledged. What bits that changed on the disk leave may look the same, so it is kept in quarantine;
    * anything else (a later good batch, a later segment, an offset that had been flushed) is damage: what would
      be lost goes to quarantine first, and if flushed offsets are lost the log goes on above them, so that no
      offset ever names two records.
@@ -14,6 +15,10 @@
 4. Everything that was verified or changed is synced before the log is served: a page that is only in the cache
    must not be read by a consumer and then vanish (KAFKA-10101). That is the log's first sync cycle, which the owner
    runs beside those of other logs; until then ``flushed_offset`` is no higher than the recovery point.
+
+Offsets are dense: a batch begins where the one before it ends. Only the cleaner leaves gaps, and never in the active
+segment. So a log knows below which offset it may have been (`OpenRequest.gaps_below`); a gap above that is damage, as
+are base offsets and epochs, which no CRC covers, beyond the borders of their segment and partition.
 
 Arbitrary bytes lead to one of these ends, never to an error; an `OSError` of the disk itself is raised.
 """
@@ -28,20 +33,23 @@ from stratalog.hot.checkpoint import (
     topic_id_to_bytes,
     write_topic_id,
 )
-from stratalog.hot.damage import empty_batch, keep_damaged, misplaced
+from stratalog.hot.clean_tail import end_of_clean_tail
+from stratalog.hot.damage import Placing, empty_batch, keep_damaged, misplaced, refusal
 from stratalog.hot.epoch_spans import EpochSpans
 from stratalog.hot.filesystem import Entry, File, append_all
-from stratalog.hot.interrupted import NAMED, finish_interrupted
+from stratalog.hot.interrupted import finish_interrupted
 from stratalog.hot.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from stratalog.hot.listed import listed_segments, listed_snapshots
 from stratalog.hot.loaded import LoadedLog, OpenRequest, RecoveryReport
+from stratalog.hot.loaded_epochs import load_epochs
 from stratalog.hot.producer_state import ProducerStateManager
 from stratalog.hot.quarantine import Quarantine
 from stratalog.hot.replay import apply_stored_batch
-from stratalog.hot.scan import Damage, scan_checked, scan_headers
+from stratalog.hot.scan import Damage, scan_checked, scan_within
 from stratalog.hot.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
 from stratalog.hot.segment_indexes import SegmentIndexes
 from stratalog.hot.snapshots import SNAPSHOT, restore_state, stray_snapshots
-from stratalog.hot.summarised import KnownPart, known_epochs, known_part, load_summarised
+from stratalog.hot.summarised import KnownPart, known_part, load_summarised
 from stratalog.wire.batch import NO_TIMESTAMP
 from stratalog.wire.errors import Corrupt
 
@@ -52,8 +60,8 @@ class _Loading:
     """The log while it is being opened."""
 
     __slots__ = (
-        "base", "changed", "created", "end_offset", "epochs", "files", "known", "quarantine", "report", "request",
-        "segments", "snapshots", "state", "unsynced",
+        "base", "changed", "created", "end_offset", "epoch_max", "epochs", "files", "gaps_below", "known", "quarantine",
+        "report", "request", "segments", "snapshots", "state", "unsynced",
     )  # fmt: skip
 
     def __init__(self, request: OpenRequest) -> None:
@@ -67,6 +75,8 @@ class _Loading:
         self.epochs = LeaderEpochCache()
         self.state = ProducerStateManager(str(request.topic_partition))
         self.end_offset = 0
+        self.gaps_below = request.gaps_below
+        self.epoch_max = request.leader_epoch_max
         self.known: KnownPart | None = None
         """The part of the last segment that did not have to be verified; its indexes on the disk are as they should be."""
         self.unsynced: list[str] = []
@@ -76,7 +86,10 @@ class _Loading:
 
 
 def load_log(request: OpenRequest) -> LoadedLog:
-    """Open and recover one log; what has to be synced is in the result. Raises `OSError`."""
+    """Open and recover one log; what has to be synced is in the result.
+
+    Raises `OSError`, and `Corrupt` for damage where the request wants that.
+    """
     if request.clean and request.summary is not None:
         loaded = load_summarised(request, request.summary)
         if loaded is not None:
@@ -89,9 +102,11 @@ def load_log(request: OpenRequest) -> LoadedLog:
         loading.request = request._replace(recovery_point=truncated_to)
     loading.changed = finish_interrupted(loading.files, loading.base, entries)
     names = _scan(loading) if loading.changed else entries
-    _find_segments(loading, names)
+    loading.segments, loading.snapshots = listed_segments(loading.request, names), listed_snapshots(names)
     trusted = request.clean and _trust_active(loading)
-    _load_epochs(loading, names)
+    named = any(entry.name == LEADER_EPOCHS for entry in names)
+    loading.epochs = load_epochs(loading.request, loading.segments, loading.quarantine, named=named)
+    loading.epoch_max = max(loading.epoch_max, loading.epochs.latest_epoch)
     if not loading.segments:
         _create(loading)
     elif trusted:
@@ -112,6 +127,7 @@ def load_log(request: OpenRequest) -> LoadedLog:
         _flushed(loading),
         loading.unsynced,
         loading.changed,
+        min(loading.gaps_below, loading.end_offset),
         truncated_to,
     )
 
@@ -138,32 +154,6 @@ def _scan(loading: _Loading) -> list[Entry]:
     except FileNotFoundError:
         loading.files.make_directory(loading.base)
         return []
-
-
-def _find_segments(loading: _Loading, entries: list[Entry]) -> None:
-    """Make a segment of every ``.log`` file; its end is taken from its successor's name."""
-    request = loading.request
-    logs: list[tuple[int, Entry]] = []
-    for entry in entries:
-        match = NAMED.fullmatch(entry.name)
-        if match is not None and match[2] == ".log":
-            logs.append((int(match[1]), entry))
-        elif match is not None and match[2] == SNAPSHOT:
-            loading.snapshots.append(int(match[1]))
-    for number, (base_offset, entry) in enumerate(logs):
-        last = number + 1 == len(logs)
-        segment = Segment(
-            loading.files,
-            loading.base,
-            base_offset,
-            request.config,
-            request.cache,
-            size_bytes=entry.size_bytes,
-            next_offset=None if last else logs[number + 1][0],
-            frozen=not last,
-            first_append_ms=entry.modified_ms if entry.size_bytes else -1,
-        )
-        loading.segments.append(segment)
 
 
 def _create(loading: _Loading) -> None:
@@ -193,28 +183,15 @@ def _trust_active(loading: _Loading) -> bool:
         return False
     if active.size_bytes == 0:
         return active.base_offset >= loading.request.recovery_point
-    start = _last_indexed_position(loading, active)
-    end = start
-    for position, header in scan_headers(active.file, start, active.size_bytes):
-        end = position + header.size_bytes
-        active.next_offset = header.next_offset
-    if end != active.size_bytes or active.next_offset < max(active.base_offset, loading.request.recovery_point):
+    end = end_of_clean_tail(loading.files, active, loading.gaps_below)
+    if end is None or end < max(active.base_offset, loading.request.recovery_point):
         return False
-    for _, header in scan_headers(active.file, 0, active.size_bytes, step_bytes=64):
+    active.next_offset = end
+    for _, header in scan_within(active.file, 0, active.size_bytes, active.base_offset, end, step_bytes=64):
         active.roll_timestamp_ms = header.max_timestamp
         break
     loading.request.cache.drop(active)
     return True
-
-
-def _last_indexed_position(loading: _Loading, segment: Segment) -> int:
-    try:
-        file = loading.files.open_read(segment.path(".index"))
-    except FileNotFoundError:
-        return 0
-    data = file.pread(4, max(file.size_bytes() - 4, 0))
-    position = int.from_bytes(data, "big") if len(data) == 4 else 0
-    return position if position < segment.size_bytes else 0
 
 
 # -- 3. any other stop -----------------------------------------------------------------------------------------
@@ -236,38 +213,35 @@ def _recover(loading: _Loading) -> None:
     for number in range(first, len(segments)):
         damage = _recover_segment(loading, number, spans, known if number == first else None)
         if damage is not None:
-            loading.epochs = _history(loading, spans)
-            where = loading.segments, number, damage, loading.end_offset
-            resume = keep_damaged(loading.quarantine, loading.report, *where, point)
-            _end_log_at(loading, number, damage.position)
-            if resume > loading.end_offset:
-                _resume_above(loading, resume)
+            loading.epochs = spans.recovered(loading.epochs, loading.end_offset)
+            _set_aside(loading, number, damage)
             break
     else:
-        loading.epochs = _history(loading, spans)
+        loading.epochs = spans.recovered(loading.epochs, loading.end_offset)
         if loading.end_offset < point:
             reason = f"the log ends at offset {loading.end_offset}, it had been flushed up to {point}"
+            if loading.request.refuse_damage:
+                raise refusal(f"{loading.base}: {reason}")
             loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
             loading.report.resume_offset = point
             _resume_above(loading, point)
 
 
-def _history(loading: _Loading, spans: EpochSpans) -> LeaderEpochCache:
-    """The epochs of the recovered log; the checkpoint may stay, as long as it does no more than lack the last ones."""
-    before = loading.epochs
-    found = spans.history(before.entries, loading.end_offset)
-    new = found.entries[len(before.entries) :]
-    found.dirty = before.dirty or found.entries[: len(before.entries)] != before.entries
-    if new:
-        found.note_unstored(new[0].start_offset)
-    return found
+def _set_aside(loading: _Loading, number: int, damage: Damage) -> None:
+    """End the log before the damage in segment ``number``, or go on above what is lost."""
+    place = Placing(loading.end_offset, loading.gaps_below, _limit(loading, number))
+    point, refuse = loading.request.recovery_point, loading.request.refuse_damage
+    where = loading.segments, number, damage, place
+    resume = keep_damaged(loading.quarantine, loading.report, *where, point, refuse=refuse)
+    _end_log_at(loading, number, damage.position)
+    if resume > loading.end_offset:
+        _resume_above(loading, resume)
 
 
 def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: KnownPart | None) -> Damage | None:
     """Verify one segment behind its known part and rebuild what it implies; the damage that ends it, if any."""
     segment = loading.segments[number]
-    last = number + 1 == len(loading.segments)
-    limit = RELATIVE_OFFSET_MAX + segment.base_offset if last else loading.segments[number + 1].base_offset - 1
+    last, limit = number + 1 == len(loading.segments), _limit(loading, number)
     indexes = SegmentIndexes.empty(segment.base_offset, loading.request.config.index_interval_bytes)
     aborted = []
     damage = None
@@ -277,12 +251,12 @@ def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: K
         segment.roll_timestamp_ms = known.roll_timestamp_ms
     checked = known is None or start < segment.size_bytes or next_offset < loading.request.recovery_point
     loading.report.segments_checked += checked
-    for batch in scan_checked(segment.file, start, segment.size_bytes, next_offset):
+    for batch in scan_checked(segment.file, start, segment.size_bytes, next_offset, gaps_below=loading.gaps_below):
         if isinstance(batch, Damage):
             damage = batch
             break
         header = batch.header
-        reason = misplaced(header, limit, spans.latest_epoch)
+        reason = misplaced(header, limit, spans.latest_epoch, loading.epoch_max)
         if reason:
             damage = Damage(batch.position, reason)
             break
@@ -297,7 +271,7 @@ def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: K
     segment.indexes = indexes
     segment.replace_aborted(aborted)
     segment.next_offset = max(loading.end_offset, segment.base_offset)
-    if not last and damage is None and _lost_end(loading, limit + 1):
+    if not last and damage is None and loading.end_offset < limit + 1 > loading.gaps_below:
         damage = Damage(segment.size_bytes, f"the next segment begins at offset {limit + 1}")
     if not last and damage is None:
         segment.next_offset = loading.end_offset = loading.segments[number + 1].base_offset
@@ -306,11 +280,11 @@ def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: K
     return damage
 
 
-def _lost_end(loading: _Loading, next_base: int) -> bool:
-    """Whether a segment that was not flushed ends short of its successor; the cleaner alone leaves such gaps."""
-    request = loading.request
-    cleaned = request.config.compacted or request.may_have_gaps
-    return request.recovery_point <= loading.end_offset < next_base and not cleaned
+def _limit(loading: _Loading, number: int) -> int:
+    """The last offset that segment ``number`` can hold."""
+    if number + 1 < len(loading.segments):
+        return loading.segments[number + 1].base_offset - 1
+    return loading.segments[number].base_offset + RELATIVE_OFFSET_MAX
 
 
 def _seal(loading: _Loading, segment: Segment) -> None:
@@ -358,12 +332,24 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
 
 
 def _resume_above(loading: _Loading, offset: int) -> None:
-    """Flushed offsets were lost: an empty batch takes their place, as the cleaner leaves them, and the log goes on."""
-    segment = loading.segments[-1]
+    """Flushed offsets were lost: an empty batch takes their place, as the cleaner leaves them, and the log goes on.
+
+    Of more than a segment can hold, a new segment begins above them, and the gap is known.
+    """
+    segment, request = loading.segments[-1], loading.request
     epoch = max(loading.epochs.latest_epoch, 0)
-    batch = empty_batch(loading.end_offset, offset, epoch)
-    segment.queue(batch, offset - 1, NO_TIMESTAMP, loading.request.now_ms)
-    segment.write_pending()
+    if offset - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
+        segment.next_offset = offset
+        _store(loading, segment, final=True)
+        segment.freeze()
+        segment = Segment(loading.files, loading.base, offset, request.config, request.cache)
+        loading.created.append(segment.file)
+        loading.segments.append(segment)
+        loading.gaps_below = offset
+    else:
+        batch = empty_batch(loading.end_offset, offset, epoch)
+        segment.queue(batch, offset - 1, NO_TIMESTAMP, request.now_ms)
+        segment.write_pending()
     if epoch > loading.epochs.latest_epoch:
         loading.epochs.assign(epoch, loading.end_offset)
     loading.end_offset = loading.state.end_offset = offset
@@ -382,22 +368,6 @@ def _restore(loading: _Loading, segments: list[Segment], end_offset: int) -> Pro
         end_offset=end_offset,
         name=str(loading.request.topic_partition),
     )
-
-
-def _load_epochs(loading: _Loading, entries: list[Entry]) -> None:
-    """Read the epoch checkpoint; derive it from the log if it is missing or damaged."""
-    if any(entry.name == LEADER_EPOCHS for entry in entries):
-        path = f"{loading.base}/{LEADER_EPOCHS}"
-        try:
-            known = known_epochs(loading.request)
-            loading.epochs = known or LeaderEpochCache.from_bytes(loading.files.read_bytes(path))
-            return
-        except Corrupt as error:
-            loading.quarantine.move([LEADER_EPOCHS], str(error))
-    for segment in loading.segments:
-        for _, header in scan_headers(segment.file, 0, segment.size_bytes):
-            if header.partition_leader_epoch > loading.epochs.latest_epoch and header.base_offset >= 0:
-                loading.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
 def _settle(loading: _Loading, entries: list[Entry]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stratalog.hot.producer_state import ProducerStateManager
-from stratalog.hot.scan import read_batch, scan_headers
+from stratalog.hot.scan import read_batch
 from stratalog.hot.segment import Segment
 from stratalog.hot.transaction_index import AbortedTxn
 from stratalog.hot.validation import read_end_marker
@@ -74,7 +74,7 @@ def replay_segment(state: ProducerStateManager, segment: Segment, to_offset: int
     """
     aborted = []
     start = segment.indexes.offsets.lookup(state.end_offset) if state.end_offset > segment.base_offset else 0
-    for position, header in scan_headers(segment.file, start, segment.written_bytes):
+    for position, header in segment.headers(start):
         if header.base_offset >= to_offset:
             break
         if header.base_offset >= state.end_offset:

@@ -10,12 +10,22 @@ from stratalog.hot.filesystem import File
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["CheckedBatch", "Damage", "read_batch", "scan_borders", "scan_checked", "scan_headers"]
+__all__ = [
+    "OFFSET_MAX",
+    "CheckedBatch",
+    "Damage",
+    "read_batch",
+    "scan_borders",
+    "scan_checked",
+    "scan_headers",
+    "scan_within",
+]
 
 _HEADERS_STEP_BYTES: Final = 16 << 10
 _CHECKED_STEP_BYTES: Final = 1 << 20
 _BORDERS_STEP_BYTES: Final = 6 << 10
 _MAGIC: Final = 2
+OFFSET_MAX: Final = (1 << 63) - 1
 _BORDER: Final = Struct(">qi4xB4x2xi")
 """The fields of a batch header that place it: base offset, length, magic, last offset delta."""
 
@@ -59,6 +69,19 @@ def scan_headers(
         position = after
 
 
+def scan_within(
+    file: File, position: int, end: int, first_offset: int, end_offset: int, *, step_bytes: int = _HEADERS_STEP_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """As `scan_headers`, less the batches that claim offsets outside of ``[first_offset, end_offset)``.
+
+    The CRC does not cover base offsets: one beyond the borders of its segment is damaged.
+    """
+    for found in scan_headers(file, position, end, step_bytes=step_bytes):
+        header = found[1]
+        if first_offset <= header.base_offset <= header.last_offset < end_offset:
+            yield found
+
+
 def scan_borders(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """``(position, size, base offset, last offset)`` of each whole batch: `scan_headers` for look-ups, less work."""
     chunk = b""
@@ -79,6 +102,11 @@ def scan_borders(file: File, position: int, end: int) -> Iterator[tuple[int, int
         position += size_bytes
 
 
+def unreadable(path: str, position: int) -> Corrupt:
+    """The error for a position at which no batch begins although one should."""
+    return Corrupt(f"no batch can begin with the bytes at position {position} of {path}: its header is damaged")
+
+
 def read_batch(file: File, position: int, header: BatchHeader) -> bytes:
     """All bytes of the batch at ``position``. Raises `Corrupt` if the file ends inside it."""
     data = file.pread(header.size_bytes, position)
@@ -87,18 +115,21 @@ def read_batch(file: File, position: int, header: BatchHeader) -> bytes:
     return data
 
 
-def scan_checked(file: File, position: int, end: int, next_offset: int) -> Iterator[CheckedBatch | Damage]:
+def scan_checked(
+    file: File, position: int, end: int, next_offset: int, *, gaps_below: int = OFFSET_MAX
+) -> Iterator[CheckedBatch | Damage]:
     """Every batch in ``[position, end)``, verified; ends with one `Damage` at the first that is not right.
 
     A batch is right if its bounds, magic and CRC are, if its offsets do not go back below ``next_offset`` or its
-    predecessor, and if its last offset delta is not negative. Never raises for any bytes; raises `OSError`.
+    predecessor, if its last offset delta is not negative, and if no offsets are missing before it: those below
+    ``gaps_below`` may be. Never raises for any bytes; raises `OSError`.
     """
     while position < end:
         want = _CHECKED_STEP_BYTES
         chunk = memoryview(file.pread(min(want, end - position), position))
         at = 0
         while True:
-            batch = _checked(chunk, at, position + at, next_offset)
+            batch = _checked(chunk, at, position + at, next_offset, gaps_below)
             if isinstance(batch, CheckedBatch):
                 yield batch
                 at += batch.header.size_bytes
@@ -121,7 +152,9 @@ def scan_checked(file: File, position: int, end: int, next_offset: int) -> Itera
         position += at
 
 
-def _checked(chunk: memoryview, at: int, position: int, next_offset: int) -> CheckedBatch | Damage | int:
+def _checked(
+    chunk: memoryview, at: int, position: int, next_offset: int, gaps_below: int
+) -> CheckedBatch | Damage | int:
     """The batch at ``at``, its damage, or how many bytes are needed to see it whole."""
     if at + HEADER_BYTES > len(chunk):
         return HEADER_BYTES
@@ -130,6 +163,8 @@ def _checked(chunk: memoryview, at: int, position: int, next_offset: int) -> Che
         return Damage(position, f"a batch cannot be {header.batch_length} bytes long")
     if header.base_offset < next_offset or header.last_offset_delta < 0:
         return Damage(position, f"base offset {header.base_offset} comes after offset {next_offset - 1}")
+    if next_offset < header.base_offset > gaps_below or header.last_offset > OFFSET_MAX:
+        return Damage(position, f"offset {next_offset} is due, base offset {header.base_offset} stands there")
     if at + header.size_bytes > len(chunk):
         return header.size_bytes
     try:

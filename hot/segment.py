@@ -6,16 +6,16 @@ A `SegmentCache`, which all logs of a broker share, bounds the files and indexes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.filesystem import File, Filesystem, append_all
-from stratalog.hot.index import TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
+from stratalog.hot.index import OffsetIndex, TimeEntry, TimeIndex
 from stratalog.hot.log_summary import ActiveSummary
-from stratalog.hot.scan import scan_borders, scan_headers
-from stratalog.hot.segment_indexes import SegmentIndexes, TailIndexes
+from stratalog.hot.scan import scan_borders, scan_within, unreadable
+from stratalog.hot.segment_indexes import SegmentIndexes, TailIndexes, check_ranges, last_time_entry
 from stratalog.hot.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
@@ -214,7 +214,8 @@ class Segment:
         try:
             offsets = OffsetIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".index")))
             times = TimeIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".timeindex")))
-            self._check_ranges(offsets, times)
+            filled = self.size_bytes if self.frozen else 0
+            check_ranges(offsets, times, self.next_offset - self.base_offset, self.size_bytes, filled, self.path(""))
         except (Corrupt, FileNotFoundError):
             return self.rebuild_indexes()
         indexes = SegmentIndexes(offsets, times, self.config.index_interval_bytes, self.size_bytes)
@@ -222,19 +223,14 @@ class Segment:
             self.add_tail_timestamps(indexes)
         return indexes
 
-    def _check_ranges(self, offsets: OffsetIndex, times: TimeIndex) -> None:
-        limit = self.next_offset - self.base_offset
-        if len(offsets) and (offsets.positions[-1] >= self.size_bytes or offsets.relative_offsets[-1] >= limit):
-            raise Corrupt(f"{self.path('.index')} points beyond its log; rebuild it")
-        if len(times) and times.relative_offsets[-1] >= limit:
-            raise Corrupt(f"{self.path('.timeindex')} points beyond its log; rebuild it")
-        if self.frozen and self.size_bytes > 0 and not len(times) and len(offsets):
-            raise Corrupt(f"{self.path('.timeindex')} is empty beside a filled offset index; rebuild it")
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """`scan_within` of this segment's borders, from ``position`` to what is written. Raises `OSError`."""
+        return scan_within(self.file, position, self.written_bytes, self.base_offset, self.next_offset)
 
     def add_tail_timestamps(self, indexes: SegmentIndexes) -> None:
         """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry. Raises `OSError`."""
         start = indexes.offsets.lookup(indexes.max_timestamp.offset)
-        for _, header in scan_headers(self.file, start, self.written_bytes):
+        for _, header in self.headers(start):
             if header.max_timestamp > indexes.max_timestamp.timestamp_ms:
                 indexes.max_timestamp = TimeEntry(header.max_timestamp, header.last_offset)
 
@@ -246,10 +242,8 @@ class Segment:
         return indexes
 
     def _derive_indexes(self, end: int) -> SegmentIndexes:
-        indexes = SegmentIndexes.empty(self.base_offset, self.config.index_interval_bytes)
-        for position, header in scan_headers(self.file, 0, end, step_bytes=1 << 18):
-            indexes.add_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
-        return indexes
+        headers = scan_within(self.file, 0, end, self.base_offset, self.next_offset, step_bytes=1 << 18)
+        return SegmentIndexes.derived(self.base_offset, self.config.index_interval_bytes, headers)
 
     def store_indexes(self, *, final: bool) -> list[File]:
         """Write the index entries that the files lack; ``final`` adds the closing time entry. Not yet durable.
@@ -354,11 +348,27 @@ class Segment:
     # -- looking up ---------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch with a record at or above ``offset``, among what is written; None if there is none."""
-        file = self.file
-        for position, _, _, last_offset in scan_borders(file, self.indexes.offsets.lookup(offset), self.written_bytes):
+        """The first batch with a record at or above ``offset``, among what is written; None if there is none.
+
+        Raises `OSError`, and `Corrupt` for a header on the way that cannot be one of this segment.
+        """
+        file, end = self.file, self.written_bytes
+        indexed_offset, after = self.indexes.offsets.floor(offset)
+        misled = 0 < after < end
+        for position, size_bytes, base_offset, last_offset in scan_borders(file, after, end):
+            misled = misled and not self.base_offset <= base_offset <= indexed_offset
+            if misled:
+                break
             if last_offset >= offset:
+                if base_offset < self.base_offset or last_offset >= self.next_offset:
+                    raise unreadable(self.path(), position)
                 return position, read_header(file.pread(HEADER_BYTES, position))
+            after = position + size_bytes
+        if misled:  # the index has no checksum: it led to no batch at or below its own entry
+            self.rebuild_indexes()
+            return self.locate(offset)
+        if after < end:
+            raise unreadable(self.path(), after)
         return None
 
     @property
@@ -374,15 +384,8 @@ class Segment:
 
     def _read_max_timestamp(self) -> TimeEntry:
         """The last entry of a frozen segment's time index, without loading the rest."""
-        try:
-            file = self._files.open_read(self.path(".timeindex"))
-        except FileNotFoundError:
-            return self.indexes.max_timestamp
-        size_bytes = file.size_bytes()
-        data = file.pread(TIME_ENTRY_BYTES, max(0, size_bytes - TIME_ENTRY_BYTES))
-        if size_bytes % TIME_ENTRY_BYTES or len(data) != TIME_ENTRY_BYTES:
-            return self.indexes.max_timestamp
-        return TimeIndex.from_bytes(self.base_offset, data).last()
+        last = last_time_entry(self._files, self.path(".timeindex"), self.base_offset)
+        return self.indexes.max_timestamp if last is None else last
 
     def info(self, *, active: bool) -> SegmentInfo:
         """The segment as others see it."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from stratalog.hot.filesystem import Filesystem
 from stratalog.hot.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
+from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["IndexTail", "SegmentIndexes", "TailIndexes"]
+__all__ = ["IndexTail", "SegmentIndexes", "TailIndexes", "check_ranges", "last_time_entry"]
 
 _time_entry = partial(tuple.__new__, TimeEntry)
 """A `TimeEntry` from a tuple, at half the cost: batches come with one each as long as time goes on."""
@@ -35,6 +38,34 @@ class IndexTail(NamedTuple):
         return TimeEntry(self.max_timestamp_ms, self.max_timestamp_offset)
 
 
+def check_ranges(
+    offsets: OffsetIndex, times: TimeIndex, offset_count: int, size_bytes: int, filled_bytes: int, path: str
+) -> None:
+    """Whether indexes can be of a segment of ``offset_count`` offsets and ``size_bytes``; else raises `Corrupt`.
+
+    ``filled_bytes`` is its size if the time index has its closing entry, else 0; ``path`` lacks the suffix.
+    """
+    if len(offsets) and (offsets.positions[-1] >= size_bytes or offsets.relative_offsets[-1] >= offset_count):
+        raise Corrupt(f"{path}.index points beyond its log; rebuild it")
+    if len(times) and times.relative_offsets[-1] >= offset_count:
+        raise Corrupt(f"{path}.timeindex points beyond its log; rebuild it")
+    if filled_bytes > 0 and not len(times) and len(offsets):
+        raise Corrupt(f"{path}.timeindex is empty beside a filled offset index; rebuild it")
+
+
+def last_time_entry(files: Filesystem, path: str, base_offset: int) -> TimeEntry | None:
+    """The last entry of a ``.timeindex`` file; None if it is absent or not whole entries. Raises `OSError`."""
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return None
+    size_bytes = file.size_bytes()
+    data = file.pread(TIME_ENTRY_BYTES, max(0, size_bytes - TIME_ENTRY_BYTES))
+    if size_bytes % TIME_ENTRY_BYTES or len(data) != TIME_ENTRY_BYTES:
+        return None
+    return TimeIndex.from_bytes(base_offset, data).last()
+
+
 class SegmentIndexes:
     """Both indexes of a segment, and the rule by which they grow."""
 
@@ -55,6 +86,19 @@ class SegmentIndexes:
     def empty(cls, base_offset: int, interval_bytes: int) -> SegmentIndexes:
         """The indexes of a segment without batches."""
         return cls(OffsetIndex(base_offset), TimeIndex(base_offset), interval_bytes, 0)
+
+    @classmethod
+    def derived(
+        cls, base_offset: int, interval_bytes: int, headers: Iterable[tuple[int, BatchHeader]]
+    ) -> SegmentIndexes:
+        """The indexes of a segment with these batches, ``(position, header)`` each."""
+        indexes = cls.empty(base_offset, interval_bytes)
+        last_offset = -1
+        for position, header in headers:
+            if header.last_offset > last_offset:  # an entry that does not ascend would mislead every look-up
+                last_offset = header.last_offset
+                indexes.add_batch(position, header.size_bytes, last_offset, header.max_timestamp)
+        return indexes
 
     def add_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Note the batch that begins at ``position``."""

@@ -126,7 +126,10 @@ def load_summarised(request: OpenRequest, summary: LogSummary) -> LoadedLog | No
     log_start = request.log_start(segments[0].base_offset)
     epochs.truncate_from_start(log_start)
     end = summary.end_offset
-    return LoadedLog(segments, epochs, state, snapshots, log_start, end, RecoveryReport(), flushed_offset=end)
+    gaps_below = min(request.gaps_below, end)
+    return LoadedLog(
+        segments, epochs, state, snapshots, log_start, end, RecoveryReport(), flushed_offset=end, gaps_below=gaps_below
+    )
 
 
 def _unchanged(request: OpenRequest, summary: LogSummary) -> bool:

@@ -13,8 +13,9 @@ from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.server import Server
+from stratalog.hot.directory import LogDirectory
 from stratalog.wire.batch import build_control_batch
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 
 def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
@@ -60,6 +61,38 @@ def test_files_of_another_topic_of_the_name_are_set_aside(broker):
     (stray,) = data.glob("t-0.*-stray")
     assert b"old" in (stray / "00000000000000000000.log").read_bytes()
     assert broker.produce("t", b"new") == [0]
+
+
+@pytest.mark.parametrize("harm", ["directory", "error", "mistake"])
+def test_one_partition_that_cannot_be_opened_stops_no_other(broker, caplog, monkeypatch, harm):
+    """It is offline with an error that names it; the rest of its directory is served."""
+    for topic in ("bad", "good"):
+        broker.create(topic)
+        broker.produce(topic, b"v")
+    broker.stop()
+    data = Path(broker.directory, "data")
+    if harm == "directory":
+        shutil.rmtree(data / "bad-0")
+        (data / "bad-0").write_bytes(b"")
+        (data / ".kafka_cleanshutdown").unlink()
+    else:
+        real = LogDirectory.open_log
+
+        def open_log(directory, name, *arguments, **options):
+            if name.topic == "bad":
+                raise Corrupt("bad-0 is bad") if harm == "error" else ValueError("a mistake")
+            return real(directory, name, *arguments, **options)
+
+        monkeypatch.setattr(LogDirectory, "open_log", open_log)
+    broker.start()
+    assert broker.values("good") == [b"v"]
+    assert broker.produce("good", b"w") == [1]
+    with pytest.raises(KafkaError) as caught:
+        broker.produce("bad", b"w")
+    assert caught.value.code in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LEADER_NOT_AVAILABLE}
+    (told,) = [one for one in caplog.records if "bad-0 cannot be opened" in one.getMessage()]
+    assert "the other partitions are served" in told.getMessage()
+    assert bool(told.exc_info) is (harm == "mistake")
 
 
 def test_a_damaged_log_is_led_and_its_damage_reported(broker, caplog):

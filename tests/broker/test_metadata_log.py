@@ -30,6 +30,34 @@ def test_every_start_is_a_new_epoch(tmp_path, watched_files):
         begin_epoch(watched_files, str(tmp_path), 2)
 
 
+def test_an_epoch_is_never_below_those_of_the_log(tmp_path, watched_files):
+    """The file has no checksum, and may be lost: a digit that changed must not make this start one of the past."""
+    begin_epoch(watched_files, str(tmp_path), 1)
+    assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 8
+    assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 9
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(start_node, clean):
+    """To go on above the damage would be to forget topics; the error names file and remedy."""
+    node = start_node()
+    node.create("t")
+    node.stop()
+    (path,) = metadata_directory(node).glob("*.log")
+    good = path.read_bytes()
+    damaged = bytearray(good)
+    damaged[len(good) // 3] ^= 1
+    path.write_bytes(damaged)
+    if not clean:
+        Path(node.directory, "data", ".kafka_cleanshutdown").unlink()
+    with pytest.raises(Corrupt, match=r"restore|metadata log"):
+        node.start()
+    assert path.read_bytes() == damaged
+    path.write_bytes(good)
+    node.start()
+    node.produce("t", b"v")
+
+
 @pytest.mark.parametrize("flush_messages", [1, 9_223_372_036_854_775_807])
 def test_cluster_metadata_is_fsynced_before_any_answer_whatever_log_flush_says(
     start_node, watched_files, flush_messages

@@ -350,3 +350,61 @@ def test_a_damaged_identity_is_read_again(stopped, files):
     (Path(stopped) / "wide-1" / "partition.metadata").write_text("garbage")
     directory = LogDirectory.load(stopped, files)
     assert directory.partitions[TopicPartition("wide", 1)].topic_id is None
+
+
+def test_a_changed_digit_of_a_log_start_hides_no_record(root, files):
+    """It has no checksum: what was written down beside it counts, unless the checkpoint is the newer one."""
+    directory, logs = filled(root, files)
+    directory.write_checkpoints(logs)
+    path = Path(f"{root}/{checkpoint.LOG_START_OFFSETS}")
+    status, text = path.stat(), path.read_text()
+    path.write_text(text.replace("flights 0 0", "flights 0 2"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    again = LogDirectory.load(root, files)
+    assert (again.log_start_offsets[FLIGHTS], again.damaged_checkpoints) == (0, [checkpoint.LOG_START_OFFSETS])
+    os.utime(path)
+    again = LogDirectory.load(root, files)
+    assert (again.log_start_offsets[FLIGHTS], again.damaged_checkpoints) == (2, [])
+    path.write_text("garbage")
+    assert LogDirectory.load(root, files).log_start_offsets[FLIGHTS] == 0
+
+
+def test_bounds_are_written_when_they_have_changed(root, files, monkeypatch):
+    """Not with each checkpoint: they wait for the disk twice."""
+    directory, logs = filled(root, files)
+    directory.write_checkpoints(logs)
+    written = []
+    monkeypatch.setattr(checkpoint, "write_durably", lambda files, path, data, **_: written.append(Path(path).name))
+    directory.write_checkpoints(logs)
+    assert written == [checkpoint.RECOVERY_POINTS]
+    logs[FLIGHTS].advance_log_start(1)
+    directory.write_checkpoints(logs)
+    assert written[2:] == [checkpoint.LOG_START_OFFSETS, "log-bounds"]
+    directory.forget(ORDERS)
+    directory.write_bounds({})
+    assert written[4:] == [checkpoint.LOG_START_OFFSETS, "log-bounds"]
+
+
+def test_what_was_written_of_a_partition_set_aside_is_void(root, files):
+    """Else another topic of its name would look as if it had lost records."""
+    directory, logs = filled(root, files)
+    directory.write_checkpoints(logs)
+    directory.forget(FLIGHTS)
+    known = (directory.recovery_points, directory.log_start_offsets, directory.bounds)
+    assert all(FLIGHTS not in one for one in known)
+    assert all(ORDERS in one for one in known)
+
+
+def test_where_the_cleaner_was_is_known_after_a_damaged_checkpoint(root, files):
+    """Of a topic that is compacted no longer, too: its gaps are no damage."""
+    directory, logs = filled(root, files)
+    log = logs[FLIGHTS]
+    log.compacted_before, log.gaps_below = True, 3
+    directory.write_cleaner_offset(FLIGHTS, 3)
+    directory.write_checkpoints(logs)
+    for damaged in (None, checkpoint.CLEANER_OFFSETS, "log-bounds"):
+        if damaged:
+            Path(f"{root}/{damaged}").write_text("garbage")
+        again = open_all(LogDirectory.load(root, files))
+        assert [again[one].may_have_gaps for one in (FLIGHTS, ORDERS)] == [True, damaged == "log-bounds"]
+        assert again[FLIGHTS].gaps_below == 3

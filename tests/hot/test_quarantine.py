@@ -14,12 +14,16 @@ def test_files_are_moved_with_a_note_that_says_why(files, tmp_path):
     quarantine = Quarantine(files, str(partition), 255)
     assert quarantine.directory is None
     quarantine.move(["a.log", "a.index"], "the CRC is wrong")
-    quarantine.keep("b.log.from-9", b"rest", "cut off")
+    source = partition / "b.log"
+    source.write_bytes(b"123456789rest and more")
+    quarantine.keep("b.log.from-9", files.open_read(str(source)), 9, 4, "cut off")
+    source.unlink()
     directory = quarantine.directory
     assert directory == f"{tmp_path}/flights-0.000000000000000000000000000000ff-stray"
     assert STRAY.fullmatch(Path(directory).name)
     assert sorted(entry.name for entry in Path(directory).iterdir()) == ["a.log", "b.log.from-9", NOTE]
     assert list(partition.iterdir()) == []
+    assert Path(f"{directory}/b.log.from-9").read_bytes() == b"rest"
     notes = json.loads(Path(f"{directory}/{NOTE}").read_text())
     assert notes == [
         {"file": "a.log", "reason": "the CRC is wrong"},
@@ -34,6 +38,6 @@ def test_an_earlier_quarantine_is_never_mixed_with(files, tmp_path):
     kept = set()
     for _ in range(2):
         quarantine = Quarantine(files, str(partition), 7)
-        quarantine.keep("x", b"1", "r")
+        quarantine.move(["x"], "r")
         kept.add(quarantine.directory)
     assert len(kept) == 2

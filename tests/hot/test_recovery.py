@@ -87,7 +87,8 @@ def test_a_cut_tail_is_synced_at_once(closed, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
     closed.open(CONFIG, clean=False)
-    assert synced == [str(tail)]
+    assert synced[-1] == str(tail)
+    assert all("-stray/" in name for name in synced[:-1]), "and before that what is kept of it"
 
 
 @pytest.mark.parametrize("cut", [1, 60, 61, 62, 150])
@@ -100,6 +101,8 @@ def test_a_torn_tail_is_cut_off(closed, cut):
     assert log.log_end_offset == 32
     assert log.recovery.damaged_offset is None
     assert log.recovery.truncated_bytes > 0
+    kept = Path(log.recovery.quarantine) / f"{30:020d}.log.from-{tail.stat().st_size}"
+    assert (log.recovery.tail_offset, kept.stat().st_size) == (32, log.recovery.truncated_bytes)
     assert closed.append(log, 2, epoch=2).base_offset == 32
 
 
@@ -109,6 +112,7 @@ def test_zeroes_behind_the_tail_are_cut_off(closed):
         file.write(bytes(5000))
     log = closed.open(CONFIG, clean=False, recovery_point=20)
     assert (log.log_end_offset, log.recovery.truncated_bytes) == (34, 5000)
+    assert log.recovery.quarantine is None
 
 
 def test_a_clean_mark_over_a_torn_tail_is_not_believed(closed):

@@ -1,0 +1,112 @@
+"""Recovery where headers claim what cannot be: offsets that are not due, epochs that never were."""
+
+from pathlib import Path
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.leader_epochs import EpochEntry
+from stratalog.wire.errors import Corrupt
+
+CONFIG = LogConfig(index_interval_bytes=400)
+
+
+@pytest.fixture
+def closed(bench):
+    """Segments [0,10) [10,20) [20,30) and two batches [30,34), closed in order."""
+    log = bench.open(CONFIG)
+    bench.fill(log, 3)
+    bench.append(log, 2, epoch=2)
+    bench.append(log, 2, epoch=2)
+    log.close()
+    return bench
+
+
+def path(bench, base: int) -> Path:
+    return Path(f"{bench.directory}/{base:020d}.log")
+
+
+@pytest.mark.parametrize("bit", range(64))
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_a_flipped_base_offset_is_damage_and_moves_no_log_end(bench, number, bit):
+    """It lies outside of the CRC: it is believed only where the batch before it ends, as no cleaner was ever here."""
+    log = bench.open()
+    for _ in range(5):
+        bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    file = path(bench, 0)
+    data = bytearray(file.read_bytes())
+    at = number * len(data) // 5
+    data[at + bit // 8] ^= 0x80 >> bit % 8
+    file.write_bytes(data)
+    for recovery_point in (10, 0):
+        log = bench.open(clean=False, recovery_point=recovery_point)
+        if recovery_point:
+            assert (log.recovery.damaged_offset, log.recovery.resume_offset) == (number * 2, 10)
+            kept = Path(log.recovery.quarantine) / f"{0:020d}.log.from-{at}"
+            assert kept.read_bytes() == data[at:]
+        assert log.log_end_offset == 10
+        log.abandon()
+
+
+def test_a_gap_is_damage_where_no_cleaner_was(bench, make_batch):
+    """Above where it was, and in a log of which it is known that it never was, whatever the policy says."""
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = bench.open(compacted)
+    for base in (0, 1, 5, 6):
+        log.append_as_follower(memoryview(make_batch(base)), leader_epoch=0, now_ms=0)
+    assert log.gaps_below == 5
+    log.sync()
+    log.abandon()
+    for options in ({"known_gaps_below": 5}, {"may_have_gaps": True}, {}):
+        log = bench.open(compacted, clean=False, recovery_point=7, **options)
+        assert (log.recovery.damaged_offset, log.log_end_offset) == (None, 7)
+        log.abandon()
+    log = bench.open(LogConfig(), clean=False, recovery_point=7, known_gaps_below=4)
+    assert (log.recovery.damaged_offset, log.recovery.resume_offset) == (2, 7)
+
+
+def test_an_epoch_that_cannot_be_is_damage(bench, make_batch):
+    """No CRC covers it, and if it stayed, every later batch would look like one of an epoch that is over."""
+    log = bench.open()
+    log.append_as_follower(memoryview(make_batch(0, leader_epoch=5)), leader_epoch=9, now_ms=0)
+    log.append_as_follower(memoryview(make_batch(1, leader_epoch=70)), leader_epoch=90, now_ms=0)
+    log.sync()
+    log.abandon()
+    Path(f"{bench.directory}/leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
+    log = bench.open(clean=False, recovery_point=2, leader_epoch_max=6)
+    assert (log.recovery.damaged_offset, log.log_end_offset) == (1, 2)
+    assert log.leader_epochs.entries == (EpochEntry(5, 0),)
+
+
+def test_a_log_that_lost_more_offsets_than_a_segment_holds_goes_on_above_them(bench):
+    """In a new segment: no batch can stand for so many."""
+    log = bench.open()
+    bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    log = bench.open(clean=False, recovery_point=1 << 40)
+    assert (log.log_end_offset, log.gaps_below) == (1 << 40, 1 << 40)
+    assert bench.append(log).base_offset == 1 << 40
+    log.sync()
+    assert [header.base_offset for header in bench.headers(log)] == [0, 1 << 40]
+    log.abandon()
+    log = bench.open(clean=False, recovery_point=1 << 40, may_have_gaps=True, known_gaps_below=1 << 40)
+    assert (log.recovery.damaged_offset, log.log_end_offset) == (None, (1 << 40) + 1)
+
+
+@pytest.mark.parametrize("at", [20, 100])
+def test_damage_can_be_a_reason_not_to_start(closed, at):
+    """The cluster's metadata must not lose a record; a torn tail is none. The files stay as they are."""
+    tail = path(closed, 20)
+    good = tail.read_bytes()
+    tail.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+    before = {entry.name: entry.stat().st_size for entry in Path(closed.directory).iterdir()}
+    with pytest.raises(Corrupt, match=r"position 0.*nothing was changed"):
+        closed.open(CONFIG, clean=False, refuse_damage=True)
+    assert {entry.name: entry.stat().st_size for entry in Path(closed.directory).iterdir()} == before
+    tail.write_bytes(good)
+    active = path(closed, 30)
+    active.write_bytes(active.read_bytes()[:-1])
+    assert closed.open(CONFIG, clean=False, refuse_damage=True).log_end_offset == 32
