@@ -12,7 +12,7 @@ from stratalog.hot.cleaner import CleanedSegment, CleanJob
 from stratalog.hot.cleaner_plan import CleanableSegment, CleaningPolicy, Section
 from stratalog.hot.cleaner_swap import SegmentSwap
 from stratalog.hot.config import LONG_MAX
-from stratalog.hot.log_trim import LogTrim
+from stratalog.hot.log_truncate import LogTruncate
 from stratalog.hot.scan import scan_headers
 from stratalog.hot.segment import SWAP, Segment
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP
@@ -22,7 +22,7 @@ __all__ = ["LogCompact"]
 _NEVER: Final = LONG_MAX
 
 
-class LogCompact(LogTrim):
+class LogCompact(LogTruncate):
     """The half of a log that the cleaner needs."""
 
     __slots__ = ()

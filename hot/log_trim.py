@@ -161,26 +161,6 @@ class LogTrim(LogWrite):
 
     # -- the end ------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove every batch with a record at or above ``offset``; the log then ends at the first of them.
-
-        Durable on return. Raises `OSError`.
-        """
-        self.write_queued()
-        if offset >= self.log_end_offset:
-            return
-        located = self._segments[self._segments.floor(offset)].locate(offset)
-        border = offset if located is None else min(offset, located[1].base_offset)
-        if border < max(self._segments[0].base_offset, self.log_start_offset):
-            start = offset if offset < self.log_start_offset else max(border, self.log_start_offset)
-            state = self._state_at(start).to_bytes()
-            log_start = min(start, self.log_start_offset)
-            self.truncate_fully_and_start_at(start, self.leader_epochs.until(start), state, log_start_offset=log_start)
-            return
-        self._void_recovery_point(border)
-        self._cut(border)
-        self._sync_names()
-
     def _void_recovery_point(self, offset: int) -> None:
         """A recovery point above the log end would read as lost data after a crash: say first that it is void."""
         if offset < self.flushed_offset and (self._truncated_to is None or offset < self._truncated_to):
@@ -247,7 +227,7 @@ class LogTrim(LogWrite):
     def _cut_segment(self, segment: Segment, offset: int) -> None:
         located = segment.locate(offset) if segment.written_bytes else None
         position = segment.written_bytes if located is None else located[0]
-        end_offset = min(segment.next_offset, offset) if located is None else located[1].base_offset
+        end_offset = min(segment.next_offset if located is None else located[1].base_offset, offset)
         indexes, aborted = segment.indexes, segment.aborted
         self._cache.drop(segment)
         segment.frozen = False

@@ -13,6 +13,7 @@ from stratalog.broker.cleaner_worker import BeginCleaning, CleanerSessions, Clea
 from stratalog.broker.client_admin import alter_topic_configs, delete_topics
 from stratalog.broker.client_records import NewRecord
 from stratalog.broker.workers import ThreadWorkers
+from stratalog.hot.log_bounds import LOG_BOUNDS, bounds_from_bytes
 
 
 @pytest.fixture
@@ -275,7 +276,10 @@ def test_a_log_that_was_cleaned_may_be_a_plain_one_later(broker):
     gate = Gate(CleanGroup).put_into(broker)
     broker.run(broker.node.compaction.look)
     assert gate.reached.wait(20)
-    assert broker.node.directories.all[0].files.cleaner_offsets[broker.partition("t").topic_partition] == 0
+    name = broker.partition("t").topic_partition
+    assert broker.node.directories.all[0].files.cleaner_offsets[name] == 0
+    bounds = bounds_from_bytes(Path(broker.directory, "data", LOG_BOUNDS).read_bytes())
+    assert bounds[name].gaps_below == broker.partition("t").log.active_base_offset
     gate.open.set()
     broker.wait_until(lambda: broker.node.compaction.idle)
     alter_topic_configs(broker.client(), "t", set_to={"cleanup.policy": "delete"})

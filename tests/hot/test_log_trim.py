@@ -145,52 +145,6 @@ def test_deleted_records_are_out_of_range_at_once(log):
     assert log.leader_epochs.entries == (EpochEntry(1, 13),)
 
 
-@pytest.mark.parametrize("offset", range(31))
-def test_truncation_at_any_offset_removes_its_batch_and_everything_behind(bench, offset):
-    """Inside a batch the whole batch goes; then the log goes on from there, after a restart too."""
-    log = bench.open()
-    bench.fill(log, 3)
-    log.sync()
-    log.truncate_to(offset)
-    end = offset // 2 * 2
-    assert log.log_end_offset == log.written_offset == log.flushed_offset == end
-    assert [header.base_offset for header in bench.headers(log)] == list(range(0, end, 2))
-    assert bench.append(log, 2, epoch=4).base_offset == end
-    log.sync()
-    for clean in (True, False):
-        assert [header.base_offset for header in bench.headers(log)] == list(range(0, end + 2, 2))
-        log.close()
-        log = bench.open(clean=clean)
-    assert log.recovery.damaged_offset is None
-
-
-def test_truncation_takes_epochs_producers_and_aborted_transactions_back(bench):
-    """What the removed batches had implied is void."""
-    log = bench.open()
-    bench.append(log, 1, epoch=1, producer_id=7, producer_epoch=0, base_sequence=0)
-    bench.append(log, 1, epoch=2, producer_id=7, producer_epoch=0, base_sequence=1)
-    log.truncate_to(1)
-    assert log.leader_epochs.entries == (EpochEntry(1, 0),)
-    assert bench.append(log, 1, epoch=3, producer_id=7, producer_epoch=0, base_sequence=1).base_offset == 1
-
-
-def test_truncation_to_the_end_or_beyond_does_nothing(log):
-    """There is nothing to remove."""
-    log.truncate_to(30)
-    log.truncate_to(99)
-    assert log.log_end_offset == 30
-
-
-def test_a_recovery_point_above_a_truncation_is_void_until_a_new_one_is_stored(bench, log):
-    """A crash right after a follower's truncation does not read as lost data."""
-    log.truncate_to(12)
-    log.abandon()
-    log = bench.open(clean=False, recovery_point=30)
-    assert (log.log_end_offset, log.recovery.damaged_offset) == (12, None)
-    log.recovery_point_stored()
-    assert "truncation-checkpoint" not in names(log)
-
-
 def test_starting_over_elsewhere(bench, log):
     """With the history and the producers of an archive; the log start is the archive's."""
     epochs = [EpochEntry(1, 0), EpochEntry(5, 400)]

@@ -8,6 +8,7 @@ from stratalog.hot.log_summary import ActiveSummary
 from stratalog.hot.segment import Segment
 from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.transaction_index import AbortedTxn
+from stratalog.wire.errors import Corrupt
 
 
 @pytest.fixture
@@ -161,3 +162,35 @@ def test_an_index_that_is_looked_into_is_known_no_longer(make, files, batches):
     segment.locate(41)
     assert segment.stored is None
     assert segment.has_indexes
+
+
+@pytest.mark.parametrize("byte", [3, 7])
+def test_an_index_entry_that_leads_astray_is_noticed(make_segment, make_batch, byte):
+    """The file has no checksum: whichever half of an entry is damaged, every offset is found, and the index rebuilt."""
+    segment = make_segment(0, [(base, make_batch(base)) for base in range(12)])
+    segment.freeze()
+    path = Path(segment.path(".index"))
+    good = path.read_bytes()
+    for entry in range(0, len(good), 8):
+        for bit in (1, 2, 4):
+            data = bytearray(good)
+            data[entry + byte] ^= bit
+            path.write_bytes(data)
+            segment.forget_indexes()
+            for offset in range(12):
+                assert segment.locate(offset)[1].base_offset == offset
+            assert segment.locate(12) is None
+
+
+def test_a_batch_that_claims_what_its_segment_cannot_hold_is_refused(make_segment, make_batch):
+    """Nor does a header that ends the walk look like the end of the segment."""
+    segment = make_segment(0, [(base, make_batch(base)) for base in range(3)])
+    segment.freeze()
+    path = Path(segment.path())
+    good = path.read_bytes()
+    second = len(good) // 3
+    for at in (second, second + 16, second + 8):
+        segment.release()
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1 :])
+        with pytest.raises(Corrupt, match=f"position {second}"):
+            segment.locate(1)
