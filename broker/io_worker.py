@@ -17,6 +17,7 @@ from stratalog.tier.commands import (
     Commit,
     EmptyTrash,
     FailedReport,
+    FillChunks,
     MergeObjects,
     RemoveArchive,
     RemoveTopicDocument,
@@ -28,13 +29,14 @@ from stratalog.tier.commands import (
 )
 from stratalog.tier.probe import probe
 from stratalog.tier.read_only_store import open_to_read
+from stratalog.tier.source import source_length
 from stratalog.tier.store import UnsafeStore
 from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
 from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
-__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_worker"]
+__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_patience", "io_worker"]
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +87,34 @@ class Executed:
     sent_bytes: int = 0
 
 
+_REQUEST_SECONDS_MAX: Final = 300.0
+"""Without an answer of the store; its own retries end after less than three minutes."""
+_SLOWEST_BYTES_PER_SECOND: Final = 256 << 10
+"""Who sends or fetches more slowly than this is not waited for: a gigabyte takes up to 73 minutes."""
+
+
+def io_patience(command: object) -> float:
+    """How many seconds a command may go without a request to the store being answered.
+
+    A request may carry all bytes of an upload, of a merged object or of the chunks that are fetched.
+    """
+    if isinstance(command, RatedUpload):
+        # Eight commands at most are under way, and share the rate.
+        slowest = min(_SLOWEST_BYTES_PER_SECOND, max(1, command.bytes_per_second // 8))
+        return _REQUEST_SECONDS_MAX + _moved_bytes(command.upload) / slowest
+    return _REQUEST_SECONDS_MAX + _moved_bytes(command) / _SLOWEST_BYTES_PER_SECOND
+
+
+def _moved_bytes(command: object) -> int:
+    if isinstance(command, Upload):
+        return source_length(command.request.source)
+    if isinstance(command, MergeObjects):
+        return command.bytes_max
+    if isinstance(command, FillChunks):
+        return sum(fill.chunk.length for fill in command.chunks)
+    return 0
+
+
 class _Costs(threading.local):
     """What the command that this thread executes has cost so far."""
 
@@ -103,6 +133,8 @@ class IoWorker:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+        self.on_progress: Callable[[], object] = bool
+        """Called on the thread of a command whenever the store has answered it."""
         self._costs = _Costs()
         self._single_writer = bool(options.get("single_writer"))
         opened = (open_to_read if read_only else open_store)(url, **options)
@@ -165,6 +197,7 @@ class IoWorker:
         return None
 
     def _count(self, request: CountedRequest) -> None:
+        self.on_progress()
         costs = self._costs
         costs.requests[request.operation] = costs.requests.get(request.operation, 0) + 1
         costs.received_bytes += request.received_bytes

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
 from stratalog.broker.worker_main import Start, load_target
+from stratalog.broker.worker_watch import Patience
 from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, Workers
 from stratalog.hot.kernel_sync import KernelSync
 
@@ -24,8 +25,8 @@ class Machine(Protocol):
         """A pool of ``count`` threads."""
         ...
 
-    def workers(self, role: str, start: Start) -> Workers:
-        """Somebody who executes commands outside of the event loop."""
+    def workers(self, role: str, start: Start, *, patience: Patience | None = None) -> Workers:
+        """Workers that execute commands outside of the event loop; ``patience`` says when a command counts as hung."""
         ...
 
     def kernel_sync(self, directory: str) -> KernelSync[Any] | None:
@@ -43,11 +44,11 @@ class RealMachine:
         """A pool of ``count`` threads."""
         return ThreadPoolExecutor(count, thread_name_prefix=name)
 
-    def workers(self, role: str, start: Start) -> Workers:
+    def workers(self, role: str, start: Start, *, patience: Patience | None = None) -> Workers:
         """A worker process; threads for a store that lives in the memory of this process."""
         if str(start.options.get("url", "")).startswith("memory:"):
             return ThreadWorkers(self._loop, load_target(start.target, start.options), threads=start.threads)
-        return ProcessWorkers(self._loop, role, start)
+        return ProcessWorkers(self._loop, role, start, patience=patience)
 
     def kernel_sync(self, directory: str) -> KernelSync[Any] | None:
         """A queue of syncs for files below ``directory``; None if threads have to do it."""

@@ -17,7 +17,7 @@ from stratalog.broker.clock import Clock
 from stratalog.broker.cold_reads import open_cold_reads
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
-from stratalog.broker.io_worker import Executed, RatedUpload
+from stratalog.broker.io_worker import Executed, RatedUpload, io_patience
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.machine import machine_of
 from stratalog.broker.merging import Merging
@@ -138,7 +138,7 @@ class Tiering:
             threads=_IO_THREADS,
             niceness=_IO_NICENESS,
         )
-        return machine_of(loop).workers("io", target)
+        return machine_of(loop).workers("io", target, patience=io_patience)
 
     # -- workers --------------------------------------------------------------------------------------------------
 

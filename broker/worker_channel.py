@@ -32,6 +32,8 @@ class Kind(IntEnum):
     COMMAND = 1
     REPORT = 2
     ERROR = 3
+    PULSE = 4
+    """A sign of life: seconds since each command under way last got on, by request id."""
 
 
 class WorkerMessage(NamedTuple):

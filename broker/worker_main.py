@@ -14,20 +14,23 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast, runtime_checkable
 
 from stratalog.broker.allocator import tune_allocator
 from stratalog.broker.time_slice import ask_time_slice
 from stratalog.broker.worker_channel import Kind, WorkerMessage, WorkerMessages, encode_error, encode_message
+from stratalog.broker.worker_watch import START_ID
 from stratalog.wire.errors import Invalid
 
-__all__ = ["Executes", "Start", "die_with_parent", "load_target", "main", "serve"]
+__all__ = ["Executes", "GetsOn", "Start", "die_with_parent", "load_target", "main", "serve"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _RECEIVE_BYTES: Final = 256 << 10
+_PULSE_SECONDS: Final = 1.0
 _SLICE_US: Final = 10_000
 """Seven times the kernel's usual slice: a broker that wakes does not wait for the end of it."""
 
@@ -50,6 +53,13 @@ class Executes(Protocol):
         ...
 
 
+@runtime_checkable
+class GetsOn(Protocol):
+    """What a target has besides if it can tell that a command gets on, on the thread that executes it."""
+
+    on_progress: Callable[[], object]
+
+
 def load_target(target: str, options: Mapping[str, Any]) -> Executes:
     """Import ``module:factory`` and call it with ``options``. Raises what the module or the factory raises."""
     module_name, _, factory_name = target.partition(":")
@@ -66,11 +76,60 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
+class _Pulse:
+    """What is under way, and for how long it has not got on; while anything is, it is told every second.
+
+    A thread of its own tells it: that goes on while every other thread is in a call that does not return. Beats are
+    counted, so that a process that was stopped for a while takes nothing for hung.
+    """
+
+    def __init__(self, tell: Callable[[dict[int, float]], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._idle_seconds: dict[int, float] = {}
+        self._own = threading.local()
+        self._busy = threading.Event()
+        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
+
+    def begin(self, request_id: int) -> None:
+        """The thread that calls executes a command."""
+        self._own.request_id = request_id
+        with self._lock:
+            self._idle_seconds[request_id] = 0.0
+        self._busy.set()
+
+    def got_on(self) -> None:
+        """The command of the thread that calls got on."""
+        request_id = getattr(self._own, "request_id", None)
+        with self._lock:
+            if request_id in self._idle_seconds:
+                self._idle_seconds[request_id] = 0.0
+
+    def end(self, request_id: int) -> None:
+        """The command is done."""
+        with self._lock:
+            del self._idle_seconds[request_id]
+
+    def _beat(self) -> None:
+        while True:
+            self._busy.wait()
+            time.sleep(_PULSE_SECONDS)
+            with self._lock:
+                told = {each: seconds + _PULSE_SECONDS for each, seconds in self._idle_seconds.items()}
+                self._idle_seconds = dict(told)
+                if not told:
+                    self._busy.clear()
+            if told:
+                self._tell(told)
+
+
 class _Worker:
     """The serving loop: one thread receives, the others execute and report."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
+        self._incarnation = 0
+        self._pulse = _Pulse(self._tell_pulse)
         self._sending = threading.Lock()
         self._target: Executes | None = None
         self._refusal: Exception | None = None
@@ -82,7 +141,10 @@ class _Worker:
         while data := self._receive():
             for message in messages.feed(data):
                 if message.kind is Kind.START:
+                    self._incarnation = message.incarnation
+                    self._pulse.begin(START_ID)
                     self._start(message)
+                    self._pulse.end(START_ID)
                 elif self._executor is not None:
                     self._executor.submit(self._execute, message)
 
@@ -100,12 +162,15 @@ class _Worker:
         self._executor = ThreadPoolExecutor(start.threads, thread_name_prefix="worker")
         try:
             self._target = load_target(start.target, start.options)
+            if isinstance(self._target, GetsOn):
+                self._target.on_progress = self._pulse.got_on
         except Exception as error:
             logging.getLogger(__name__).exception("worker target %s cannot be made", start.target)
             self._refusal = error
 
     def _execute(self, message: WorkerMessage) -> None:
         incarnation, request_id = message.incarnation, message.request_id
+        self._pulse.begin(request_id)
         try:
             if self._target is None:
                 assert self._refusal is not None
@@ -114,9 +179,16 @@ class _Worker:
             answer = encode_message(incarnation, request_id, Kind.REPORT, report)
         except Exception as error:  # noqa: BLE001 - whatever it is, the broker is told
             answer = encode_error(incarnation, request_id, error)
+        self._pulse.end(request_id)
+        self._send(answer)
+
+    def _tell_pulse(self, idle_seconds: dict[int, float]) -> None:
+        self._send(encode_message(self._incarnation, 0, Kind.PULSE, idle_seconds))
+
+    def _send(self, message: bytes) -> None:
         try:
             with self._sending:
-                self._channel.sendall(answer)
+                self._channel.sendall(message)
         except OSError:
             _exit()
 

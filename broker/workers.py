@@ -2,7 +2,7 @@
 
 A busy Python thread in the broker costs most of its request rate, so uploads, chunk fills and cleaning run in
 processes that are started on demand. They may die at any time: what they were doing fails with :class:`WorkerLost`,
-which is retriable, and the next command starts a new one.
+which is retriable, and the next command starts a new one. One that hangs (`stratalog.broker.worker_watch`) is killed.
 """
 
 from __future__ import annotations
@@ -10,37 +10,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Protocol, overload
 
-from stratalog.broker.worker_channel import (
-    Kind,
-    WorkerError,
-    WorkerMessage,
-    WorkerMessages,
-    decode_error,
-    encode_message,
-)
+from stratalog.broker.worker_channel import Kind, WorkerError, WorkerMessage, decode_error
 from stratalog.broker.worker_main import Executes, Start
+from stratalog.broker.worker_process import Child, WorkerProcess
+from stratalog.broker.worker_watch import TICK_SECONDS, Patience, WorkerState, WorkerWatch
 from stratalog.wire.errors import Retriable
 
-__all__ = ["Child", "OnDone", "ProcessWorkers", "ThreadWorkers", "WorkerLost", "Workers"]
-
-_PROGRAM: Final = "import sys; from stratalog.broker.worker_main import main; main(sys.argv[1:])"
-"""Not ``-m``: the module would then be loaded twice, as ``__main__`` and under its name."""
+__all__ = ["OnDone", "ProcessWorkers", "ThreadWorkers", "WorkerLost", "Workers"]
 
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS_MIN: Final = 0.1
 BACKOFF_SECONDS_MAX: Final = 10.0
-_RECEIVE_BYTES: Final = 256 << 10
+GIVEN_UP_MAX: Final = 3
+"""Processes that were killed and have not ended, because the kernel does not let them: then no other is started."""
 
 OnDone = Callable[[Any, Exception | None], object]
 """``on_done(report, error)``, called on the loop, once; exactly one of the two is None unless a report is None."""
@@ -69,6 +58,11 @@ class Workers(Protocol):
         """Commands not yet answered."""
         ...
 
+    @property
+    def state(self) -> WorkerState:
+        """How the worker does: ages, hangs, and what is wrong."""
+        ...
+
     def begin(self) -> None:
         """Get ready for a first command that is likely to come: it then need not wait for a start."""
         ...
@@ -93,8 +87,9 @@ def _resolve(future: asyncio.Future[Any]) -> OnDone:
 class _Submitting:
     """What both kinds of workers share: who waits for which answer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, role: str, patience: Patience | None = None) -> None:
         self._loop = loop
+        self._watch = WorkerWatch(role, patience)
         self._waiting: dict[int, OnDone] = {}
         self._next_id = 0
         self._closed = False
@@ -104,6 +99,11 @@ class _Submitting:
     def outstanding(self) -> int:
         """Commands not yet answered."""
         return len(self._waiting)
+
+    @property
+    def state(self) -> WorkerState:
+        """How the worker does."""
+        return self._watch.state(self._loop.time())
 
     @overload
     def submit(self, command: object) -> asyncio.Future[Any]: ...
@@ -128,16 +128,19 @@ class _Submitting:
 
     def _begin(self, request_id: int, command: object, on_done: OnDone) -> None:
         self._waiting[request_id] = on_done
+        self._watch.sent(request_id, command, self._loop.time())
         try:
             self._send(request_id, command)
         except BaseException:
             self._waiting.pop(request_id, None)
+            self._watch.forgotten(request_id)
             raise
 
     def _send(self, request_id: int, command: object) -> None:
         raise NotImplementedError
 
     def _answer(self, request_id: int, report: Any, error: Exception | None) -> None:
+        self._watch.forgotten(request_id)
         on_done = self._waiting.pop(request_id, None)
         if on_done is None:
             self.late_answers += 1
@@ -156,7 +159,7 @@ class ThreadWorkers(_Submitting):
     """Executes commands in threads of this process: for stores that live in its memory, and for tests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, target: Executes, *, threads: int = 4) -> None:
-        super().__init__(loop)
+        super().__init__(loop, "thread")
         self._target = target
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="worker")
 
@@ -182,25 +185,13 @@ class ThreadWorkers(_Submitting):
         self._executor.submit(self._target.execute, command).add_done_callback(done)
 
 
-class Child(Protocol):
-    """A worker process as its driver sees it; made with ``(loop, role, on_message, on_death)``."""
-
-    pid: int
-
-    def send(self, request_id: int, kind: Kind, value: object) -> None:
-        """Send a message."""
-        ...
-
-    async def end(self) -> None:
-        """Make sure that it has ended; its death is not reported."""
-        ...
-
-
 class ProcessWorkers(_Submitting):
     """Executes commands in one child process with a few threads, started by `begin` or by the first command.
 
-    ``role`` names it in logs; the rest is a :class:`Start`. ``child`` makes the process. To be used from the thread that runs the loop, which must
-    be the one that lives as long as the process: the child is killed by the kernel when its parent thread ends.
+    ``role`` names it in logs; the rest is a :class:`Start`. A command that does not get on for longer than its
+    ``patience`` ends the process, and so does silence: what was under way fails as when a worker dies. ``child`` makes the
+    process. To be used from the thread that runs the loop, which must be the one that lives as long as the process: the
+    child is killed by the kernel when its parent thread ends.
     """
 
     def __init__(
@@ -209,13 +200,16 @@ class ProcessWorkers(_Submitting):
         role: str,
         start: Start,
         *,
+        patience: Patience | None = None,
         child: Callable[[asyncio.AbstractEventLoop, str, Callable[[WorkerMessage], None], Callable[[int], None]], Child]
         | None = None,
     ) -> None:
-        super().__init__(loop)
+        super().__init__(loop, role, patience)
         self._role = role
         self._start = start
-        self._new_child = child or _Process
+        self._new_child = child or WorkerProcess
+        self._given_up = 0
+        self._ticking: asyncio.TimerHandle | None = None
         self._process: Child | None = None
         self._unsent: deque[tuple[int, object]] = deque()
         self._deaths = 0
@@ -235,8 +229,9 @@ class ProcessWorkers(_Submitting):
     async def close(self) -> None:
         """Fail what is outstanding, close the socket, and make sure that the process has ended."""
         self._closed = True
-        if self._restart is not None:
-            self._restart.cancel()
+        for timer in (self._restart, self._ticking):
+            if timer is not None:
+                timer.cancel()
         process, self._process = self._process, None
         if process is not None:
             await process.end()
@@ -246,17 +241,26 @@ class ProcessWorkers(_Submitting):
         self.begin()
         if self._process is None:
             self._unsent.append((request_id, command))
-        else:
-            self._process.send(request_id, Kind.COMMAND, command)
+            return
+        self._process.send(request_id, Kind.COMMAND, command)
+        if self._ticking is None and self._process.pulses:
+            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
 
     def _spawn(self) -> None:
         self._restart = None
+        if self._given_up >= GIVEN_UP_MAX:
+            self._lost(
+                f"the {self._role} worker is not started: {self._given_up} earlier processes were killed and have not "
+                f"ended, as they are in calls that cannot be interrupted; look for a disk or a network file system that hangs"
+            )
+            return
         try:
             process = self._new_child(self._loop, self._role, self._message, self._died)
         except OSError as error:
             self._lost(f"the {self._role} worker cannot be started: {error}")
             return
         self.starts += 1
+        self._watch.started()
         self._process = process
         process.send(0, Kind.START, self._start)
         while self._unsent:
@@ -264,7 +268,11 @@ class ProcessWorkers(_Submitting):
             process.send(request_id, Kind.COMMAND, command)
 
     def _message(self, message: WorkerMessage) -> None:
+        if message.kind is Kind.PULSE:
+            self._watch.pulse(message.load())
+            return
         self._deaths = 0
+        self._watch.answered(message.request_id)
         if message.kind is Kind.ERROR:
             self._answer(message.request_id, None, decode_error(message))
             return
@@ -278,6 +286,28 @@ class ProcessWorkers(_Submitting):
     def _died(self, status: int) -> None:
         self._process = None
         self._lost(f"the {self._role} worker ended with status {status}")
+
+    def _tick(self) -> None:
+        """A second has passed while commands wait."""
+        self._ticking = None
+        why = self._watch.tick(running=self._process is not None)
+        if why:
+            self._give_up(why)
+        if self.outstanding and not self._closed:
+            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def _give_up(self, why: str) -> None:
+        """Kill a process that hangs. Should the kernel not let it end, it is left behind, and counted."""
+        process, self._process = self._process, None
+        assert process is not None
+        self._given_up += 1
+
+        def ended() -> None:
+            self._given_up -= 1
+
+        process.give_up(ended)
+        log.error("the %s worker, process %d, hangs and is killed: %s", self._role, process.pid, why)
+        self._lost(f"the {self._role} worker hung: {why}")
 
     def _lost(self, reason: str) -> None:
         self._deaths += 1
@@ -293,118 +323,3 @@ class ProcessWorkers(_Submitting):
         self._restart = None
         if self._unsent and not self._closed:
             self._spawn()
-
-
-class _Process:
-    """One child process and the socket to it."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        role: str,
-        on_message: Callable[[WorkerMessage], None],
-        on_death: Callable[[int], None],
-    ) -> None:
-        """Raises OSError when no process can be started."""
-        self._loop = loop
-        self._on_message = on_message
-        self._on_death = on_death
-        self._incarnation = int.from_bytes(os.urandom(8), "big")
-        self._messages = WorkerMessages()
-        self._unsent: deque[memoryview] = deque()
-        self._writing = False
-        self._ended = asyncio.Event()
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            arguments = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(os.getpid())]
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - our own program
-                    arguments, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()]
-                )
-            except BaseException:
-                self._socket.close()
-                raise
-        self.pid = self._process.pid
-        log.info("started the %s worker, process %d", role, self.pid)
-        self._socket.setblocking(False)
-        self._pidfd = os.pidfd_open(self.pid)
-        loop.add_reader(self._pidfd, self._exited)
-        loop.add_reader(self._socket.fileno(), self._receive)
-
-    def send(self, request_id: int, kind: Kind, value: object) -> None:
-        """Send a message; what the socket does not take waits."""
-        self._unsent.append(memoryview(encode_message(self._incarnation, request_id, kind, value)))
-        if not self._writing:
-            self._write()
-
-    async def end(self, seconds: float = 5.0) -> None:
-        """Close the socket, on which the process exits; kill it if it does not."""
-        self._on_death = lambda _: None
-        self._close_socket()
-        try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
-        except TimeoutError:
-            self._process.kill()
-            await self._ended.wait()
-
-    def _write(self) -> None:
-        try:
-            while self._unsent:
-                count = self._socket.send(self._unsent[0])
-                if count == len(self._unsent[0]):
-                    self._unsent.popleft()
-                else:
-                    self._unsent[0] = self._unsent[0][count:]
-        except BlockingIOError:
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._socket.fileno(), self._write)
-            return
-        except OSError:
-            self._unsent.clear()  # it is dying; its exit is about to be seen
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._socket.fileno())
-
-    def _receive(self) -> None:
-        try:
-            data = self._socket.recv(_RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            # It has closed its end: it exits, or is of no use any more.
-            self._loop.remove_reader(self._socket.fileno())
-            self._process.kill()
-            return
-        self._deliver(data)
-
-    def _deliver(self, data: bytes) -> None:
-        for message in self._messages.feed(data):
-            if message.incarnation == self._incarnation:
-                self._on_message(message)
-
-    def _exited(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        status = self._process.wait()
-        self._deliver_rest()
-        self._close_socket()
-        self._ended.set()
-        self._on_death(status)
-
-    def _deliver_rest(self) -> None:
-        """Answers that were sent before the end still count."""
-        try:
-            while self._socket.fileno() >= 0 and (data := self._socket.recv(_RECEIVE_BYTES)):
-                self._deliver(data)
-        except OSError:
-            return
-
-    def _close_socket(self) -> None:
-        descriptor = self._socket.fileno()
-        if descriptor >= 0:
-            self._loop.remove_reader(descriptor)
-            self._loop.remove_writer(descriptor)
-            self._socket.close()

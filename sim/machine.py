@@ -13,6 +13,7 @@ from sim.process import Process, current_process
 from sim.threads import Fiber, VirtualPool
 from stratalog.broker.worker_channel import Kind, WorkerMessage, WorkerMessages, encode_error, encode_message
 from stratalog.broker.worker_main import Executes, Start, load_target
+from stratalog.broker.worker_watch import Patience
 from stratalog.broker.workers import ProcessWorkers, Workers
 from stratalog.hot.filesystem import Filesystem
 
@@ -40,8 +41,9 @@ class SimMachine:
         """A pool of virtual threads."""
         return VirtualPool(self._loop, self._dice, count, name)
 
-    def workers(self, role: str, start: Start) -> Workers:
-        """The broker's own driver of a worker process, with a simulated one."""
+    def workers(self, role: str, start: Start, *, patience: Patience | None = None) -> Workers:
+        """The broker's own driver of a worker process, with a simulated one, which never hangs."""
+        del patience
         return ProcessWorkers(self._loop, role, start, child=self._child)
 
     def kernel_sync(self, directory: str) -> None:
@@ -62,6 +64,8 @@ class SimMachine:
 
 class SimWorker:
     """One worker process: its target runs in fibers, its messages are the real ones."""
+
+    pulses = False
 
     def __init__(
         self,
@@ -109,6 +113,11 @@ class SimWorker:
         self._on_death = lambda _: None
         self.process.kill()
         await self._ended.wait()
+
+    def give_up(self, on_end: Callable[[], object]) -> None:
+        """Kill it and hear nothing more of it."""
+        self._on_death = lambda _: on_end()
+        self.process.kill()
 
     # -- the process ---------------------------------------------------------------------------------------------------
 

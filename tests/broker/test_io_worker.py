@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from stratalog.broker.io_worker import RatedUpload, ask, io_worker
+from stratalog.broker.io_worker import RatedUpload, ask, io_patience, io_worker
 from stratalog.tier import commands, opening
 from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.segment_object import SegmentRequest
+from stratalog.tier.store import FileRange
 from stratalog.tier.throttled_store import ThrottledStore
 from stratalog.tier.work import Worker
 
@@ -167,3 +169,24 @@ async def test_whoever_asks_waits_for_the_report_and_may_stop_waiting():
         answered(report)
     assert await waiting[0] is report
     assert waiting[1].cancelled()
+
+
+def test_patience_grows_with_what_is_moved():
+    """A gigabyte at 256 KiB/s, or at a share of the rate that all uploads have; five minutes for anything else."""
+    partition = PartitionId("t", bytes(16), 0)
+    request = SegmentRequest(partition, bytes(16), 0, 1, 0, [FileRange("a.log", 0, 1 << 30)])
+    upload = commands.Upload(request, Claimant(0, 0, bytes(16)))
+    assert io_patience(commands.ReadManifest(partition)) == 300
+    assert io_patience(upload) == 300 + 4096
+    assert io_patience(RatedUpload(upload, 1 << 40)) == 300 + 4096
+    assert io_patience(RatedUpload(upload, 1 << 20)) == 300 + 8192
+    merge = commands.MergeObjects(partition, Claimant(0, 0, bytes(16)), bytes(16), 2, 64 << 20, 0, 0)
+    assert io_patience(RatedUpload(merge, 1 << 40)) == 300 + 256
+
+
+def test_every_answer_of_the_store_is_progress(bucket, worker):
+    """Answers with errors, too."""
+    calls = []
+    worker.on_progress = lambda: calls.append(1)
+    executed = worker.execute(READ)
+    assert len(calls) == sum(executed.requests.values()) > 0

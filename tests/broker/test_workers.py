@@ -12,7 +12,8 @@ import pytest
 from stratalog.broker import workers as workers_module
 from stratalog.broker.worker_channel import WorkerError
 from stratalog.broker.worker_main import Start
-from stratalog.broker.workers import ProcessWorkers, ThreadWorkers, WorkerLost
+from stratalog.broker.worker_process import WorkerProcess
+from stratalog.broker.workers import GIVEN_UP_MAX, ProcessWorkers, ThreadWorkers, WorkerLost
 from stratalog.wire.errors import Invalid, Retriable
 
 TARGET = """
@@ -28,6 +29,7 @@ class Target:
         if greeting == "refuse":
             raise Invalid("no such greeting")
         self.greeting = greeting
+        self.on_progress = bool
 
     def execute(self, command):
         verb, value = command
@@ -35,6 +37,11 @@ class Target:
             return f"{self.greeting} {value} from {os.getpid()}"
         if verb == "sleep":
             time.sleep(value)
+            return value
+        if verb == "crawl":
+            for _ in range(value):
+                time.sleep(0.2)
+                self.on_progress()
             return value
         if verb == "fail":
             raise Invalid(value)
@@ -234,6 +241,75 @@ async def test_closing_ends_the_process(process):
         await future
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def stopped(process, monkeypatch):
+    """Stop the process while time goes fast, and wait for what becomes of a command."""
+    await process.submit(("sleep", 0))
+    os.kill(process.pid, signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr(workers_module, "TICK_SECONDS", 0.01)
+        patched.setattr(workers_module, "BACKOFF_SECONDS_MIN", 0.01)
+        with pytest.raises(WorkerLost, match="the test worker hung: it has given no sign of life for 30 s"):
+            await asyncio.wait_for(process.submit(("greet", "you")), 30)
+
+
+async def test_a_stopped_process_is_killed_and_replaced(process, monkeypatch, caplog):
+    """What was under way fails as when a worker dies; the next command finds a new process that works."""
+    process.begin()
+    first = process.pid
+    await stopped(process, monkeypatch)
+    assert f"the test worker, process {first}, hangs and is killed" in caplog.text
+    assert process.state.hangs == 1
+    assert "hung and was ended" in process.state.problem
+    assert (await process.submit(("greet", "you"))).startswith("hi you")
+    assert process.pid != first
+    assert process.state.problem == ""
+
+
+async def test_a_command_that_does_not_get_on_ends_the_process(target_path, monkeypatch):
+    """Each has its own patience; while the rest of the process works it pulses."""
+    monkeypatch.setattr(workers_module, "BACKOFF_SECONDS_MIN", 0.01)
+    workers = ProcessWorkers(
+        asyncio.get_running_loop(), "test", Start(target_path), patience=lambda command: 1.0 if command[1] == 60 else 60
+    )
+    try:
+        slow, stuck = workers.submit(("sleep", 30)), workers.submit(("sleep", 60))
+        for future in (slow, stuck):
+            with pytest.raises(WorkerLost, match="tuple has not got on for 2 s"):
+                await asyncio.wait_for(future, 30)
+        assert await workers.submit(("sleep", 0)) == 0
+        assert workers.state.hangs == 1
+    finally:
+        await workers.close()
+
+
+async def test_a_target_says_that_a_command_gets_on(target_path):
+    """A long command that gets on all the time is not given up."""
+    workers = ProcessWorkers(asyncio.get_running_loop(), "test", Start(target_path), patience=lambda _: 1.5)
+    try:
+        assert await asyncio.wait_for(workers.submit(("crawl", 12)), 30) == 12
+        assert workers.state.hangs == 0
+    finally:
+        await workers.close()
+
+
+async def test_processes_that_cannot_be_killed_are_not_started_without_end(process, monkeypatch):
+    """Commands fail at once with the reason, until one of them has ended."""
+    left, ended = [], asyncio.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(WorkerProcess, "give_up", lambda self, on_end: left.append((self, on_end)))
+        patched.setattr(workers_module, "BACKOFF_SECONDS_MIN", 0.01)
+        for _ in range(GIVEN_UP_MAX):
+            await stopped(process, monkeypatch)
+        for _ in range(3):
+            with pytest.raises(WorkerLost, match="cannot be interrupted"):
+                await process.submit(("sleep", 0))
+    assert process.starts == GIVEN_UP_MAX
+    for child, on_end in left:
+        child.give_up(lambda on_end=on_end: (on_end(), ended.set()))
+    await ended.wait()
+    assert await asyncio.wait_for(process.submit(("sleep", 0)), 30) == 0
 
 
 def test_the_worker_ends_with_its_broker(target_path, tmp_path):
