@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -37,11 +36,10 @@ from stratalog.spark.ledger_store import LedgerStore, discard_staged
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.parquet_files import FileLimits
 from stratalog.spark.planner import DataLoss, resolve_range
-from stratalog.spark.read_lease import LeaseTicket, take_lease
+from stratalog.spark.read_lease import LeaseTicket, leased
 from stratalog.spark.sinks import Table
-from stratalog.tier.leases import end_lease
 from stratalog.tier.slices import OffsetRange, PartitionArchive
-from stratalog.tier.store import ObjectStore, StoreError
+from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import uuid_text
 
@@ -155,7 +153,7 @@ def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | No
     told = progress or _NoProgress()
     store = open_archive(settings.read.archive, settings.read.store_options)
     summary = Summary()
-    with _leased(store, settings.read.lease_ms) as lease:
+    with leased(store, settings.read.lease_ms, "backfill") as lease:
         archives = load_partitions(store, settings.read.subscription)
         if not archives:
             told.planned(NOTHING_PLANNED)
@@ -304,24 +302,6 @@ def _new_spans(
         spans += found
         losses += [*offsets.losses, *holes]
     return spans, losses
-
-
-@contextmanager
-def _leased(store: ObjectStore, duration_ms: int) -> Iterator[LeaseTicket | None]:
-    """A lease from before the first manifest is read, ended with the backfill; that of a killed one runs out."""
-    lease = take_lease(store, duration_ms, "backfill") if duration_ms else None
-    try:
-        yield lease
-    finally:
-        if lease is not None:
-            _end(store, lease)
-
-
-def _end(store: ObjectStore, lease: LeaseTicket) -> None:
-    try:
-        end_lease(store, lease.uuid)
-    except StoreError as error:
-        _logger.warning("the lease of this backfill was not ended and runs out by itself: %s", error)
 
 
 def _count(summary: Summary, run: Run) -> None:

@@ -19,10 +19,11 @@ from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, re
 from stratalog.spark.hot_tail import read_hot_slices
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planner import limits_of
-from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.spark.read_lease import LeaseTicket, keep_lease, leased
 from stratalog.spark.read_plan import PlannedRange, plan_ranges
 from stratalog.tier.entry import Entry
 from stratalog.tier.slices import SegmentSlice, group_tasks, slice_entry
+from stratalog.tier.store import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +94,11 @@ def count_archive(spark: SparkSession, options: ReadOptions) -> int:
     Raises what a read raises, but a damaged or missing object is only noticed where it has to be looked at.
     """
     store = open_archive(options.archive, options.store_options)
-    lease = take_lease(store, options.lease_ms) if options.lease_ms else None  # before any manifest
+    with leased(store, options.lease_ms) as lease:
+        return _count(spark, store, options, lease)
+
+
+def _count(spark: SparkSession, store: ObjectStore, options: ReadOptions, lease: LeaseTicket | None) -> int:
     ranges = plan_ranges(store, options)
     rows, slices = count_manifest(ranges, read_committed=options.read_committed)
     hot = [each.hot for each in ranges if each.hot is not None]

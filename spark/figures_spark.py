@@ -17,8 +17,8 @@ from stratalog.spark.fetch import open_archive
 from stratalog.spark.figures import PARTS, SUMS, Edge, Figures, Keys, Missing, figures, missing_between, sum_slices
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planner import limits_of
-from stratalog.spark.read_lease import LeaseTicket, take_lease
-from stratalog.spark.read_plan import plan_ranges, slices_of
+from stratalog.spark.read_lease import LeaseTicket, leased
+from stratalog.spark.read_plan import PlannedRange, plan_ranges, slices_of
 from stratalog.tier.slices import SegmentSlice, group_tasks
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
@@ -39,8 +39,18 @@ def archive_stats(spark: SparkSession, options: ReadOptions, by: Sequence[str], 
     if options.hot_tail is not None or options.values.decoded():
         raise Invalid("hotTail, keyFormat and valueFormat are not for figures of an archive: leave them out")
     store = open_archive(options.archive, options.store_options)
-    lease = take_lease(store, options.lease_ms) if options.lease_ms else None  # before any manifest
-    ranges = plan_ranges(store, options)
+    with leased(store, options.lease_ms) as lease:
+        return _figures(spark, plan_ranges(store, options), options, by, keys, lease)
+
+
+def _figures(
+    spark: SparkSession,
+    ranges: Sequence[PlannedRange],
+    options: ReadOptions,
+    by: Sequence[str],
+    keys: Keys,
+    lease: LeaseTicket | None,
+) -> list[Figures]:
     slices = slices_of(ranges, options)
     sums: list[Row] = []
     edges: dict[TopicPartition, list[Edge]] = {}

@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 
-from stratalog.spark.read_lease import LeaseTicket, take_lease
-from stratalog.tier.leases import LeaseExpired, end_lease, renew_lease
+from stratalog.spark.read_lease import LeaseTicket, give_back, has_topics, take_lease
+from stratalog.tier.leases import LeaseExpired, renew_lease
 from stratalog.tier.store import ObjectStore, StoreError
 
 __all__ = ["HeldLease"]
@@ -37,7 +37,7 @@ class HeldLease:
         with self._lock:
             now_ms = _now_ms()
             self._renew(now_ms)
-            if self._duration_ms and now_ms >= self._expires_ms:
+            if self._duration_ms and now_ms >= self._expires_ms and has_topics(self._store):
                 self._ticket = take_lease(self._store, self._duration_ms, "stratalog.open")
                 self._set(now_ms + self._duration_ms)
 
@@ -53,12 +53,7 @@ class HeldLease:
         """End the lease; one that cannot be removed ends by time, with a warning."""
         with self._lock:
             ticket, self._ticket, self._expires_ms = self._ticket, None, -1
-            if ticket is None:
-                return
-            try:
-                end_lease(self._store, ticket.uuid)
-            except StoreError as error:
-                _logger.warning("the lease of %s was not given back, it runs out by itself: %s", self._store.url, error)
+            give_back(self._store, ticket)
 
     def _renew(self, now_ms: int) -> None:
         if self._ticket is None or now_ms < self._look_ms:

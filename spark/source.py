@@ -20,7 +20,7 @@ from stratalog.spark.hot_tail import HotSlice, read_hot_slices
 from stratalog.spark.options import ReadOptions, parse_options
 from stratalog.spark.parquet_plan import ParquetSlice
 from stratalog.spark.parquet_read import read_parquet_slices
-from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.spark.read_lease import PARTS_MAX, LeaseTicket, finish_task, give_back, keep_lease, lease_if_needed
 from stratalog.spark.read_plan import Task, plan
 from stratalog.spark.schema import check_columns, spark_ddl
 from stratalog.spark.stream_options import parse_stream
@@ -92,11 +92,16 @@ def _reader(options: ReadOptions, schema: StructType) -> StratalogReader:
 
 
 class LeasedTask(InputPartition):
-    """The slices of one task, and the lease under which they were planned."""
+    """The slices of one task, and the lease under which they were planned.
 
-    def __init__(self, value: Task, lease: LeaseTicket | None) -> None:
+    It is task number ``part`` of ``part_count``, which end the lease together; of 0 if they do not.
+    """
+
+    def __init__(self, value: Task, lease: LeaseTicket | None, part: int = 0, part_count: int = 0) -> None:
         super().__init__(value)
         self.lease = lease
+        self.part = part
+        self.part_count = part_count
 
 
 class StratalogReader(DataSourceReader):
@@ -113,8 +118,15 @@ class StratalogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One element per task."""
         store = open_archive(self._options.archive, self._options.store_options)
-        lease = take_lease(store, self._options.lease_ms) if self._options.lease_ms else None  # before any manifest
-        return [LeasedTask(task, lease) for task in plan(store, self._options, os.cpu_count() or 1)]
+        lease = lease_if_needed(store, self._options.lease_ms)  # before any manifest
+        tasks: list[Task] = []
+        try:
+            tasks = plan(store, self._options, os.cpu_count() or 1)
+        finally:
+            if not tasks:
+                give_back(store, lease)
+        part_count = len(tasks) if len(tasks) <= PARTS_MAX else 0
+        return [LeasedTask(task, lease, part, part_count) for part, task in enumerate(tasks)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one task. A plan without tasks comes back as one whose value is None, in PySpark 4.1 as None."""
@@ -122,7 +134,14 @@ class StratalogReader(DataSourceReader):
             return iter(())
         keep_freed_memory()
         freeze_modules()
-        return self._columns.decode(self._read(partition))
+        return self._to_the_end(partition)
+
+    def _to_the_end(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; when Spark has taken all of them, its part of the lease is over."""
+        yield from self._columns.decode(self._read(partition))
+        if isinstance(partition, LeasedTask) and partition.lease is not None and partition.part_count:
+            store = open_archive(self._options.archive, self._options.store_options)
+            finish_task(store, partition.lease, partition.part, partition.part_count)
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         request = ReadRequest(

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from stratalog.spark.archive import check_found, find_manifests, is_assigned, load_unarchived
 from stratalog.spark.options import Subscription
-from stratalog.spark.read_lease import LeaseTicket, take_lease
+from stratalog.spark.read_lease import LeaseTicket, give_back, has_topics, take_lease
 from stratalog.spark.stream_offsets import Offsets, behind
 from stratalog.spark.stream_options import StreamOptions
 from stratalog.spark.stream_plan import Span, Spans, record_end
@@ -28,12 +28,11 @@ from stratalog.spark.stream_tail import StreamTail
 from stratalog.tier.checked_read import read_checked
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.leases import end_lease
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.slices import OffsetRange, PartitionArchive
-from stratalog.tier.store import NotFound, ObjectStore, StoreError, Version
+from stratalog.tier.store import NotFound, ObjectStore, Version
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["ArchiveFollower", "Look"]
@@ -81,6 +80,8 @@ class ArchiveFollower:
         self._tail = tail
         self._old_leases: list[LeaseTicket] = []
         self._look: Look | None = None
+        self._only_read = False
+        """Whether the bucket has refused a lease, which was told once."""
         self._versions: dict[PartitionId, tuple[Version, Manifest]] = {}
         self._listed_ms = 0
         self._archived: set[TopicPartition] = set()
@@ -159,14 +160,14 @@ class ArchiveFollower:
     def batch_done(self) -> None:
         """What was planned before the last look is read: end the leases that only it needed."""
         for lease in self._old_leases:
-            self._end(lease)
+            give_back(self._store, lease)
         self._old_leases.clear()
 
     def close(self) -> None:
         """Nothing more is read for now: end the leases. A look from here on is a first one."""
         self.batch_done()
         if self._look and self._look.lease:
-            self._end(self._look.lease)
+            give_back(self._store, self._look.lease)
         self._look = None
         if self._pool:
             self._pool.shutdown()
@@ -181,15 +182,19 @@ class ArchiveFollower:
         return look.lease is not None and now_ms >= look.lease.created_ms + look.lease.duration_ms // 2
 
     def _lease(self, now_ms: int) -> LeaseTicket | None:
-        """The lease for the next look: that of the last one while it is young."""
+        """The lease for the next look: that of the last one while it is young. An empty bucket needs none yet."""
         last = self._look
-        if not self._lease_ms:
+        if not self._lease_ms or self._only_read:
             return None
-        if last is not None and not self._is_old(last, now_ms):
-            return last.lease  # None where the bucket may only be read, which was told once
         if last is not None and last.lease is not None:
+            if not self._is_old(last, now_ms):
+                return last.lease
             self._old_leases.append(last.lease)
-        return take_lease(self._store, self._lease_ms, "spark stream")
+        elif not has_topics(self._store):
+            return None
+        lease = take_lease(self._store, self._lease_ms, "spark stream")
+        self._only_read = lease is None
+        return lease
 
     def _find(self) -> list[Manifest]:
         manifests = find_manifests(self._store, self._subscription)
@@ -231,13 +236,6 @@ class ArchiveFollower:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-follow")
         return self._pool.map(call, given)
-
-    def _end(self, lease: LeaseTicket) -> None:
-        """End a lease early. Where that is not allowed it ends by time, which costs nothing but trash kept longer."""
-        try:
-            end_lease(self._store, lease.uuid)
-        except StoreError as error:
-            _logger.info("a lease of this stream is left to run out: %s", error)
 
 
 def _entries(store: ObjectStore, manifest: Manifest, offsets: OffsetRange) -> tuple[Entry, ...]:

@@ -42,7 +42,7 @@ def access_policy(role: str, url: str, *, principal: str | None = None, kms_key:
     else:
         statements.append(_statement("ReadArchive", _READ, f"{folder}*"))
     if role == "spark":
-        statements.append(_statement("WriteLeases", ("s3:PutObject",), f"{folder}{LEASES_PREFIX}*"))
+        statements.append(_statement("WriteLeases", ("s3:PutObject", "s3:DeleteObject"), f"{folder}{LEASES_PREFIX}*"))
     if kms_key is not None:
         wants = ("kms:Decrypt",) if role == "scrub" else ("kms:Decrypt", "kms:GenerateDataKey")
         statements.append(_statement("UseKey", wants, kms_key))

@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import LEASES_PREFIX, lease_key
-from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.store import NotFound, ObjectStore, PreconditionFailed
 from stratalog.tier.unknown_fields import (
     UnknownFields,
     canonical_json,
@@ -36,6 +36,8 @@ __all__ = [
     "Lease",
     "LeaseExpired",
     "end_lease",
+    "expire_lease",
+    "finish_part",
     "is_over",
     "list_leases",
     "protects",
@@ -51,7 +53,10 @@ LEASE_MS_MAX: Final = 7 * 24 * 3600 * 1000
 
 _FORMAT: Final = "stratalog-lease"
 _VERSION: Final = 1
-_KNOWN: Final = frozenset({"format", "version", "min_reader_version", "uuid", "created_ts", "expires_ts", "holder"})
+_KNOWN: Final = frozenset(
+    {"format", "version", "min_reader_version", "uuid", "created_ts", "expires_ts", "holder", "done"}
+)
+_RACES_MAX: Final = 16
 
 
 class LeaseExpired(Invalid):
@@ -70,6 +75,8 @@ class Lease:
     expires_ms: int
     holder: str = ""
     unknown: UnknownFields = ()
+    done: frozenset[int] = frozenset()
+    """The numbers of the parts that were read, where the holder reads in several, see `finish_part`."""
 
     @property
     def key(self) -> str:
@@ -132,6 +139,44 @@ def end_lease(store: ObjectStore, uuid: Uuid) -> None:
     store.delete_many([lease_key(uuid)])
 
 
+def expire_lease(store: ObjectStore, uuid: Uuid, now_ms: int) -> None:
+    """Let a lease run out now, for a holder that may not remove it. Raises what the store raises, and `Corrupt`."""
+    key = lease_key(uuid)
+    try:
+        lease = from_bytes(store.get(key)[0], key)
+    except NotFound:
+        return
+    if lease.expires_ms > now_ms:
+        _put(store, replace(lease, expires_ms=now_ms))
+
+
+def finish_part(store: ObjectStore, uuid: Uuid, part: int, part_count: int) -> bool:
+    """Note that part number ``part`` of what a lease was taken for is read; true if that was the last one of them.
+
+    A part may be noted twice. One that loses 16 races in a row is not noted, and a renewal may forget one: such a lease
+    is not ended early and runs out. Raises what the store raises, and `Corrupt`.
+    """
+    key = lease_key(uuid)
+    for _ in range(_RACES_MAX if part_count > 1 else 0):
+        try:
+            raw, version = store.get(key)
+        except NotFound:
+            return False
+        lease = from_bytes(raw, key)
+        done = lease.done | {part}
+        if len(done) >= part_count:
+            return True
+        if done == lease.done:
+            return False
+        data = to_bytes(replace(lease, done=done))
+        try:
+            store.compare_and_swap(key, data, version, crc32c=crc32c(data))
+        except PreconditionFailed:
+            continue
+        return False
+    return part_count == 1
+
+
 def list_leases(store: ObjectStore) -> list[Lease]:
     """All leases, also expired ones.
 
@@ -160,6 +205,7 @@ def to_bytes(lease: Lease) -> bytes:
         "created_ts": lease.created_ms,
         "expires_ts": lease.expires_ms,
         "holder": lease.holder,
+        **({"done": sorted(lease.done)} if lease.done else {}),
     }
     return canonical_json(restore_unknown(fields, lease.unknown)).encode("ascii")
 
@@ -176,6 +222,7 @@ def from_bytes(data: bytes, key: str) -> Lease:
             integer(fields, "expires_ts"),
             text(fields, "holder", ""),
             keep_unknown(fields, _KNOWN),
+            frozenset(int(part) for part in fields.get("done", ())),
         )
     except (Corrupt, Invalid, ValueError, TypeError, LookupError, AttributeError) as error:
         raise Corrupt(f"the lease {key} cannot be read: {error!r}. It expires by its age") from error

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stratalog import spark as sl
+from stratalog.spark import figures_spark
 from stratalog.spark.fetch import ReadRequest, open_archive, read_slices
 from stratalog.spark.figures import Keys, day_text
 from stratalog.spark.figures_spark import archive_stats
@@ -123,12 +124,22 @@ def test_keys_can_be_estimated_or_left_out(spark: SparkSession, archive: str) ->
     assert {row.keys for row in none} == {None}
 
 
-def test_by_name_it_is_a_data_frame_and_options_bound_it(spark: SparkSession, archive: str) -> None:
-    """`sl.stats`; a lease protects what it reads; what has no meaning for figures is refused."""
+def test_by_name_it_is_a_data_frame_and_options_bound_it(
+    spark: SparkSession, archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sl.stats`; a lease protects what it reads, and ends with it; what has no meaning for figures is refused."""
+    planned, leases = figures_spark.plan_ranges, []
+
+    def plan_ranges(store: Any, options: Any) -> Any:
+        leases.append(len(list_leases(store)))
+        return planned(store, options)
+
+    monkeypatch.setattr(figures_spark, "plan_ranges", plan_ranges)
     found = sl.stats(spark, archive, topics="plain", by=["topic"], startingOffsets='{"plain": {"0": 390, "1": 395}}')
     row = found.collect()[0].asDict()
     assert (row["records"], row["first_offset"], row["last_offset"], row["day"]) == (15, 390, 399, None)
-    assert len(list(list_leases(open_store(archive)))) == 1
+    assert leases == [1]
+    assert list_leases(open_store(archive)) == []
     with pytest.raises(Invalid, match="not for figures"):
         sl.stats(spark, archive, topics="plain", valueFormat="string")
     assert day_text(0) == "1970-01-01"

@@ -26,6 +26,13 @@ class Clock:
         return self.now_ms
 
 
+def with_a_topic() -> MemoryStore:
+    """An archive: of an empty bucket nothing is leased."""
+    store = MemoryStore()
+    store.put("topics/t-AAAAAAAAAAAAAAAAAAAAAA/topic.json", b"{}")
+    return store
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
@@ -40,7 +47,7 @@ def held(store: ObjectStore) -> list[tuple[int, int]]:
 
 def test_one_lease_serves_all_reads_and_is_given_back(clock: Clock) -> None:
     """Taken once, however often it is asked for; gone afterwards, and giving it back twice is harmless."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     assert held(store) == []
     lease.take()
@@ -54,7 +61,7 @@ def test_one_lease_serves_all_reads_and_is_given_back(clock: Clock) -> None:
 
 def test_it_is_renewed_when_half_of_it_is_over(clock: Clock) -> None:
     """Its creation stays, so what was planned first is protected still; between, nothing is asked of the bucket."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     begun_ms = clock.now_ms
@@ -67,7 +74,7 @@ def test_it_is_renewed_when_half_of_it_is_over(clock: Clock) -> None:
 
 def test_a_plan_begins_under_a_lease_that_is_not_half_over(clock: Clock) -> None:
     """However long nobody read: planning takes its time, too."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     begun_ms = clock.now_ms
@@ -78,7 +85,7 @@ def test_a_plan_begins_under_a_lease_that_is_not_half_over(clock: Clock) -> None
 
 def test_after_it_ran_out_the_next_plan_takes_another(clock: Clock) -> None:
     """What the old one protected may be gone; what is planned now is protected by the new one."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     clock.now_ms += 2 * HOUR_MS
@@ -97,7 +104,7 @@ def test_a_renewal_that_failed_is_tried_again_in_time(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Long before the lease runs out."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     clock.now_ms += HOUR_MS // 2
@@ -112,7 +119,7 @@ def test_a_renewal_that_failed_is_tried_again_in_time(
 
 def test_one_that_is_gone_is_told_and_replaced_by_the_next_plan(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Reading goes on: what is missing will be seen."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     end_lease(store, list_leases(store)[0].uuid)
@@ -128,7 +135,7 @@ def test_no_lease_where_none_is_wanted_or_none_can_be(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A bucket that may only be read is told about once."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, 0)
     lease.take()
     lease.keep()
@@ -148,10 +155,22 @@ def test_one_that_cannot_be_removed_runs_out(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The end of a program does not fail for it."""
-    store = MemoryStore()
+    store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()
     monkeypatch.setattr(store, "delete_many", refusing(StoreError))
     with caplog.at_level(logging.WARNING):
         lease.give_back()
     assert "was not given back, it runs out by itself" in caplog.text
+
+
+def test_an_empty_bucket_is_leased_when_something_is_in_it(clock: Clock) -> None:
+    """Nothing is written before."""
+    store = MemoryStore()
+    lease = HeldLease(store, HOUR_MS)
+    lease.take()
+    assert list(store.list("")) == []
+    store.put("topics/t-AAAAAAAAAAAAAAAAAAAAAA/topic.json", b"{}")
+    lease.take()
+    assert len(list_leases(store)) == 1
+    lease.give_back()

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from stratalog.spark import read_lease
-from stratalog.spark.read_lease import LeaseTicket, keep_lease, take_lease
+from stratalog.spark.read_lease import LeaseTicket, finish_task, give_back, keep_lease, lease_if_needed, take_lease
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.leases import end_lease, list_leases
 from stratalog.tier.memory_store import MemoryStore
@@ -13,6 +13,15 @@ from stratalog.tier.store import StoreDenied, StoreUnavailable
 from stratalog.tier.wrappers import CountingStore, StoreWrapper
 
 HOUR = 3_600_000
+
+
+class NoDeletesStore(StoreWrapper):
+    """A bucket where this job may write its leases, and remove nothing."""
+
+    def _around(self, call, run):
+        if call.operation.startswith("delete"):
+            raise StoreDenied(call.operation, call.key, self.url, "access denied")
+        return run()
 
 
 class ReadOnlyStore(StoreWrapper):
@@ -88,3 +97,41 @@ def test_a_lease_that_ran_out_is_told_and_not_renewed(clock, caplog):
     assert list_leases(inner) == []
     keep_lease(FaultyStore(inner, [FaultRule(Fault.FAIL_BEFORE, count=None)]), ticket)
     assert "was not renewed" in caplog.text
+
+
+def test_nothing_is_written_where_nothing_can_be_read(clock):
+    """A bucket without topics gets no lease, and one that is not there is an error: some servers make it for a write."""
+    store = CountingStore(MemoryStore("memory:empty"))
+    assert lease_if_needed(store, HOUR) is None
+    assert lease_if_needed(store, 0) is None
+    assert (store.count(), store.count("put")) == (1, 0)
+    store.put("topics/t-AAAAAAAAAAAAAAAAAAAAAA/topic.json", b"{}")
+    assert lease_if_needed(store, 0) is None
+    assert lease_if_needed(store, HOUR) is not None
+    with pytest.raises(StoreUnavailable):
+        lease_if_needed(FaultyStore(store, [FaultRule(Fault.FAIL_BEFORE, "list")]), HOUR)
+
+
+@pytest.mark.parametrize("part_count", [1, 3])
+def test_the_last_task_ends_the_lease(clock, part_count):
+    """However many there are."""
+    store = MemoryStore("memory:tasks")
+    ticket = take_lease(store, HOUR)
+    for part in range(part_count):
+        assert len(list_leases(store)) == 1
+        finish_task(store, ticket, part, part_count)
+    assert list_leases(store) == []
+
+
+def test_a_lease_that_may_not_be_removed_runs_out_at_once(clock, caplog):
+    """So the role that may only write leases ends them too; a store that fails ends nothing and is told."""
+    inner = MemoryStore("memory:no-deletes")
+    ticket = take_lease(inner, HOUR)
+    finish_task(FaultyStore(inner, [FaultRule(Fault.FAIL_BEFORE, count=None)]), ticket, 0, 2)
+    give_back(FaultyStore(inner, [FaultRule(Fault.FAIL_BEFORE, count=None)]), ticket)
+    assert "was not given back, it runs out by itself" in caplog.text
+    assert list_leases(inner)[0].expires_ms == clock[0] + HOUR
+    clock[0] += 7
+    give_back(NoDeletesStore(inner), ticket)
+    assert list_leases(inner)[0].expires_ms == clock[0]
+    give_back(inner, None)

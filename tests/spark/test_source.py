@@ -310,18 +310,30 @@ def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: 
         assert any(name == "stratalog.spark.decode" for name, _ in ours)
 
 
-def test_a_planned_read_is_leased(spark: SparkSession, file_archive: Any) -> None:
-    """One lease a plan, written before the manifests are read; none where that is switched off."""
+def test_a_planned_read_is_leased_until_its_last_task_has_read_all(spark: SparkSession, file_archive: Any) -> None:
+    """One lease a plan; none where that is switched off, and none is left of a plan that failed or found nothing."""
     from stratalog.tier.leases import list_leases
 
-    before = {lease.uuid for lease in list_leases(file_archive.store)}
-    reader = spark.read.format("stratalog").option("subscribe", "orders")
-    reader.option("lease", "false").load(file_archive.store.url).count()
-    assert {lease.uuid for lease in list_leases(file_archive.store)} == before
-    reader.option("lease", "true").option("leaseSeconds", "600").load(file_archive.store.url).count()
-    leases = [lease for lease in list_leases(file_archive.store) if lease.uuid not in before]
-    assert leases
-    assert all(lease.expires_ms - lease.created_ms == 600_000 for lease in leases)
+    before = {each.uuid for each in list_leases(file_archive.store)}
+
+    def leases() -> list[int]:
+        new = [each for each in list_leases(file_archive.store) if each.uuid not in before]
+        return [each.expires_ms - each.created_ms for each in new]
+
+    reader = spark.read.format("stratalog").options(subscribe="orders", minPartitions="4", leaseSeconds="600")
+    assert leases() == []
+    rows = reader.option("lease", "false").load(file_archive.store.url).toLocalIterator()
+    next(rows)
+    assert leases() == []
+    rows = reader.option("lease", "true").load(file_archive.store.url).toLocalIterator()
+    next(rows)
+    assert leases() == [600_000]
+    assert sum(1 for _ in rows) == 1199
+    assert leases() == []
+    assert reader.option("endingTimestamp", "0").load(file_archive.store.url).count() == 0
+    with pytest.raises(Exception, match="did you mean 'orders'"):
+        reader.option("subscribe", "oders").load(file_archive.store.url).count()
+    assert leases() == []
 
 
 def test_values_are_decoded_and_what_cannot_be_is_kept(

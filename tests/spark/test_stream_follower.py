@@ -132,7 +132,8 @@ def test_a_lease_is_young_and_there_before_the_manifests_are_read(memory_archive
     store = CountingStore(memory_archive.store)
     follower = follow(store, lease_ms=HOUR, manifestRefresh="1d", discoveryInterval="10d")
     first = follower.look()
-    assert store.requests[0].operation == "put"
+    operations = [request.operation for request in store.requests]
+    assert operations.index("put") < operations.index("get")
     clock[0] += HOUR // 2 - 1
     assert follower.look() is follower.look_at({ORDERS: 10}) is first
     clock[0] += 1
@@ -206,3 +207,16 @@ def test_an_archive_whose_start_is_beyond_its_end_is_empty(memory_archive, batch
     memory_archive.add("orders", 0, batches(0, 10))
     memory_archive.write("orders", 0, replace(memory_archive.manifests["orders", 0], log_start_offset=50), [])
     assert follow(memory_archive.store).look().spans == {ORDERS: (50, 50)}
+
+
+def test_an_empty_bucket_gets_no_lease_and_a_full_one_gets_it(memory_archive, batches, clock):
+    """A stream may begin before its archive does; where it may only read, it is told once."""
+    follower = follow(memory_archive.store, lease_ms=HOUR)
+    assert follower.look().lease is None
+    assert list(memory_archive.store.list("")) == []
+    memory_archive.add("orders", 0, batches(0, 10))
+    lease = follower.look(fresh=True).lease
+    assert lease is not None
+    assert follower.look(fresh=True).lease == lease
+    follower.close()
+    assert list_leases(memory_archive.store) == []

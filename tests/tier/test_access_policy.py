@@ -13,7 +13,7 @@ import pytest
 from stratalog.spark.archive import load_partitions
 from stratalog.spark.fetch import ReadRequest, read_slices
 from stratalog.spark.options import parse_options
-from stratalog.spark.read_lease import take_lease
+from stratalog.spark.read_lease import give_back, take_lease
 from stratalog.tier.access_policy import ROLES, access_policy
 from stratalog.tier.commands import (
     Claim,
@@ -27,7 +27,7 @@ from stratalog.tier.commands import (
     Upload,
 )
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.leases import renew_lease
+from stratalog.tier.leases import finish_part, renew_lease
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.probe import probe
 from stratalog.tier.segment_object import SegmentRequest
@@ -131,6 +131,8 @@ def spark_work(store: Any) -> None:
     for archive in load_partitions(store, parse_options({"path": "x", "subscribe": "t"}).subscription):
         slices, _ = cut_slices(archive, OffsetRange(archive.log_start_offset, archive.end_offset))
         assert list(read_slices(store, slices, ReadRequest(("offset",))))
+    assert not finish_part(store, ticket.uuid, 0, 2)
+    give_back(store, ticket)
 
 
 def scrub_work(store: Any) -> None:

@@ -13,6 +13,8 @@ from stratalog.tier.leases import (
     Lease,
     LeaseExpired,
     end_lease,
+    expire_lease,
+    finish_part,
     from_bytes,
     is_over,
     list_leases,
@@ -23,6 +25,7 @@ from stratalog.tier.leases import (
     write_lease,
 )
 from stratalog.tier.memory_store import MemoryStore
+from stratalog.tier.wrappers import StoreWrapper
 from stratalog.wire.errors import Corrupt, Invalid
 
 UUID = bytes(range(16))
@@ -129,3 +132,54 @@ def test_a_document_comes_back_as_it_was(uuid, created, expires, holder):
     lease = Lease(uuid, created, expires, holder, (("since", '"later"'),))
     assert from_bytes(to_bytes(lease), "leases/x.json") == lease
     assert json.loads(to_bytes(lease))["since"] == "later"
+
+
+@given(st.permutations(range(5)), st.lists(st.integers(0, 4), max_size=4))
+@settings(max_examples=40)
+def test_a_lease_is_over_when_all_parts_are_read(order, again):
+    """In any order, some of them twice: once, with the last one, and a renewal in between forgets none."""
+    store = MemoryStore("memory:parts")
+    write_lease(store, UUID, HOUR, NOW)
+    told = []
+    for part in order:
+        told.append(finish_part(store, UUID, part, 5))
+        if not told[-1]:
+            assert not any(finish_part(store, UUID, seen, 5) for seen in again if seen in order[: len(told)])
+            renew_lease(store, UUID, HOUR, NOW + len(told))
+    assert told == [False] * 4 + [True]
+    assert finish_part(store, UUID, 0, 1)
+    end_lease(store, UUID)
+    assert not finish_part(store, UUID, 0, 5)
+
+
+def test_parts_that_end_at_once_are_all_noted():
+    """Each of two racing writers sees the other's note."""
+
+    class Racing(StoreWrapper):
+        """Another part is noted before each write, three times."""
+
+        left = 3
+
+        def _around(self, call, run):
+            if call.operation == "compare_and_swap" and self.left:
+                self.left -= 1
+                finish_part(self.inner, UUID, self.left + 1, 5)
+            return run()
+
+    store = Racing(MemoryStore("memory:race"))
+    write_lease(store, UUID, HOUR, NOW)
+    assert not finish_part(store, UUID, 0, 5)
+    assert list_leases(store)[0].done == {0, 1, 2, 3}
+    assert finish_part(store, UUID, 4, 5)
+
+
+def test_a_lease_can_run_out_at_once(store):
+    """For those that may not remove it; its parts and its holder stay, and one that is gone or over is left alone."""
+    expire_lease(store, UUID, NOW)
+    write_lease(store, UUID, HOUR, NOW, "me")
+    finish_part(store, UUID, 3, 5)
+    expire_lease(store, UUID, NOW + 5)
+    expire_lease(store, UUID, NOW + 50)
+    assert list_leases(store) == [Lease(UUID, NOW, NOW + 5, "me", done=frozenset({3}))]
+    with pytest.raises(LeaseExpired):
+        renew_lease(store, UUID, HOUR, NOW + 6)
