@@ -8,16 +8,21 @@ otherwise).
 
 from __future__ import annotations
 
-from collections import deque
+import mmap
 from collections.abc import Callable
 
-__all__ = ["BASE_BYTES", "COPIED_BYTES_MAX", "BufferPool", "ReceiveBuffer"]
+from stratalog.broker.receive_memory import ReceiveMemory
+
+__all__ = ["BASE_BYTES", "COPIED_BYTES_MAX", "BufferPool", "ReceiveBuffer", "rounded"]
 
 BASE_BYTES = 64 << 10
 """Capacity of an ordinary buffer, and the granularity of larger ones."""
 
 COPIED_BYTES_MAX = 8 << 10
 """Smaller slices are copied rather than leased: cheaper than to leave the common buffer and read on into another."""
+
+_MAPPED_BYTES_MIN = 4 << 20
+"""Buffers from this size on are mapped."""
 
 _RETAINED_BYTES_MAX = 16 << 20
 """Free memory the pool keeps for later."""
@@ -26,13 +31,14 @@ _RETAINED_BYTES_MAX = 16 << 20
 class ReceiveBuffer:
     """Writable memory with a count of its users; the connection that reads into it is one of them."""
 
-    __slots__ = ("_pool", "capacity", "charge_bytes", "users", "view")
+    __slots__ = ("_pool", "capacity", "users", "view")
 
     def __init__(self, pool: BufferPool, capacity: int) -> None:
         self._pool = pool
-        self.view = memoryview(bytearray(capacity))
+        # A page that the kernel maps costs when it is first written; a bytearray is written as a whole when it is made,
+        # which for 100 MiB holds the event loop for longer than anything else may.
+        self.view = memoryview(mmap.mmap(-1, capacity) if capacity >= _MAPPED_BYTES_MIN else bytearray(capacity))
         self.capacity = capacity
-        self.charge_bytes = capacity
         self.users = 1
 
     def lease(self) -> Callable[[], None]:
@@ -50,31 +56,26 @@ class ReceiveBuffer:
 
 
 class BufferPool:
-    """Free buffers and the budget of bytes that all connections together may hold (``queued.max.request.bytes``).
-
-    A buffer is charged with its capacity, or with the size of the frame it is the beginning of, so that a frame
-    once begun can always be finished. Ordinary buffers are always handed out; who finds the budget overdrawn
-    afterwards stops reading.
+    """Free buffers, and the account of those in use (``memory``, bounded by ``queued.max.request.bytes``).
 
     ``common`` is an ordinary buffer that every connection without unread bytes reads into; it is free again as soon
     as the frames in it have been handled. A connection with more to keep takes it for itself (:meth:`adopt`).
     """
 
-    __slots__ = ("_base", "_large", "_retained_bytes", "_waiting", "budget_bytes", "common", "used_bytes")
+    __slots__ = ("_base", "_large", "_retained_bytes", "_waiting", "common", "memory")
 
-    def __init__(self, budget_bytes: int) -> None:
-        self.budget_bytes = budget_bytes
+    def __init__(self, budget_bytes: int, per_host_bytes: int | None = None) -> None:
+        self.memory = ReceiveMemory(budget_bytes, per_host_bytes)
         self._base: list[ReceiveBuffer] = []
         self._large: list[ReceiveBuffer] = []
         self._retained_bytes = 0
-        self._waiting: deque[Callable[[], None]] = deque()
-        self.used_bytes = 0
+        self._waiting: dict[Callable[[], None], float] = {}
         self.common = ReceiveBuffer(self, BASE_BYTES)
 
     @property
-    def overdrawn(self) -> bool:
-        """Whether more is in use than the budget allows."""
-        return self.used_bytes > self.budget_bytes
+    def used_bytes(self) -> int:
+        """Bytes of the buffers in use."""
+        return self.memory.used_bytes
 
     @property
     def retained_bytes(self) -> int:
@@ -87,14 +88,14 @@ class BufferPool:
             buffer = self._base.pop() if self._base else None
             capacity = BASE_BYTES
         else:
-            capacity = -(-capacity // BASE_BYTES) * BASE_BYTES
+            capacity = rounded(capacity)
             buffer = self._take_large(capacity)
         if buffer is None:
             buffer = ReceiveBuffer(self, capacity)
         else:
             self._retained_bytes -= buffer.capacity
             buffer.users = 1
-        self.used_bytes += buffer.capacity
+        self.memory.used_bytes += buffer.capacity
         return buffer
 
     def _take_large(self, capacity: int) -> ReceiveBuffer | None:
@@ -111,45 +112,34 @@ class BufferPool:
 
     def give(self, buffer: ReceiveBuffer) -> None:
         """Take back a buffer without users; called by :meth:`ReceiveBuffer.release`."""
-        self.used_bytes -= buffer.charge_bytes
-        capacity = buffer.charge_bytes = buffer.capacity
+        capacity = buffer.capacity
+        self.memory.used_bytes -= capacity
         if self._retained_bytes + capacity <= _RETAINED_BYTES_MAX:
             self._retained_bytes += capacity
             (self._base if capacity == BASE_BYTES else self._large).append(buffer)
-        if self._waiting:
-            self._wake()
+        if self._waiting or self.memory.waits:
+            self.wake()
 
-    def charge(self, buffer: ReceiveBuffer, frame_bytes: int) -> bool:
-        """Reserve memory for a whole frame of which ``buffer`` holds the beginning; False if it must wait."""
-        extra = frame_bytes - buffer.charge_bytes
-        if extra <= 0:
-            return True
-        # A frame larger than what is left of the budget passes when nobody else holds anything.
-        others = self.used_bytes - buffer.charge_bytes
-        if others and (self._waiting or self.used_bytes + extra > self.budget_bytes):
-            return False
-        self.used_bytes += extra
-        buffer.charge_bytes = frame_bytes
-        return True
-
-    def replace(self, old: ReceiveBuffer, capacity: int) -> ReceiveBuffer:
-        """A larger buffer that takes over the reservation of ``old``; the caller copies, then releases ``old``."""
-        new = self.take(capacity)
-        if old.charge_bytes > new.charge_bytes:
-            self.used_bytes += old.charge_bytes - new.charge_bytes
-            new.charge_bytes = old.charge_bytes
-        self.used_bytes -= old.charge_bytes - old.capacity
-        old.charge_bytes = old.capacity
-        return new
-
-    def wait(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once when memory may be available again; first come, first served."""
-        self._waiting.append(resume)
+    def wait(self, resume: Callable[[], None], now: float) -> None:
+        """Call ``resume`` once when frames may begin again; ``now`` is the time in monotonic seconds."""
+        self._waiting.setdefault(resume, now)
 
     def forget(self, resume: Callable[[], None]) -> None:
         """Withdraw a call of :meth:`wait`, if it has not been answered."""
-        if resume in self._waiting:
-            self._waiting.remove(resume)
+        self._waiting.pop(resume, None)
+
+    def waits_since(self) -> float | None:
+        """Since when memory has been waited for without a break, in monotonic seconds; None if it is not."""
+        times = [*self._waiting.values()][:1]
+        frames_since = self.memory.waits_since()
+        if frames_since is not None:
+            times.append(frames_since)
+        return min(times, default=None)
+
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait for memory."""
+        return len(self._waiting) + self.memory.waiting_count
 
     def trim(self) -> None:
         """Free every buffer that nobody uses."""
@@ -157,10 +147,18 @@ class BufferPool:
         self._large.clear()
         self._retained_bytes = 0
 
-    def _wake(self) -> None:
-        """Let those who wait try again; one who still does not fit asks to wait anew."""
-        if self.overdrawn:
-            return
-        waiting, self._waiting = self._waiting, deque()
-        for resume in waiting:
-            resume()
+    def wake(self) -> None:
+        """Let those go on for whom there is memory now; one that still has none asks to wait anew."""
+        memory = self.memory
+        if self._waiting and memory.accepts:
+            waiting, self._waiting = self._waiting, {}
+            for resume in waiting:
+                resume()
+        if memory.waits:
+            for frame in memory.awake():
+                frame.resume()
+
+
+def rounded(capacity: int) -> int:
+    """The capacity that a buffer for ``capacity`` bytes has."""
+    return -(-capacity // BASE_BYTES) * BASE_BYTES

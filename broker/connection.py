@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
@@ -31,8 +32,7 @@ JOINED_ANSWER_BYTES = 8 << 10
 """Answers up to this size wait for the other answers of the same read, to leave with them in one write."""
 
 FRAMES_PER_TURN = 128
-TURN_SECONDS = 0.01
-"""After this many requests of one connection, or this time, the others get their turn."""
+"""After this many requests of one connection, or its share of a round's time, the others get their turn."""
 
 AUTHENTICATION_SECONDS = 10.0
 """How long a connection may stay unauthenticated."""
@@ -41,12 +41,13 @@ AUTHENTICATION_SECONDS = 10.0
 class Connection(asyncio.BufferedProtocol):
     """A client's connection, from accept to close.
 
-    ``principal`` and ``authenticated`` belong to authentication; ``muted_until`` (monotonic seconds) to quotas; ``patient`` is
-    whose latest fetch was answered from the archive;
-    ``client_id`` is that of the latest request; ``stalled`` is not 0 while no request may be handled; ``software_name`` and ``software_version`` come with ApiVersions.
+    ``principal`` and ``authenticated`` belong to authentication; ``muted_until`` (monotonic seconds) to quotas. ``patient``
+    says that the latest fetch was answered from the archive, ``client_id`` is that of the latest request, ``stalled`` is
+    not 0 while no request may be handled. ``software_name`` and ``software_version`` come with ApiVersions.
     """
 
     __slots__ = (
+        "_descriptor",
         "_flush_due",
         "_handling",
         "_look_due",
@@ -117,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self.read_at = 0.0
         self.closed = self.patient = False
         self._opened_at = 0.0
-        self._receiver = FrameReceiver(services.buffers, services.clock.monotonic)
+        self._receiver = FrameReceiver(services.buffers, services.clock.monotonic, partial(self._unstall, MEMORY))
         self._responses = ResponseQueue()
         self._out: list[Part] = []
         self._flush_due = self._look_due = False
@@ -125,8 +126,6 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self.stalled = 0
         self._unmute: asyncio.TimerHandle | None = None
-
-    # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is up (for TLS: the handshake is done)."""
@@ -137,11 +136,13 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(peer[0])
         self.peer = f"{self.host}:{peer[1]} on {self.listener.name}"
+        self._receiver.from_host(self.host)
+        its_socket = transport.get_extra_info("socket")
+        self._descriptor = -1 if its_socket is None else its_socket.fileno()
         if transport.get_extra_info("ssl_object") is None:
-            descriptor = transport.get_extra_info("socket").fileno()
             try:
                 self._sender = PlainSender(
-                    services.loop, self, services.page_cache, services.metrics, descriptor, services.turns
+                    services.loop, self, services.page_cache, services.metrics, self._descriptor, services.turns
                 )
             except OSError as error:  # no descriptor left
                 self._sender = Sender(services.loop, self, services.page_cache, services.metrics)
@@ -161,7 +162,6 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.end()
         if self._unmute is not None:
             self._unmute.cancel()
-        self._services.buffers.forget(self._memory_available)
         for slot in self._responses.take_all():
             abandon = getattr(slot, "on_abandon", None)
             if abandon is not None:
@@ -192,8 +192,6 @@ class Connection(asyncio.BufferedProtocol):
         """The transport's own buffer has room again (TLS only)."""
         if isinstance(self._sender, TransportSender):
             self._sender.resume()
-
-    # What dispatch and request contexts call.
 
     def lease(self) -> Callable[[], None]:
         """Keep the bytes of the request being handled until the returned callable is called, exactly once."""
@@ -304,8 +302,6 @@ class Connection(asyncio.BufferedProtocol):
             self._end()
             self._transport.abort()
 
-    # What the server calls.
-
     @property
     def parked(self) -> int:
         """Requests whose answers wait."""
@@ -324,10 +320,9 @@ class Connection(asyncio.BufferedProtocol):
             return f"idle for {quiet:.0f} s"
         if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:
             return f"not authenticated within {AUTHENTICATION_SECONDS:.0f} s"
-        slow = self._receiver.too_slow(now)
-        return None if self.stalled else slow
-
-    # What the sender calls.
+        if self._paused:
+            self._receiver.watch_end(self._services.hang_ups, self._descriptor, self.abort)
+        return self._receiver.too_slow(now, stalled=bool(self.stalled))
 
     def send_drained(self) -> None:
         """Everything queued has been sent."""
@@ -345,9 +340,9 @@ class Connection(asyncio.BufferedProtocol):
         receiver = self._receiver
         self._handling = True
         try:
-            if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN, begun_at + TURN_SECONDS):
+            if receiver.handle(count, self, services.dispatch, FRAMES_PER_TURN, services.receive_turns.end(begun_at)):
                 self._stall(TURN)
-                services.loop.call_soon(self._unstall, TURN)
+                services.receive_turns.wait(self._take_turn)
         except FrameError as error:
             self.refuse(str(error))
         finally:
@@ -355,18 +350,14 @@ class Connection(asyncio.BufferedProtocol):
         responses = self._responses
         if self._out or (responses and responses[0].parts is not None):
             self._flush()
-        buffers = services.buffers
-        if receiver.buffer is None and buffers.used_bytes <= buffers.budget_bytes:
+        if receiver.buffer is None and services.buffers.memory.accepts:
             return
-        if not self.closed and not receiver.memory_suffices():
+        if not self.closed and not receiver.may_go_on():
             self._stall(MEMORY)
-            buffers.wait(self._memory_available)
-
-    def _memory_available(self) -> None:
-        if self._receiver.memory_suffices():
-            self._unstall(MEMORY)
-        else:
-            self._services.buffers.wait(self._memory_available)
+            receiver.watch_end(services.hang_ups, self._descriptor, self.abort)
+        if receiver.large is not None:
+            # A client that does not take its answers is not excused: it alone can change that.
+            receiver.large.follow(bool(self.stalled & ~QUEUED), services.clock.monotonic())
 
     def _schedule_flush(self) -> None:
         if not self._flush_due:
@@ -403,17 +394,27 @@ class Connection(asyncio.BufferedProtocol):
         if not self.stalled:
             self._services.tick.defer(self._go_on)
 
+    def _take_turn(self) -> None:
+        self.stalled &= ~TURN
+        self._go_on()
+
     def _go_on(self) -> None:
         if self.stalled or self._handling:
             return
         self._receiver.frame_since = now = self._services.clock.monotonic()
-        self._handle_frames(0, now)
+        try:
+            self._handle_frames(0, now)
+        except Exception:
+            log.exception("the connection from %s failed", self.peer)
+            self.abort()
         if not self.stalled and self._paused:
             self._paused = False
+            self._services.hang_ups.forget(self._descriptor)
             self._transport.resume_reading()
 
     def _end(self) -> None:
         self.closed = True
         self.stalled |= ENDED
         self._out.clear()
+        self._services.hang_ups.forget(self._descriptor)
         self._sender.close()

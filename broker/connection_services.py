@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
 from stratalog.broker.event_loop import ready_sockets_of
+from stratalog.broker.hang_ups import HangUps
 from stratalog.broker.metrics import NetworkMetrics
 from stratalog.broker.page_cache import PageCache
+from stratalog.broker.receive_turns import ReceiveTurns
 from stratalog.broker.receiving import Dispatch
 from stratalog.broker.send_turns import SendTurns
 from stratalog.broker.tick import Tick
@@ -57,7 +59,12 @@ class Services:
     quota_of: Callable[[Connection], ClientQuotas | None] = lambda _: None
     """What limits the client of a connection; asked whenever it calls itself otherwise than before."""
     turns: SendTurns = field(init=False)
+    receive_turns: ReceiveTurns = field(init=False)
+    hang_ups: HangUps = field(init=False)
 
     def __post_init__(self) -> None:
         """Large answers of all connections stand in one queue."""
-        self.turns = SendTurns(self.loop, ready_sockets_of(self.loop))
+        sockets = ready_sockets_of(self.loop)
+        self.turns = SendTurns(self.loop, sockets)
+        self.receive_turns = ReceiveTurns(self.loop, sockets)
+        self.hang_ups = HangUps(self.loop)

@@ -46,6 +46,8 @@ class ReadySockets(selectors.EpollSelector):
         self._may_rest = False
         self.idle_seconds = 0.0
         """How long nobody was ready, since the beginning."""
+        self.ready_count = 0
+        """Sockets that the latest look found ready."""
 
     def tell(self, descriptor: int, ready: Ready) -> None:
         """From now on call ``ready`` when ``descriptor`` may be read, in turns that begin with asyncio reading it."""
@@ -104,6 +106,7 @@ class ReadySockets(selectors.EpollSelector):
             self.idle_seconds += SystemClock.monotonic() - began
         else:
             events = self._epoll.poll(seconds, EVENTS_MAX)
+        self.ready_count = len(events)
         self._telling = True
         try:
             for descriptor, event in events:

@@ -27,6 +27,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
     """What clients may use. Raises nothing: the settings were checked when they were read."""
     rate = config.integer("max.connection.creation.rate")
     memory = config.integer("queued.max.request.bytes")
+    memory_per_ip = config.integer("stratalog.request.memory.per.ip.bytes")
     return ServerLimits(
         connections_max=min(config.integer("max.connections"), _CONNECTIONS_MAX, _connections_possible()),
         connections_per_ip_max=config.integer("max.connections.per.ip"),
@@ -34,6 +35,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         connection_rate_max=None if rate >= _UNLIMITED else rate,
         idle_ms=config.integer("connections.max.idle.ms"),
         request_memory_bytes=_REQUEST_MEMORY_BYTES if memory <= 0 else memory,
+        request_memory_per_ip_bytes=None if memory_per_ip <= 0 else memory_per_ip,
         send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
         receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         backlog=config.integer("socket.listen.backlog.size"),

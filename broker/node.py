@@ -413,4 +413,4 @@ class Node:
             f"log directory {directory.path} is offline: {directory.writer.offline}"
             for directory in self.directories.all
             if directory.writer.offline is not None
-        ] + self.coordinators.failures()
+        ] + [*self.server.not_ready(), *self.coordinators.failures()]

@@ -8,8 +8,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer
+from stratalog.broker.buffers import BASE_BYTES, BufferPool, ReceiveBuffer, rounded
 from stratalog.broker.event_loop import ready_sockets_of
+from stratalog.broker.hang_ups import HangUps, unread_in_kernel
+from stratalog.broker.receive_memory import LargeFrame
 from stratalog.wire.frame import HEADER_BYTES_MIN, check_frame_length, read_length
 
 if TYPE_CHECKING:
@@ -20,8 +22,9 @@ __all__ = ["EAGER_BYTES", "Dispatch", "FrameReceiver", "Shortcut"]
 EAGER_BYTES = 1 << 20
 """Frames up to this size get their whole buffer at once; larger ones grow it as their bytes arrive."""
 
-TIMED_BYTES = 512
-"""The clock is not asked after smaller requests that a shortcut took: they hold too little to take long."""
+READ_BYTES_MIN = 128 << 10
+ROUND_BYTES = 32 << 20
+"""What is read in one round of the event loop: sockets that are ready together share it, but for the least of each."""
 
 SLOW_FRAME_SECONDS = 30.0
 SLOW_FRAME_BYTES_PER_SECOND = 16 << 10
@@ -65,22 +68,31 @@ class FrameReceiver:
         "_forget",
         "_frame_bytes",
         "_fresh",
+        "_goal_bytes",
+        "_host",
         "_look",
         "_monotonic",
         "_pool",
         "_position",
         "_preferred_bytes",
+        "_resume",
         "buffer",
         "frame_since",
+        "large",
     )
 
-    def __init__(self, pool: BufferPool, monotonic: Callable[[], float]) -> None:
+    def __init__(self, pool: BufferPool, monotonic: Callable[[], float], resume: Callable[[], None]) -> None:
+        """``resume`` is called when memory is there that `may_go_on` did not find."""
         self._pool = pool
         self._monotonic = monotonic
+        self._resume = resume
+        self._host = ""
         self.buffer: ReceiveBuffer | None = None
+        self.large: LargeFrame | None = None
+        """The unfinished frame, if it has or wants more than an ordinary buffer."""
         self._position = 0
         self._filled = 0
-        self._frame_bytes = 4
+        self._frame_bytes = self._goal_bytes = 4
         self._fresh = True
         self._preferred_bytes = BASE_BYTES
         self.frame_since = 0.0
@@ -105,9 +117,13 @@ class FrameReceiver:
         descriptor = transport.get_extra_info("socket").fileno()
 
         def ready() -> bool:
+            room = self.writable()
+            if len(room) > READ_BYTES_MIN:
+                room = room[: max(ROUND_BYTES // (sockets.ready_count or 1), READ_BYTES_MIN)]
             try:
-                count = receive_into(self.writable())
+                count = receive_into(room)
             except BlockingIOError:
+                self._give_up_empty()
                 if connection.shortcut is not None:
                     connection.shortcut.nothing_came()
                 return True
@@ -144,11 +160,12 @@ class FrameReceiver:
         buffer = self.buffer
         if buffer is None:
             self._fresh = True
-            if self._preferred_bytes == BASE_BYTES:
+            if self._preferred_bytes == BASE_BYTES or not self._pool.memory.plenty(self._host):
                 return self._pool.common.view
-            buffer = self.buffer = self._pool.take(self._preferred_bytes)
+            buffer = self._pool.take(self._preferred_bytes)
+            self._hold(buffer)
             return buffer.view
-        if self._filled == buffer.capacity or self._position + self._goal_bytes() > buffer.capacity:
+        if self._filled == buffer.capacity or self._position + self._goal_bytes > buffer.capacity:
             buffer = self._relocate(buffer)
         return buffer.view[self._filled :]
 
@@ -156,14 +173,15 @@ class FrameReceiver:
         """``count`` more bytes are there, to be handled later."""
         self._filled += count
         if self.buffer is None:
-            self.buffer = self._pool.adopt()
+            self._hold(self._pool.adopt())
 
     def handle(
         self, count: int, connection: Connection, dispatch: Dispatch, frames_max: int, turn_end: float = inf
     ) -> bool:
         """``count`` more bytes are there: handle the complete frames until one stalls the connection.
 
-        A frame goes to the connection's shortcut, if it has one and that takes it, and to ``dispatch`` otherwise.
+        A frame goes to the connection's shortcut, if it has one and that takes it, and to ``dispatch`` otherwise. What a
+        shortcut takes is cheap, and not timed: ``frames_max`` bounds it.
         True if ``frames_max`` or the time ``turn_end`` (monotonic seconds) ended it before. Raises :class:`FrameError` for a length that no request can have.
         """
         own = self.buffer
@@ -183,12 +201,11 @@ class FrameReceiver:
             position = end
             frame = view[begin:end]
             shortcut = connection.shortcut
+            left -= 1
             if shortcut is None or not shortcut.handle(connection, frame):
                 dispatch(connection, frame)
-                length = TIMED_BYTES  # at least: few bytes may ask for much
-            left -= 1
-            if length >= TIMED_BYTES and self._monotonic() > turn_end:
-                left = 0
+                if self._monotonic() > turn_end:
+                    left = 0
             if connection.stalled or not left:
                 break
         if position == filled and own is None and buffer.users == 1:
@@ -204,23 +221,62 @@ class FrameReceiver:
         buffer = self.buffer
         return (self._pool.common if buffer is None else buffer).lease()
 
-    def memory_suffices(self) -> bool:
-        """Whether reading may go on: there is memory for the whole frame that has begun, or in general."""
-        buffer = self.buffer
-        if buffer is not None and self._frame_bytes > buffer.charge_bytes:
-            return self._pool.charge(buffer, self._frame_bytes)
-        return not self._pool.overdrawn
+    def from_host(self, host: str) -> None:
+        """The address at the other end: what its large frames hold together has a limit."""
+        self._host = host
 
-    def too_slow(self, now: float) -> str | None:
-        """What to say to a client whose frame should have been complete by now."""
+    def may_go_on(self) -> bool:
+        """Whether to read on: memory for more of the frame that has begun is granted, or a frame may begin.
+
+        If not, the connection is resumed when it is.
+        """
+        buffer = self.buffer
+        memory = self._pool.memory
+        if buffer is None or (buffer.users > 1 and not memory.accepts):
+            if memory.accepts:
+                return True
+            self._pool.wait(self._resume, self._monotonic())
+            return False
+        self._goal_bytes = goal = self._goal()
+        if goal <= BASE_BYTES or (buffer.users == 1 and goal <= buffer.capacity):
+            return True
+        if self._position + goal <= buffer.capacity:
+            return True
+        if self.large is None:
+            self.large = memory.begin(self._host, buffer.capacity, self.frame_since, self._resume)
+        return memory.ask(self.large, rounded(goal))
+
+    def too_slow(self, now: float, *, stalled: bool = False) -> str | None:
+        """What to say to a client whose frame should have been complete by now.
+
+        While the connection is ``stalled`` the broker does not read: then the frame is late only if memory is short.
+        """
         self._preferred_bytes = BASE_BYTES  # called now and then: large buffers are for present traffic
+        received = self._filled - self._position
+        if received <= 0:
+            self._give_up_empty()
+            return None
+        if self.large is not None:
+            late = self._pool.memory.too_late(self.large, received, now)
+            if late is not None:
+                return late
         taken = now - self.frame_since
-        if (
-            self._filled > self._position
-            and taken > SLOW_FRAME_SECONDS + self._frame_bytes / SLOW_FRAME_BYTES_PER_SECOND
-        ):
+        if not stalled and taken > SLOW_FRAME_SECONDS + received / SLOW_FRAME_BYTES_PER_SECOND:
             return f"a frame of {self._frame_bytes} bytes is incomplete after {taken:.0f} s"
         return None
+
+    def watch_end(self, hang_ups: HangUps, descriptor: int, abort: Callable[[], None]) -> None:
+        """The socket is not read: call ``abort`` if the client goes meanwhile.
+
+        What it has sent is still handled, if that is more than the beginning of a frame. A ``descriptor`` below 0 is none.
+        """
+
+        def hung_up() -> None:
+            if self.unread_bytes + unread_in_kernel(descriptor) < self._frame_bytes:
+                abort()
+
+        if descriptor >= 0:
+            hang_ups.watch(descriptor, hung_up)
 
     def end(self) -> None:
         """The connection has ended, and its socket is about to be closed."""
@@ -230,45 +286,97 @@ class FrameReceiver:
         self.close()
 
     def close(self) -> None:
-        """Give the buffer up."""
-        if self.buffer is not None:
-            self.buffer.release()
-            self.buffer = None
+        """Give the buffer up, and withdraw what was asked for."""
+        self._pool.forget(self._resume)
+        self._drop()
         self._position = self._filled = 0
+
+    def _hold(self, buffer: ReceiveBuffer) -> None:
+        """From now on the buffer holds the beginning of a frame."""
+        self.buffer = buffer
+        memory = self._pool.memory
+        memory.unfinished_bytes += buffer.capacity
+        if self.large is None and buffer.capacity > BASE_BYTES:
+            self.large = memory.begin(self._host, buffer.capacity, self._monotonic(), self._resume)
+
+    def _drop(self) -> None:
+        """The buffer holds no beginning of a frame any more; leases of what lies before it stay."""
+        buffer = self.buffer
+        if buffer is None:
+            return
+        self.buffer = None
+        memory = self._pool.memory
+        memory.unfinished_bytes -= buffer.capacity
+        if self.large is not None:
+            memory.end(self.large)
+            self.large = None
+            if memory.waits and buffer.users > 1:
+                self._pool.wake()
+        buffer.release()
+
+    def _give_up_empty(self) -> None:
+        """Nothing came after all: do not keep a buffer for it."""
+        if self.buffer is not None and self._filled == self._position:
+            self.close()
 
     def _leave(self, now: float, *, begun: bool) -> None:
         """After handling: give the buffer up when nothing unread is in it, or note what the rest is part of."""
-        buffer = self.buffer
-        if buffer is None:
-            buffer = self.buffer = self._pool.adopt()
         rest = self._filled - self._position
+        if self.buffer is None:
+            self._hold(self._pool.adopt())
+        buffer = self.buffer
+        assert buffer is not None
         if not rest:
             self._frame_bytes = 4
-            self.close()
+            self._drop()
+            self._position = self._filled = 0
             return
         if begun:
             self.frame_since = now
             self._fresh = False
+            if self.large is not None:
+                self.large.begin_at(now)
         self._frame_bytes = read_length(buffer.view, self._position)[0] + 4 if rest >= 4 else 4
         if self._frame_bytes > self._preferred_bytes:
             self._preferred_bytes = min(self._frame_bytes, EAGER_BYTES + BASE_BYTES)
 
-    def _goal_bytes(self) -> int:
-        """The room that the unfinished frame should have now."""
-        return min(self._frame_bytes, max(EAGER_BYTES, 2 * (self._filled - self._position)))
+    def _goal(self) -> int:
+        """The room that the unfinished frame should have now: all it needs if it is small or memory is there."""
+        room = max(BASE_BYTES, 2 * (self._filled - self._position))
+        if self._pool.memory.plenty(self._host):
+            room = max(room, EAGER_BYTES)
+        return min(self._frame_bytes, room)
 
     def _relocate(self, buffer: ReceiveBuffer) -> ReceiveBuffer:
-        """Move the beginning of an unfinished frame to where the frame has room: the front, or a larger buffer."""
+        """Move the beginning of an unfinished frame to where the frame has room: the front, or another buffer."""
         rest = self._filled - self._position
-        goal = max(self._goal_bytes(), rest + 1)
+        goal = max(self._goal_bytes, rest + 1)
         unread = buffer.view[self._position : self._filled]
         if goal <= buffer.capacity and buffer.users == 1:
             buffer.view[:rest] = unread
         else:
-            old, buffer = buffer, self._pool.replace(buffer, max(goal, self._preferred_bytes))
-            buffer.view[:rest] = unread
-            self.buffer = buffer
-            old.release()
+            if goal > BASE_BYTES and self._preferred_bytes > goal and self._pool.memory.plenty(self._host):
+                goal = self._preferred_bytes
+            new = self._pool.take(goal)
+            new.view[:rest] = unread
+            self._replace(buffer, new)
+            buffer = new
         self._position = 0
         self._filled = rest
         return buffer
+
+    def _replace(self, old: ReceiveBuffer, new: ReceiveBuffer) -> None:
+        """The beginning of the frame lies in ``new``; what it was granted goes with it."""
+        memory = self._pool.memory
+        memory.unfinished_bytes += new.capacity - old.capacity
+        self.buffer = new
+        large = self.large
+        if large is None:
+            if new.capacity > BASE_BYTES:
+                self.large = memory.begin(self._host, new.capacity, self.frame_since, self._resume)
+        elif new.capacity <= BASE_BYTES:
+            memory.end(large)
+            self.large = None
+        else:
+            memory.settle(large, new.capacity)
+        old.release()

@@ -31,6 +31,9 @@ __all__ = ["Server", "ServerLimits", "told_listeners"]
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS_MAX: Final = 5.0
+_SWEEP_SECONDS_SHORT_OF_MEMORY: Final = 1.0
+_MEMORY_WAIT_SECONDS_MAX: Final = 10.0
+"""When a request has waited for memory for longer, the broker is not ready for more."""
 _REFUSED_LOG_SECONDS: Final = 10.0
 _ACCEPT_TURNS: Final = 4
 """Turns of the loop in which a connection that the kernel has given us becomes one that can be closed."""
@@ -47,7 +50,8 @@ class ServerLimits:
     ``connections_max`` (``max.connections``), ``connections_per_ip_max`` (``max.connections.per.ip``, with
     ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
     (``connections.max.idle.ms``), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
-    connections), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
+    connections), ``request_memory_per_ip_bytes`` (``stratalog.request.memory.per.ip.bytes``: what unfinished large
+    requests of one address hold of it; None is half), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
     ``socket.receive.buffer.bytes``; None leaves them to the kernel, which adapts them), ``backlog``
     (``socket.listen.backlog.size``).
     """
@@ -58,6 +62,7 @@ class ServerLimits:
     connection_rate_max: int | None = None
     idle_ms: int = 600_000
     request_memory_bytes: int = 1 << 30
+    request_memory_per_ip_bytes: int | None = None
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
     backlog: int = 512
@@ -93,7 +98,7 @@ class Server:
         budget = max(self.limits.request_memory_bytes, self.limits.connection.frame_bytes_max)
         self.tick = Tick(loop) if tick is None else tick
         self.page_cache = PageCache(loop)
-        self.buffers = BufferPool(budget)
+        self.buffers = BufferPool(budget, self.limits.request_memory_per_ip_bytes)
         self._metrics = metrics
         self._services = Services(
             loop=loop,
@@ -161,6 +166,7 @@ class Server:
                 await asyncio.wait({waiting}, timeout=1.0)
             finally:
                 waiting.cancel()
+        self._services.hang_ups.close()
         self.page_cache.close()
         self.buffers.trim()
 
@@ -278,10 +284,23 @@ class Server:
         if not self.connections and self._emptied is not None:
             self._emptied.set()
 
+    def not_ready(self) -> list[str]:
+        """Why more clients would not be served well, a sentence each."""
+        since = self.buffers.waits_since()
+        waited = 0.0 if since is None else self._services.clock.monotonic() - since
+        if waited <= _MEMORY_WAIT_SECONDS_MAX:
+            return []
+        memory = self.buffers.memory
+        used = f"{memory.used_bytes} bytes of queued.max.request.bytes={memory.limit_bytes} are in use"
+        count = self.buffers.waiting_count
+        return [f"{count} connections wait for memory to receive requests, the first for {waited:.0f} s: {used}"]
+
     # Looking after connections that do nothing.
 
     def _schedule_sweep(self) -> None:
         delay = min(SWEEP_SECONDS_MAX, self.limits.idle_ms / 4000)
+        if self.buffers.memory.waits:
+            delay = min(delay, _SWEEP_SECONDS_SHORT_OF_MEMORY)
         self._sweep = self._services.loop.call_later(delay, self._sweep_connections)
 
     def _sweep_connections(self) -> None:
@@ -318,6 +337,11 @@ def _add_gauges(server: Server, metrics: Metrics) -> None:
         "stratalog_network_receive_buffer_bytes",
         "Memory that unfinished and queued requests hold; its limit is queued.max.request.bytes.",
         lambda: [({}, server.buffers.used_bytes)],
+    )
+    metrics.add_gauge(
+        "stratalog_network_receive_buffer_waiting_connections",
+        "Connections that are not read because their requests wait for that memory.",
+        lambda: [({}, server.buffers.waiting_count)],
     )
 
 

@@ -70,6 +70,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.request.elements.max", INT, 10_000, at_least(1000),
             doc="Array elements one request may hold before its connection is closed. Ten thousand take the event "
                 "loop about 20 ms."),
+    setting("stratalog.request.memory.per.ip.bytes", LONG, -1,
+            doc="Bytes of queued.max.request.bytes that unfinished requests above 64 KiB from one address may hold; "
+                "-1 is half. Where all clients come through one proxy, give it more."),
     setting("stratalog.request.tags.max", INT, 64, at_least(0),
             doc="Unknown tagged fields one structure may hold before its connection is closed."),
     setting("stratalog.trash.check.interval.ms", LONG, 180_000, at_least(1), mode=WIDE,
