@@ -16,7 +16,7 @@ from stratalog.broker.client import LEADERSHIP_MOVES, Client, by_topic
 from stratalog.metadata.partitioner import partition_of_key
 from stratalog.wire.batch import BatchHeader, Header, Record, build_batch, check_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from stratalog.wire.messages.produce import (
     PartitionProduceData,
@@ -29,6 +29,7 @@ from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Delivered", "Fetched", "NewRecord", "Producer", "fetch", "produce_batches", "visible_records"]
 
+_PIECE_RECORDS: Final = 10_000
 ABORT_MARKER: Final = 0
 
 
@@ -278,8 +279,16 @@ def visible_records(
     """Batch by batch: the offset to go on from and the records at or behind `position` that a consumer may see.
 
     Markers are never seen, records of aborted transactions only without `read_committed` (KIP-98). A batch that
-    ends the answer half-way is left for the next fetch. Raises `Corrupt`.
+    ends the answer half-way is left for the next fetch; one of very many records comes in pieces of 10,000, for two
+    kilobytes may hold millions. Raises `Corrupt`, naming partition and offset.
     """
+    try:
+        yield from _visible(fetched, position, read_committed=read_committed)
+    except Corrupt as error:
+        raise Corrupt(f"{fetched.topic_partition}: {error}") from error
+
+
+def _visible(fetched: Fetched, position: int, *, read_committed: bool) -> Iterator[tuple[int, Sequence[Record]]]:
     waiting = [(one.first_offset, one.producer_id) for one in fetched.aborted] if read_committed else []
     heapify(waiting)
     aborted: set[int] = set()
@@ -294,7 +303,7 @@ def visible_records(
         elif _hidden(header, aborted):
             yield header.next_offset, ()
         else:
-            yield header.next_offset, _from(iter_records(fetched.data, at), position)
+            yield from _pieces(iter_records(fetched.data, at), position, header.next_offset)
 
 
 def _hidden(header: BatchHeader, aborted: set[int]) -> bool:
@@ -306,5 +315,12 @@ def _is_abort(data: memoryview, at: int) -> bool:
     return marker.key is not None and int.from_bytes(marker.key[2:4], "big") == ABORT_MARKER
 
 
-def _from(records: Iterable[Record], position: int) -> list[Record]:
-    return [record for record in records if record.offset >= position]
+def _pieces(records: Iterable[Record], position: int, next_offset: int) -> Iterator[tuple[int, Sequence[Record]]]:
+    piece: list[Record] = []
+    for record in records:
+        if record.offset >= position:
+            if len(piece) == _PIECE_RECORDS:
+                yield record.offset, piece
+                piece = []
+            piece.append(record)
+    yield next_offset, piece

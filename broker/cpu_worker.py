@@ -22,6 +22,7 @@ class Rework:
     batch: bytes
     codec: Codec | None
     keys_required: bool
+    opened_bytes_max: int
 
 
 class CpuWorker:
@@ -33,7 +34,12 @@ class CpuWorker:
     def execute(self, command: object) -> bytearray | TimestampOffset | MapBuilt | CleanedSegment | None:
         """Do it. Raises what is wrong with the batch."""
         if isinstance(command, Rework):
-            return rework(command.batch, command.codec, keys_required=command.keys_required)
+            return rework(
+                command.batch,
+                command.codec,
+                keys_required=command.keys_required,
+                opened_bytes_max=command.opened_bytes_max,
+            )
         if isinstance(command, BatchSearch):
             return command.find()
         if isinstance(command, BeginCleaning | CleanGroup | EndCleaning):

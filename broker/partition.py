@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directory_writer import DirectoryWriter
@@ -21,15 +22,18 @@ from stratalog.hot.replica_state import ReplicaState
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
-from stratalog.wire.rework import needs_rework
+from stratalog.wire.rework import needs_rework, opened_bytes_max
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Partition", "Rework"]
 
 log = logging.getLogger(__name__)
 
-Rework = Callable[[bytes, Codec | None, bool, Callable[["bytearray | Exception"], None]], None]
-"""Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones."""
+Rework = Callable[[bytes, Codec | None, bool, Callable[["bytearray | Exception"], None], int, Hashable], None]
+"""Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones.
+
+Behind that: how many bytes its records may have, and whose turn it takes.
+"""
 
 _ATTRIBUTES_FIELD = 5
 
@@ -223,7 +227,8 @@ class Partition:
     def _holds(self, held: HeldAppend) -> bool:
         """Hold the append back if its batch needs deep work, or an earlier one does; False if neither is so."""
         records, deep = held.records, False
-        if len(records) >= HEADER_BYTES:
+        # What is too large as it stands is refused by the log, and not opened before.
+        if HEADER_BYTES <= len(records) <= self.log.config.max_message_bytes:
             attributes = BATCH_HEADER.unpack_from(records)[_ATTRIBUTES_FIELD]
             deep = needs_rework(attributes, self._codec, keys_required=self._keys_required)
         if not deep and not self._held:
@@ -236,7 +241,10 @@ class Partition:
         held.ready = not deep
         self._held.append(held)
         if deep:
-            self._rework(bytes(records), self._codec, self._keys_required, lambda out: self._reworked(held, out))
+            opened_max = opened_bytes_max(self.log.config.max_message_bytes)
+            source = held.waiting.source
+            done = partial(self._reworked, held)
+            self._rework(bytes(records), self._codec, self._keys_required, done, opened_max, source)
         return True
 
     def _reworked(self, held: HeldAppend, out: bytearray | Exception) -> None:

@@ -6,7 +6,7 @@ answer, so that a small batch costs one object and no closure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -35,6 +35,11 @@ class WaitingAppend(Protocol):
     info: AppendInfo
 
     @property
+    def source(self) -> Hashable:
+        """Who sent the batch: work on the batches of many is done in turns."""
+        ...
+
+    @property
     def acknowledge(self) -> Acknowledge:
         """Called exactly once: with ``info`` when the batch is as safe as was asked, with an error otherwise."""
         ...
@@ -46,6 +51,7 @@ class CallingBack:
     __slots__ = ("acknowledge", "deadline", "info")
 
     info: AppendInfo
+    source: Hashable = None
 
     def __init__(self, acknowledge: Acknowledge, deadline: float = float("inf")) -> None:
         self.acknowledge = acknowledge

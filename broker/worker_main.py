@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast, runtime_checkable
 
 from stratalog.broker.allocator import tune_allocator
@@ -26,7 +28,7 @@ from stratalog.broker.worker_channel import Kind, WorkerMessage, WorkerMessages,
 from stratalog.broker.worker_watch import START_ID
 from stratalog.wire.errors import Invalid
 
-__all__ = ["Executes", "GetsOn", "Start", "die_with_parent", "load_target", "main", "serve"]
+__all__ = ["Executes", "GetsOn", "Start", "die_with_parent", "limit_memory", "load_target", "main", "serve"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _RECEIVE_BYTES: Final = 256 << 10
@@ -37,12 +39,17 @@ _SLICE_US: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first message to a worker. ``target`` is ``module:factory``; ``factory(**options)`` has ``execute``."""
+    """The first message to a worker. ``target`` is ``module:factory``; ``factory(**options)`` has ``execute``.
+
+    ``memory_bytes``: what the process may allocate beyond what it has with its target; None for no limit. A command that
+    needs more fails with `MemoryError`, and the process goes on.
+    """
 
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 4
     niceness: int = 0
+    memory_bytes: int | None = None
 
 
 class Executes(Protocol):
@@ -167,6 +174,8 @@ class _Worker:
         except Exception as error:
             logging.getLogger(__name__).exception("worker target %s cannot be made", start.target)
             self._refusal = error
+        if start.memory_bytes is not None:
+            limit_memory(start.memory_bytes)
 
     def _execute(self, message: WorkerMessage) -> None:
         incarnation, request_id = message.incarnation, message.request_id
@@ -191,6 +200,16 @@ class _Worker:
                 self._channel.sendall(message)
         except OSError:
             _exit()
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let this process's address space grow by so much from now on (setrlimit(2), RLIMIT_AS)."""
+    used_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit_bytes = used_pages * resource.getpagesize() + more_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        limit_bytes = min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, hard))
 
 
 def serve(channel: socket.socket) -> None:

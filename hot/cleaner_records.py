@@ -18,6 +18,8 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["Span", "batch_payload", "emptied_batch", "rebuilt_batch", "record_places", "record_spans"]
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+_RECORDS_MAX: Final = 1 << 22
+"""Their places take some 150 bytes each. A megabyte of records of seven bytes has 150,000."""
 _CODEC_MASK: Final = 0x07
 _DELETE_HORIZON: Final = 0x40
 _NULL: Final = 1
@@ -34,7 +36,15 @@ def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
     payload = batch[HEADER_BYTES:]
     if header.attributes & _CODEC_MASK == Codec.NONE:
         return bytes(payload)
-    return decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+    if header.record_count > _RECORDS_MAX:
+        raise Corrupt(
+            f"the batch at offset {header.base_offset} claims {header.record_count} records; the cleaner opens at most "
+            f"{_RECORDS_MAX}, which it holds in memory"
+        )
+    try:
+        return decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+    except Corrupt as error:
+        raise Corrupt(f"the batch at offset {header.base_offset}: {error}") from error
 
 
 def record_spans(header: BatchHeader, payload: bytes) -> list[Span]:

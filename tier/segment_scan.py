@@ -17,7 +17,7 @@ from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.record_runs import RecordCounter
 from stratalog.tier.segment_blobs import OFFSET_ENTRY, TIME_ENTRY
 from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_fields
-from stratalog.wire.compression import Codec, decompress
+from stratalog.wire.compression import Codec, TooLarge, decompress
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["INDEX_INTERVAL_BYTES", "SegmentScan"]
@@ -141,9 +141,16 @@ class SegmentScan:
         self.codecs.add(self._codec)
 
     def _check_records(self, payload: memoryview, record_count: int, last_delta: int) -> int:
-        """Count the records; returns the smallest timestamp delta."""
+        """Count the records; returns the smallest timestamp delta.
+
+        A batch whose records are too large to be opened is archived as it is: its header is believed, and the first
+        record's time taken for the smallest. Readers say what it is; one such batch must not keep a log from its archive.
+        """
         if self._codec is not Codec.NONE:
-            payload = memoryview(decompress(self._codec, payload, _DECOMPRESSED_BYTES_MAX))
+            try:
+                payload = memoryview(decompress(self._codec, payload, _DECOMPRESSED_BYTES_MAX))
+            except TooLarge:
+                return 0
         count, lowest = self._counter.measure(payload)
         holes = last_delta + 1 - record_count
         if count != record_count or holes < 0 or (holes and not self.compacted):

@@ -226,7 +226,11 @@ def iter_records(buffer: Buffer, position: int = 0) -> Iterator[Record]:
     header = read_header(buffer, position)
     payload: Buffer = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     if header.codec is not Codec.NONE:
-        payload = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+        try:
+            payload = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+        except Corrupt as error:
+            # Of the same kind: who reads on behind what is too large tells it from what is damaged.
+            raise type(error)(f"the batch at offset {header.base_offset}: {error}") from error
     if header.record_count < 0 or header.record_count * _MIN_RECORD_BYTES > len(payload):
         raise Corrupt(
             f"the batch at offset {header.base_offset} claims {header.record_count} records in {len(payload)} bytes"

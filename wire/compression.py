@@ -16,9 +16,13 @@ import zstandard
 
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["Codec", "compress", "decompress"]
+__all__ = ["Codec", "TooLarge", "compress", "decompress"]
 
 Buffer = bytes | bytearray | memoryview
+
+
+class TooLarge(Corrupt):
+    """What is compressed is larger than its reader opens. Its bytes may be whole."""
 
 
 class Codec(IntEnum):
@@ -68,8 +72,8 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
     """The records of a compressed batch.
 
-    Raises `Corrupt` when the stream is damaged or would grow beyond ``limit_bytes``; at most about that much
-    memory is ever allocated (a megabyte of zstd can claim 32 GiB).
+    Raises `Corrupt` when the stream is damaged and `TooLarge` when it would grow beyond ``limit_bytes``; at most about
+    that much memory is ever allocated (a megabyte of zstd can claim 32 GiB).
     """
     try:
         if codec is Codec.NONE:
@@ -89,8 +93,8 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
     return out
 
 
-def _too_large(codec: Codec, limit_bytes: int) -> Corrupt:
-    return Corrupt(f"a {codec.name.lower()} block grows beyond its limit ({limit_bytes} bytes were left)")
+def _too_large(codec: Codec, limit_bytes: int) -> TooLarge:
+    return TooLarge(f"a {codec.name.lower()} block grows beyond its limit ({limit_bytes} bytes were left)")
 
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:

@@ -10,13 +10,17 @@ from typing import Final
 
 from crc32c import crc32c
 
-from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, iter_records, read_header
-from stratalog.wire.compression import Codec, compress, decompress
+from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
+from stratalog.wire.compression import Codec, TooLarge, compress, decompress
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.record_walk import first_without_key
 
-__all__ = ["needs_rework", "rework"]
+__all__ = ["OPENED_RECORDS_MAX", "needs_rework", "opened_bytes_max", "rework"]
 
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+_OPENED_BYTES_MIN: Final = 16 << 20
+_RATIO_MAX: Final = 16
+OPENED_RECORDS_MAX: Final = 1 << 21
+"""Records of one batch that are looked at one by one, which takes about a microsecond each."""
 _CODEC_MASK: Final = 0x07
 
 Buffer = bytes | bytearray | memoryview
@@ -30,26 +34,50 @@ def needs_rework(attributes: int, codec: Codec | None, *, keys_required: bool) -
     return keys_required or (codec is not None and attributes & _CODEC_MASK != codec)
 
 
-def rework(batch: Buffer, codec: Codec | None, *, keys_required: bool) -> bytearray:
+def opened_bytes_max(max_message_bytes: int) -> int:
+    """How large the records of a batch may be uncompressed where a topic has its batches opened.
+
+    Two kilobytes of zstd can hold a gigabyte: what the topic may hold compressed is the measure, and a ratio of 16.
+    """
+    return max(_OPENED_BYTES_MIN, _RATIO_MAX * max_message_bytes)
+
+
+def rework(batch: Buffer, codec: Codec | None, *, keys_required: bool, opened_bytes_max: int) -> bytearray:
     """The same records, offsets, times and producer fields under ``codec``, with their records checked.
 
-    Raises `Corrupt` for records that are not what the header says and `KafkaError` INVALID_RECORD for a record
-    without a key where ``keys_required``.
+    Raises `Corrupt` for a batch whose CRC or records are not what the header says, `KafkaError` INVALID_RECORD for a
+    record without a key where ``keys_required``, and MESSAGE_TOO_LARGE for records of more than ``opened_bytes_max``
+    bytes, or more than `OPENED_RECORDS_MAX`: Java producers then send them again in smaller batches.
     """
-    header = read_header(batch)
-    for record in iter_records(batch):
-        if keys_required and record.key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"the record at offset delta {record.offset - header.base_offset} has no key; "
-                "a compacted topic needs one to know what it replaces",
-            )
+    header = check_batch(batch)
+    payload = _opened(header, batch, opened_bytes_max)
+    if (delta := first_without_key(header, payload)) is not None and keys_required:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the record at offset delta {delta} has no key; a compacted topic needs one to know what it replaces",
+        )
     if codec is None or header.codec is codec:
         return bytearray(batch)
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], _DECOMPRESSED_BYTES_MAX)
     out = bytearray(HEADER_BYTES) + compress(codec, payload)
     attributes = header.attributes & ~_CODEC_MASK | codec
     fields = header._replace(batch_length=len(out) - LOG_OVERHEAD_BYTES, attributes=attributes)
     BATCH_HEADER.pack_into(out, 0, *fields)
     BATCH_HEADER.pack_into(out, 0, *fields._replace(crc=crc32c(memoryview(out)[CRC_START:])))
     return out
+
+
+def _opened(header: BatchHeader, batch: Buffer, limit_bytes: int) -> bytes:
+    if header.record_count > OPENED_RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch holds {header.record_count} records; this topic's batches are opened before they are appended, "
+            f"and may hold {OPENED_RECORDS_MAX}",
+        )
+    try:
+        return decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit_bytes)
+    except TooLarge as error:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the records of the batch have more than {limit_bytes} bytes uncompressed; this topic's batches are opened "
+            "before they are appended, and may hold 16 MiB or 16 times max.message.bytes",
+        ) from error

@@ -9,6 +9,7 @@ later; that part of an answer takes a GET or two and leaves when it is there. La
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
@@ -114,7 +115,8 @@ class _Lookups:
 
     async def finish(self) -> ListOffsetsResponse:
         """Look the rest up."""
-        search: SearchBatch = self._context.broker.deep_work.search
+        context = self._context
+        search: SearchBatch = partial(context.broker.deep_work.search, source=context.connection)
         for unified, answer, timestamp in self._later:
             await _look_up(unified, answer, timestamp, committed=self._committed, search=search)
         return self.response

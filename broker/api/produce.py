@@ -7,6 +7,8 @@ then closes the connection, as in Kafka. Versions 0 to 2 are announced (KAFKA-18
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from stratalog.broker.api.produce_shortcut import remember
 from stratalog.broker.api.produce_transactions import TransactionalBatch, enlist, must_ask
 from stratalog.broker.buffers import COPIED_BYTES_MAX
@@ -52,6 +54,11 @@ class _Batch:
         self.metrics = metrics
         self.size_bytes = size_bytes
         self.deadline = deadline
+
+    @property
+    def source(self) -> Hashable:
+        """The connection."""
+        return self.whole.context.connection
 
     def acknowledge(self, outcome: AppendInfo | KafkaError) -> None:
         """The append has ended."""

@@ -7,7 +7,7 @@ that was encoded once, with other numbers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
@@ -68,6 +68,11 @@ class WaitingAnswer(ResponseSlot):
         self.started = connection.read_at
         self.log_start_offset = route.partition.log.log_start_offset
         self.deadline = inf if route.acks == 1 else route.monotonic() + route.timeout_ms / 1000
+
+    @property
+    def source(self) -> Hashable:
+        """The connection."""
+        return self.connection
 
     def acknowledge(self, outcome: AppendInfo | KafkaError) -> None:
         """The append has ended: count it, and answer."""

@@ -235,3 +235,21 @@ def test_a_damaged_batch_is_never_shown() -> None:
     data[-1] ^= 1
     with pytest.raises(Corrupt):
         seen(fetched(bytes(data)))
+
+
+def test_a_batch_of_very_many_records_comes_in_pieces(monkeypatch) -> None:
+    """Two kilobytes may hold millions: they are not all in memory, and each piece says where to go on."""
+    monkeypatch.setattr("stratalog.broker.client_records._PIECE_RECORDS", 4)
+    batch = build_batch([Record(10 + number, 0, None, b"v") for number in range(10)], codec=Codec.ZSTD)
+    fetched = Fetched(ORDERS, 20, 0, 20, memoryview(bytes(batch)), ())
+    found = [(after, [record.offset for record in records]) for after, records in visible_records(fetched, 11)]
+    assert found == [(15, [11, 12, 13, 14]), (19, [15, 16, 17, 18]), (20, [19])]
+
+
+def test_a_batch_that_grows_too_large_is_named_by_partition_and_offset(monkeypatch) -> None:
+    """The reader can skip what it knows by name."""
+    monkeypatch.setattr("stratalog.wire.batch._DECOMPRESSED_BYTES_MAX", 1000)
+    batch = build_batch([Record(42, 0, None, bytes(10_000))], codec=Codec.ZSTD)
+    fetched = Fetched(ORDERS, 50, 0, 50, memoryview(bytes(batch)), ())
+    with pytest.raises(Corrupt, match="orders-0: the batch at offset 42: a zstd block grows beyond its limit"):
+        list(visible_records(fetched, 42))

@@ -12,7 +12,7 @@ from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 def test_a_batch_is_brought_to_another_codec(new_batch):
     """Offsets, times and values stay; the codec bits change."""
     batch = bytes(new_batch(b"a" * 100, b"b" * 100, key=b"k"))
-    out = cpu_worker().execute(Rework(batch, Codec.ZSTD, keys_required=True))
+    out = cpu_worker().execute(Rework(batch, Codec.ZSTD, keys_required=True, opened_bytes_max=1 << 20))
     assert read_header(out).codec is Codec.ZSTD
     assert [record.value for record in iter_records(out)] == [b"a" * 100, b"b" * 100]
 
@@ -27,7 +27,7 @@ def test_a_record_is_found_by_its_time(new_batch):
 def test_what_is_wrong_with_a_batch_is_raised(new_batch):
     """A record without a key where keys are needed."""
     with pytest.raises(KafkaError) as refused:
-        cpu_worker().execute(Rework(bytes(new_batch(b"a")), None, keys_required=True))
+        cpu_worker().execute(Rework(bytes(new_batch(b"a")), None, keys_required=True, opened_bytes_max=1 << 20))
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stratalog.broker.cpu_worker import Rework, cpu_worker
-from stratalog.broker.deep_work import DeepWork
+from stratalog.broker.deep_work import DeepWork, FairQueue
 from stratalog.broker.workers import ThreadWorkers, WorkerLost
 from stratalog.hot.batch_search import BatchSearch
 from stratalog.wire.batch import HEADER_BYTES, read_header
@@ -68,9 +70,72 @@ async def test_a_batch_is_reworked_or_what_is_wrong_is_told(worker, work, new_ba
     """One callback for both."""
     done = asyncio.get_running_loop().create_future()
     data = bytes(new_batch(b"v")) if batch else b"no batch"
-    work.rework(data, Codec.ZSTD, False, done.set_result)
+    work.rework(data, Codec.ZSTD, False, done.set_result, 1 << 20, None)
     answer = await done
     assert isinstance(answer, outcome)
-    assert worker.commands == [Rework(data, Codec.ZSTD, keys_required=False)]
+    assert worker.commands == [Rework(data, Codec.ZSTD, keys_required=False, opened_bytes_max=1 << 20)]
     if batch:
         assert read_header(answer).codec is Codec.ZSTD
+
+
+class Held:
+    """A worker that answers when it is told to."""
+
+    def __init__(self):
+        self.at_worker = []
+
+    def submit(self, command, on_done):
+        self.at_worker.append((command, on_done))
+
+    def answer(self):
+        command, on_done = self.at_worker.pop(0)
+        on_done(command, None)
+
+
+def test_sources_take_turns():
+    """One that sends a hundred batches has two at the worker; the first of another one is not behind them."""
+    held, done = Held(), []
+    queue = FairQueue(held.submit)
+    for number in range(100):
+        queue.put("greedy", ("greedy", number), lambda report, _error: done.append(report))
+    assert len(held.at_worker) == 2
+    for source in "abc":
+        queue.put(source, (source, 0), lambda report, _error: done.append(report))
+    assert len(held.at_worker) == 4
+    while held.at_worker:
+        held.answer()
+    assert [name for name, _ in done[:6]].count("greedy") <= 4
+    assert {("a", 0), ("b", 0), ("c", 0)} <= set(done[:6])
+    assert [number for name, number in done if name == "greedy"] == list(range(100))
+
+
+def test_what_cannot_be_submitted_is_told_to_who_waits():
+    """The worker is closed: everybody who waits in line hears of it, once."""
+
+    def submit(_command, _on_done):
+        raise WorkerLost("closed")
+
+    queue, errors = FairQueue(submit), []
+    for number in range(3):
+        queue.put(number, number, lambda _report, error: errors.append(error))
+    assert [type(error) for error in errors] == [WorkerLost] * 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=80))
+def test_every_command_ends_once_and_in_the_order_of_its_source(events):
+    """Whatever the order of commands and answers, and no source has more than two at the worker."""
+    held, done, put = Held(), [], []
+    queue = FairQueue(held.submit)
+    for source, answers in events:
+        command = (source, len(put))
+        put.append(command)
+        queue.put(source, command, lambda report, _error: done.append(report))
+        if answers and held.at_worker:
+            held.answer()
+        sources = [name for (name, _), _ in held.at_worker]
+        assert len(sources) <= 4
+        assert all(sources.count(name) <= 2 for name in sources)
+    while held.at_worker:
+        held.answer()
+    for source in range(4):
+        assert [one for one in done if one[0] == source] == [one for one in put if one[0] == source]

@@ -261,7 +261,7 @@ def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
     it.append("deep", plain)
     it.append("ready", ready)
     assert (it.partition.log.log_end_offset, it.released) == (0, [])
-    ((data, codec, keys_required, done),) = it.reworks
+    ((data, codec, keys_required, done, *_),) = it.reworks
     assert (data, codec, keys_required) == (bytes(plain), Codec.ZSTD, False)
     done(bytearray(batch(b"deep", codec=Codec.ZSTD)))
     it.disk.write()

@@ -61,3 +61,18 @@ def test_starting_a_worker_imports_neither_boto3_nor_aiohttp():
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert output.stdout == "[]\n"
+
+
+def test_a_worker_cannot_take_all_memory_and_lives_on():
+    """An allocation beyond the limit fails in the command that wanted it."""
+    program = (
+        "from stratalog.broker.worker_main import limit_memory\n"
+        "limit_memory(64 << 20)\n"
+        "kept = bytearray(16 << 20)\n"
+        "try:\n"
+        "    bytearray(1 << 30)\n"
+        "except MemoryError:\n"
+        "    print('refused', len(kept))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["refused", str(16 << 20)]

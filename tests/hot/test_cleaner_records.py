@@ -137,3 +137,15 @@ def test_a_batch_that_names_no_codec_is_corrupt():
     BATCH_HEADER.pack_into(batch, 0, *header._replace(attributes=7))
     with pytest.raises(Corrupt):
         batch_payload(read_header(batch), memoryview(batch))
+
+
+def test_what_the_cleaner_does_not_open_is_named_by_its_offset(monkeypatch):
+    """Too many bytes, or a header that claims more records than their places have room for in memory."""
+    batch = build_batch([Record(42, 0, b"k", bytes(10_000)), Record(43, 0, b"k", b"")], codec=Codec.ZSTD)
+    header = read_header(batch)
+    monkeypatch.setattr("stratalog.hot.cleaner_records._DECOMPRESSED_BYTES_MAX", 1000)
+    with pytest.raises(Corrupt, match="the batch at offset 42: a zstd block grows beyond its limit"):
+        batch_payload(header, memoryview(batch))
+    monkeypatch.setattr("stratalog.hot.cleaner_records._RECORDS_MAX", 1)
+    with pytest.raises(Corrupt, match="the batch at offset 42 claims 2 records"):
+        batch_payload(header, memoryview(batch))

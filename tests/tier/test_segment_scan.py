@@ -165,3 +165,14 @@ def test_a_wrong_record_count_is_found_where_holes_are_allowed(log_bytes):
     """A compacted range may miss offsets, but its headers still count its records."""
     with pytest.raises(Corrupt, match="20 records, its header says 19"):
         scan(patched(log_bytes.batch(0, 20), 57, ">i", 19), 0, 20, compacted=True)
+
+
+def test_a_batch_too_large_to_be_opened_is_archived_as_it_is(monkeypatch):
+    """Two kilobytes may hold gigabytes: its header is believed, and what lies behind it reaches the archive."""
+    bomb = build_batch([Record(7, 5000, b"k", bytes(100_000)), Record(8, 6000, b"k", b"v")], codec=Codec.ZSTD)
+    behind = build_batch([Record(9, 4000, b"k", b"v" * 50)], codec=Codec.ZSTD)
+    data = bytes(bomb + behind)
+    monkeypatch.setattr("stratalog.tier.segment_scan._DECOMPRESSED_BYTES_MAX", 1000)
+    found = scan(data, 7, 10)
+    assert (found.record_count, found.batch_count, found.data_bytes) == (3, 2, len(data))
+    assert (found.min_timestamp_ms, found.max_timestamp_ms) == (4000, 6000)

@@ -1,15 +1,35 @@
 """Batches that are opened before they are appended."""
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.wire.batch import Record, build_batch, check_batch, iter_records
+from stratalog.wire import rework as rework_module
+from stratalog.wire.batch import (
+    BATCH_HEADER,
+    CRC_START,
+    HEADER_BYTES,
+    Record,
+    build_batch,
+    check_batch,
+    iter_records,
+    read_header,
+)
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
-from stratalog.wire.rework import needs_rework, rework
+from stratalog.wire.rework import needs_rework, opened_bytes_max, rework
 
+LIMIT = 16 << 20
 RECORDS = [Record(0, 1000, b"k", b"value" * 40), Record(1, 900, b"l", None)]
+
+
+def resealed(batch, byte):
+    """The batch with another first byte of its records, and a CRC that fits."""
+    batch[HEADER_BYTES] = byte
+    fields = read_header(batch)._replace(crc=crc32c(memoryview(batch)[CRC_START:]))
+    BATCH_HEADER.pack_into(batch, 0, *fields)
+    return batch
 
 
 @given(st.sampled_from(Codec), st.sampled_from(Codec))
@@ -17,7 +37,7 @@ RECORDS = [Record(0, 1000, b"k", b"value" * 40), Record(1, 900, b"l", None)]
 def test_another_codec_keeps_offsets_times_and_producer(old, new):
     """Topic compression.type other than the producer's: the batch is re-encoded, offsets and times kept."""
     batch = build_batch(RECORDS, codec=old, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
-    out = rework(batch, new, keys_required=False)
+    out = rework(batch, new, keys_required=False, opened_bytes_max=LIMIT)
     before, after = check_batch(batch), check_batch(out)
     assert after.codec is new
     assert list(iter_records(out)) == RECORDS
@@ -29,17 +49,16 @@ def test_a_compacted_topic_refuses_records_without_a_key():
     """INVALID_RECORD, naming the record."""
     batch = build_batch([RECORDS[0], Record(1, 5, None, b"v")])
     with pytest.raises(KafkaError, match="offset delta 1 has no key") as caught:
-        rework(batch, None, keys_required=True)
+        rework(batch, None, keys_required=True, opened_bytes_max=LIMIT)
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    assert rework(build_batch(RECORDS), None, keys_required=True) == build_batch(RECORDS)
+    assert rework(build_batch(RECORDS), None, keys_required=True, opened_bytes_max=LIMIT) == build_batch(RECORDS)
 
 
 def test_damaged_records_are_found_while_reworking():
     """The CRC may be right and the records wrong."""
-    batch = build_batch(RECORDS)
-    batch[61] = 0x7F
-    with pytest.raises(Corrupt):
-        rework(batch, Codec.LZ4, keys_required=False)
+    batch = resealed(build_batch(RECORDS), 0x7F)
+    with pytest.raises(Corrupt, match="record of the batch at offset 0 is damaged"):
+        rework(batch, Codec.LZ4, keys_required=False, opened_bytes_max=LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +68,36 @@ def test_damaged_records_are_found_while_reworking():
 def test_only_what_must_be_opened_is_opened(attributes, codec, keys_required, expected):
     """The producer's codec is kept where the topic asks for nothing else."""
     assert needs_rework(attributes, codec, keys_required=keys_required) is expected
+
+
+def test_a_batch_whose_crc_is_wrong_gets_no_new_one():
+    """What was damaged on its way would have become the truth: the new batch has a CRC of its own."""
+    batch = build_batch(RECORDS)
+    batch[-2] ^= 0x01  # within the last record's value or headers: the records may still be read
+    with pytest.raises(Corrupt, match="CRC"):
+        rework(batch, Codec.LZ4, keys_required=False, opened_bytes_max=LIMIT)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_records_that_grow_too_large_are_refused_as_too_large(codec):
+    """MESSAGE_TOO_LARGE: Java producers split such a batch and send it again; CORRUPT_MESSAGE they would repeat for ever."""
+    batch = build_batch([Record(0, 0, b"k", bytes(1 << 20))], codec=codec)
+    with pytest.raises(KafkaError, match="more than 1000000 bytes uncompressed") as caught:
+        rework(batch, Codec.NONE, keys_required=False, opened_bytes_max=1_000_000)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert rework(batch, Codec.NONE, keys_required=False, opened_bytes_max=1_100_000)
+
+
+def test_records_are_counted_before_they_are_opened(monkeypatch):
+    """A header that claims millions is refused by the claim alone."""
+    monkeypatch.setattr(rework_module, "OPENED_RECORDS_MAX", 1)
+    monkeypatch.setattr(rework_module, "decompress", pytest.fail)
+    with pytest.raises(KafkaError, match="holds 2 records") as caught:
+        rework(build_batch(RECORDS, codec=Codec.ZSTD), Codec.NONE, keys_required=False, opened_bytes_max=LIMIT)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_what_is_opened_is_measured_by_what_the_topic_holds():
+    """16 MiB, or 16 times ``max.message.bytes``."""
+    assert opened_bytes_max(1000) == 16 << 20
+    assert opened_bytes_max(100 << 20) == 1600 << 20

@@ -1,0 +1,51 @@
+"""Walking records agrees with decoding them, on whole records and on damaged ones."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.wire.batch import HEADER_BYTES, Header, Record, build_batch, iter_records, read_header
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.record_walk import first_without_key
+
+blobs = st.none() | st.binary(max_size=150)
+headers = st.lists(st.builds(Header, st.text(max_size=5), blobs), max_size=2)
+rows = st.lists(st.tuples(st.integers(-(2**40), 2**40), blobs, blobs, headers), min_size=1, max_size=8)
+
+
+def built(found):
+    records = [Record(7 + at, 2**41 + t, k, v, tuple(h)) for at, (t, k, v, h) in enumerate(found)]
+    return build_batch(records)
+
+
+def decoded(batch):
+    """What `first_without_key` should say, by the decoder."""
+    header = read_header(batch)
+    return next((r.offset - header.base_offset for r in list(iter_records(batch)) if r.key is None), None)
+
+
+@given(rows)
+def test_the_first_record_without_a_key(found):
+    """Its offset delta, which need not be its place among the records."""
+    batch = built(found)
+    assert first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:])) == decoded(batch)
+
+
+@given(rows, st.data())
+def test_what_the_decoder_refuses_is_refused_and_nothing_else(found, data):
+    """Bytes changed, cut or added, and a count that is not that of the records."""
+    batch = built(found)
+    for _ in range(data.draw(st.integers(1, 3))):
+        batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    count = data.draw(st.just(len(found)) | st.integers(-1, 9))
+    batch[57:61] = count.to_bytes(4, "big", signed=True)
+    expected = Corrupt
+    with suppress(Corrupt):
+        expected = decoded(batch)
+    if expected is Corrupt:
+        with pytest.raises(Corrupt, match="at offset 7"):
+            first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:]))
+    else:
+        assert first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:])) == expected

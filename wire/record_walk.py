@@ -1,0 +1,95 @@
+"""Every record of a batch, looked at without being made: a third of the time of `stratalog.wire.batch.iter_records`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.wire.batch import BatchHeader
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["first_without_key"]
+
+_VARINT_BYTES_MAX: Final = 10
+_NEGATIVE: Final = 1
+"""Set in the first byte of the zigzag varint of a negative length: that of a null key."""
+
+
+def first_without_key(header: BatchHeader, payload: bytes) -> int | None:
+    """The offset delta of the first record without a key, None if all have one; every record is checked.
+
+    ``payload``: the records of the batch, uncompressed. Raises `Corrupt` if they are not what the header says.
+    """
+    end = 0
+    found: int | None = None
+    try:
+        for _ in range(header.record_count):
+            end, delta_at, keyless = _record(payload, end)
+            if keyless and found is None:
+                zigzag, _ = _varint(payload, delta_at)
+                found = (zigzag >> 1) ^ -(zigzag & 1)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise _damaged(header, error) from error
+    if header.record_count < 0 or end != len(payload):
+        raise _damaged(header, f"{len(payload) - end} bytes follow the last of {header.record_count} records")
+    return found
+
+
+def _record(payload: bytes, at: int) -> tuple[int, int, bool]:
+    """Where the record at ``at`` ends, where its offset delta stands, and whether it has no key."""
+    length, at = (payload[at], at + 1) if payload[at] < 0x80 else _varint(payload, at)
+    end = at + (length >> 1)
+    if length & 1 or end > len(payload):
+        raise IndexError(f"a record of zigzag length {length} at byte {at}")
+    at += 1  # a byte of attributes that no version uses
+    at = at + 1 if payload[at] < 0x80 else _varint(payload, at)[1]
+    delta_at = at
+    at = at + 1 if payload[at] < 0x80 else _varint(payload, at)[1]
+    key = payload[at]
+    at = _behind_blob(payload, at, end)
+    at = _behind_blob(payload, at, end)
+    if payload[at]:
+        at = _behind_headers(payload, at, end)
+    else:
+        at += 1
+    if at != end:
+        raise IndexError(f"a record ends at byte {at}, its length says {end}")
+    return end, delta_at, bool(key & _NEGATIVE)
+
+
+def _behind_blob(payload: bytes, at: int, end: int) -> int:
+    """The position behind a key, a value or a header's part that begins with its length. -1 stands for null."""
+    length, at = (payload[at], at + 1) if payload[at] < 0x80 else _varint(payload, at)
+    if not length & 1:
+        at += length >> 1
+        if at > end:
+            raise IndexError(f"a field of {length >> 1} bytes reaches beyond its record to byte {at}")
+    return at
+
+
+def _behind_headers(payload: bytes, at: int, end: int) -> int:
+    count, at = _varint(payload, at)
+    if count & 1 or count >> 1 > end - at:
+        raise IndexError(f"a zigzag count of {count} headers at byte {at}")
+    for _ in range(count >> 1):
+        length, name_at = _varint(payload, at)
+        at = _behind_blob(payload, at, end)
+        if not length & 1:
+            payload[name_at:at].decode("utf-8")
+        at = _behind_blob(payload, at, end)
+    return at
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint, and the position behind it."""
+    value = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise IndexError(f"a varint at byte {at} has more than ten bytes")
+
+
+def _damaged(header: BatchHeader, what: object) -> Corrupt:
+    return Corrupt(f"a record of the batch at offset {header.base_offset} is damaged: {what}")
