@@ -10,6 +10,7 @@ from stratalog.hot.cleaner import CleanedSegment, MapBuilt
 from stratalog.hot.filesystem import Filesystem
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Invalid
+from stratalog.wire.record_rules import RecordRules
 from stratalog.wire.rework import rework
 
 __all__ = ["CpuWorker", "Rework", "cpu_worker"]
@@ -21,7 +22,7 @@ class Rework:
 
     batch: bytes
     codec: Codec | None
-    keys_required: bool
+    rules: RecordRules
     opened_bytes_max: int
 
 
@@ -34,12 +35,7 @@ class CpuWorker:
     def execute(self, command: object) -> bytearray | TimestampOffset | MapBuilt | CleanedSegment | None:
         """Do it. Raises what is wrong with the batch."""
         if isinstance(command, Rework):
-            return rework(
-                command.batch,
-                command.codec,
-                keys_required=command.keys_required,
-                opened_bytes_max=command.opened_bytes_max,
-            )
+            return rework(command.batch, command.codec, command.rules, command.opened_bytes_max)
         if isinstance(command, BatchSearch):
             return command.find()
         if isinstance(command, BeginCleaning | CleanGroup | EndCleaning):

@@ -18,6 +18,8 @@ from stratalog.broker.worker_main import Start
 from stratalog.broker.workers import OnDone, Workers
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.wire.compression import Codec
+from stratalog.wire.errors import Retriable
+from stratalog.wire.record_rules import RecordRules
 
 __all__ = ["DeepWork", "FairQueue"]
 
@@ -73,12 +75,17 @@ class FairQueue:
             self._pump()
 
 
+LOOKED_AT_BYTES_MAX: Final = 4 << 20
+"""Refused batches that wait to be looked at: any client may send them, so they are few."""
+
+
 class DeepWork:
     """The ``cpu`` worker of a broker; the process starts with the first command."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._queue = FairQueue(workers.submit)
+        self._looked_at_bytes = 0
 
     @classmethod
     def in_process(cls, loop: asyncio.AbstractEventLoop) -> DeepWork:
@@ -90,17 +97,27 @@ class DeepWork:
         self,
         batch: bytes,
         codec: Codec | None,
-        keys_required: bool,
+        rules: RecordRules,
         done: Callable[[bytearray | Exception], None],
         opened_bytes_max: int,
         source: Hashable,
     ) -> None:
-        """Bring a batch to a topic's settings, in the turn of ``source``."""
-        self._queue.put(
-            source,
-            Rework(batch, codec, keys_required, opened_bytes_max),
-            lambda report, error: done(report if error is None else error),
-        )
+        """Bring a batch to a topic's settings, in the turn of ``source``.
+
+        A batch that needs no other form is only looked at, to say which of its records are refused; `Retriable` is
+        reported at once where too many bytes wait for that already.
+        """
+        looked_at = 0 if codec is not None or rules.keys_required else len(batch)
+        if looked_at and self._looked_at_bytes and self._looked_at_bytes + looked_at > LOOKED_AT_BYTES_MAX:
+            done(Retriable(f"{self._looked_at_bytes} bytes of refused batches are looked at already"))
+            return
+        self._looked_at_bytes += looked_at
+
+        def report(outcome: bytearray, error: Exception | None) -> None:
+            self._looked_at_bytes -= looked_at
+            done(outcome if error is None else error)
+
+        self._queue.put(source, Rework(batch, codec, rules, opened_bytes_max), report)
 
     async def search(self, search: BatchSearch, source: Hashable = None) -> TimestampOffset | None:
         """Look for a record in a batch: here in a small one, else in the worker; others have their turn before.

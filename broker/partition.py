@@ -22,6 +22,7 @@ from stratalog.hot.replica_state import ReplicaState
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -29,7 +30,7 @@ __all__ = ["Partition", "Rework"]
 
 log = logging.getLogger(__name__)
 
-Rework = Callable[[bytes, Codec | None, bool, Callable[["bytearray | Exception"], None], int, Hashable], None]
+Rework = Callable[[bytes, Codec | None, RecordRules, Callable[["bytearray | Exception"], None], int, Hashable], None]
 """Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones.
 
 Behind that: how many bytes its records may have, and whose turn it takes.
@@ -174,7 +175,10 @@ class Partition:
                 release=release,
             )
         except KafkaError as error:
-            waiting.acknowledge(error)
+            if error.code is ErrorCode.INVALID_TIMESTAMP:
+                self._explain(bytes(records), error, waiting)
+            else:
+                waiting.acknowledge(error)
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)
@@ -241,11 +245,36 @@ class Partition:
         held.ready = not deep
         self._held.append(held)
         if deep:
-            opened_max = opened_bytes_max(self.log.config.max_message_bytes)
-            source = held.waiting.source
-            done = partial(self._reworked, held)
-            self._rework(bytes(records), self._codec, self._keys_required, done, opened_max, source)
+            self._open(bytes(records), self._codec, self._record_rules(), partial(self._reworked, held), held.waiting)
         return True
+
+    def _record_rules(self) -> RecordRules:
+        """What every record must be, now."""
+        config, now_ms = self.log.config, self._clock.wall_ms()
+        name = str(self.topic_partition)
+        if config.message_timestamp_type != "CreateTime":
+            return RecordRules(name, self._keys_required)
+        earliest_ms = now_ms - config.message_timestamp_before_max_ms
+        return RecordRules(name, self._keys_required, earliest_ms, now_ms + config.message_timestamp_after_max_ms)
+
+    def _explain(self, batch: bytes, error: KafkaError, waiting: WaitingAppend) -> None:
+        """Refuse a batch by its header once it is known which of its records are at fault (KIP-467)."""
+
+        def explained(out: bytearray | Exception) -> None:
+            waiting.acknowledge(out if isinstance(out, RecordsRefused) else error)
+
+        self._open(batch, None, self._record_rules()._replace(keys_required=False), explained, waiting)
+
+    def _open(
+        self,
+        batch: bytes,
+        codec: Codec | None,
+        rules: RecordRules,
+        done: Callable[[bytearray | Exception], None],
+        waiting: WaitingAppend,
+    ) -> None:
+        """Have the records of a batch looked at in the worker, in the turn of the connection that sent it."""
+        self._rework(batch, codec, rules, done, opened_bytes_max(self.log.config.max_message_bytes), waiting.source)
 
     def _reworked(self, held: HeldAppend, out: bytearray | Exception) -> None:
         if isinstance(out, KafkaError):

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["first_without_key"]
+__all__ = ["RecordFacts", "walk_records"]
 
 _VARINT_BYTES_MAX: Final = 10
 _NEGATIVE: Final = 1
 """Set in the first byte of the zigzag varint of a negative length: that of a null key."""
 
 
-def first_without_key(header: BatchHeader, payload: bytes) -> int | None:
-    """The offset delta of the first record without a key, None if all have one; every record is checked.
+class RecordFacts(NamedTuple):
+    """What is looked at in a record. ``offset_delta`` need not be its index among the records."""
+
+    offset_delta: int
+    timestamp_ms: int
+    has_key: bool
+
+
+def walk_records(header: BatchHeader, payload: bytes) -> Iterator[RecordFacts]:
+    """The facts of each record; every field of every record is checked on the way.
 
     ``payload``: the records of the batch, uncompressed. Raises `Corrupt` if they are not what the header says.
     """
     end = 0
-    found: int | None = None
+    base_ms = header.base_timestamp
+    append_ms = header.max_timestamp if header.is_log_append_time else None
     try:
         for _ in range(header.record_count):
-            end, delta_at, keyless = _record(payload, end)
-            if keyless and found is None:
-                zigzag, _ = _varint(payload, delta_at)
-                found = (zigzag >> 1) ^ -(zigzag & 1)
+            end, delta_ms, delta, keyless = _record(payload, end)
+            yield RecordFacts(delta, base_ms + delta_ms if append_ms is None else append_ms, not keyless)
     except (IndexError, UnicodeDecodeError) as error:
         raise _damaged(header, error) from error
     if header.record_count < 0 or end != len(payload):
         raise _damaged(header, f"{len(payload) - end} bytes follow the last of {header.record_count} records")
-    return found
 
 
-def _record(payload: bytes, at: int) -> tuple[int, int, bool]:
-    """Where the record at ``at`` ends, where its offset delta stands, and whether it has no key."""
+def _record(payload: bytes, at: int) -> tuple[int, int, int, bool]:
+    """Where the record at ``at`` ends, the deltas of its time and of its offset, and whether it has no key."""
     length, at = (payload[at], at + 1) if payload[at] < 0x80 else _varint(payload, at)
     end = at + (length >> 1)
     if length & 1 or end > len(payload):
         raise IndexError(f"a record of zigzag length {length} at byte {at}")
     at += 1  # a byte of attributes that no version uses
-    at = at + 1 if payload[at] < 0x80 else _varint(payload, at)[1]
-    delta_at = at
-    at = at + 1 if payload[at] < 0x80 else _varint(payload, at)[1]
+    delta_ms, at = (payload[at], at + 1) if payload[at] < 0x80 else _varint(payload, at)
+    delta, at = (payload[at], at + 1) if payload[at] < 0x80 else _varint(payload, at)
     key = payload[at]
     at = _behind_blob(payload, at, end)
     at = _behind_blob(payload, at, end)
@@ -53,7 +59,7 @@ def _record(payload: bytes, at: int) -> tuple[int, int, bool]:
         at += 1
     if at != end:
         raise IndexError(f"a record ends at byte {at}, its length says {end}")
-    return end, delta_at, bool(key & _NEGATIVE)
+    return end, (delta_ms >> 1) ^ -(delta_ms & 1), (delta >> 1) ^ -(delta & 1), bool(key & _NEGATIVE)
 
 
 def _behind_blob(payload: bytes, at: int, end: int) -> int:

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
 from stratalog.wire.compression import Codec, TooLarge, compress, decompress
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.record_walk import first_without_key
+from stratalog.wire.record_rules import RecordRules, check_records
 
 __all__ = ["OPENED_RECORDS_MAX", "needs_rework", "opened_bytes_max", "rework"]
 
@@ -42,20 +42,16 @@ def opened_bytes_max(max_message_bytes: int) -> int:
     return max(_OPENED_BYTES_MIN, _RATIO_MAX * max_message_bytes)
 
 
-def rework(batch: Buffer, codec: Codec | None, *, keys_required: bool, opened_bytes_max: int) -> bytearray:
+def rework(batch: Buffer, codec: Codec | None, rules: RecordRules, opened_bytes_max: int) -> bytearray:
     """The same records, offsets, times and producer fields under ``codec``, with their records checked.
 
-    Raises `Corrupt` for a batch whose CRC or records are not what the header says, `KafkaError` INVALID_RECORD for a
-    record without a key where ``keys_required``, and MESSAGE_TOO_LARGE for records of more than ``opened_bytes_max``
+    Raises `Corrupt` for a batch whose CRC or records are not what the header says, what `check_records` raises for
+    records that break ``rules``, and `KafkaError` MESSAGE_TOO_LARGE for records of more than ``opened_bytes_max``
     bytes, or more than `OPENED_RECORDS_MAX`: Java producers then send them again in smaller batches.
     """
     header = check_batch(batch)
     payload = _opened(header, batch, opened_bytes_max)
-    if (delta := first_without_key(header, payload)) is not None and keys_required:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the record at offset delta {delta} has no key; a compacted topic needs one to know what it replaces",
-        )
+    check_records(header, payload, rules)
     if codec is None or header.codec is codec:
         return bytearray(batch)
     out = bytearray(HEADER_BYTES) + compress(codec, payload)

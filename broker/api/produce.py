@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from stratalog.broker.api.produce_refusal import RECORD_ERRORS_SINCE, describe_refusal
 from stratalog.broker.api.produce_shortcut import remember
 from stratalog.broker.api.produce_transactions import TransactionalBatch, enlist, must_ask
 from stratalog.broker.buffers import COPIED_BYTES_MAX
@@ -37,6 +38,8 @@ _ZSTD = 4
 _CODEC = 0x07
 _TRANSACTIONAL = 0x10
 _ATTRIBUTES_LOW_BYTE = 22
+_RECORD_ERRORS_MAX = 10_000
+"""Refused records that one answer names: a request may hold many small batches of bad records."""
 
 
 class _Batch:
@@ -70,9 +73,8 @@ class _Batch:
             metrics.messages_in += outcome.last_offset - outcome.base_offset + 1
         else:
             assert isinstance(outcome, KafkaError)
-            answer.error_code = outcome.code
-            answer.error_message = outcome.message
-            answer.log_start_offset = -1
+            room = self.whole.record_errors_room
+            self.whole.record_errors_room -= describe_refusal(answer, outcome, answer.log_start_offset, room)
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += self.size_bytes
         whole = self.whole
@@ -84,7 +86,7 @@ class _Batch:
 class _Produce:
     """A produce request whose appends are under way."""
 
-    __slots__ = ("acks", "context", "enlisting", "missing", "response")
+    __slots__ = ("acks", "context", "enlisting", "missing", "record_errors_room", "response")
 
     def __init__(self, context: RequestContext, acks: int) -> None:
         self.context = context
@@ -92,6 +94,7 @@ class _Produce:
         self.response = ProduceResponse(responses=[])
         self.missing = 1  # the handler itself, until it has looked at every partition
         self.enlisting: list[TransactionalBatch] = []
+        self.record_errors_room = _RECORD_ERRORS_MAX if context.api_version >= RECORD_ERRORS_SINCE else 0
 
     def finish(self) -> None:
         """Every partition is done."""

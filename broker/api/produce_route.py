@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
+from stratalog.broker.api.produce_refusal import describe_refusal
 from stratalog.broker.api.produce_transactions import PRODUCER_AT, PRODUCER_FIELDS
 from stratalog.broker.context import RequestContext
 from stratalog.broker.unified_log import UnifiedLog
@@ -26,6 +27,7 @@ from stratalog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from stratalog.wire.record_rules import RECORD_ERRORS_MAX
 
 if TYPE_CHECKING:
     from stratalog.broker.connection import Connection
@@ -169,9 +171,8 @@ class Route:
         if connection.closed:
             slot.parts = []
             return
-        answer = PartitionProduceResponse(
-            index=self._index, error_code=error.code, error_message=error.message, base_offset=-1
-        )
+        answer = PartitionProduceResponse(index=self._index, base_offset=-1)
+        describe_refusal(answer, error, slot.log_start_offset, RECORD_ERRORS_MAX)
         slot.parts = self._context(slot).encode(self._response(answer))
         connection.deliver()
 

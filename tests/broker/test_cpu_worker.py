@@ -7,12 +7,15 @@ from stratalog.hot.batch_search import BatchSearch
 from stratalog.wire.batch import iter_records, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
+from stratalog.wire.record_rules import RecordRules
+
+KEYED = RecordRules("t-0", keys_required=True)
 
 
 def test_a_batch_is_brought_to_another_codec(new_batch):
     """Offsets, times and values stay; the codec bits change."""
     batch = bytes(new_batch(b"a" * 100, b"b" * 100, key=b"k"))
-    out = cpu_worker().execute(Rework(batch, Codec.ZSTD, keys_required=True, opened_bytes_max=1 << 20))
+    out = cpu_worker().execute(Rework(batch, Codec.ZSTD, KEYED, 1 << 20))
     assert read_header(out).codec is Codec.ZSTD
     assert [record.value for record in iter_records(out)] == [b"a" * 100, b"b" * 100]
 
@@ -27,7 +30,7 @@ def test_a_record_is_found_by_its_time(new_batch):
 def test_what_is_wrong_with_a_batch_is_raised(new_batch):
     """A record without a key where keys are needed."""
     with pytest.raises(KafkaError) as refused:
-        cpu_worker().execute(Rework(bytes(new_batch(b"a")), None, keys_required=True, opened_bytes_max=1 << 20))
+        cpu_worker().execute(Rework(bytes(new_batch(b"a")), None, KEYED, 1 << 20))
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -1,18 +1,22 @@
 """Work on records goes to the worker, unless it is small."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.cpu_worker import Rework, cpu_worker
-from stratalog.broker.deep_work import DeepWork, FairQueue
+from stratalog.broker.deep_work import LOOKED_AT_BYTES_MAX, DeepWork, FairQueue
 from stratalog.broker.workers import ThreadWorkers, WorkerLost
 from stratalog.hot.batch_search import BatchSearch
 from stratalog.wire.batch import HEADER_BYTES, read_header
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Retriable
+from stratalog.wire.record_rules import RecordRules
+
+RULES = RecordRules("t-0")
 
 
 class NotedWorker:
@@ -70,10 +74,10 @@ async def test_a_batch_is_reworked_or_what_is_wrong_is_told(worker, work, new_ba
     """One callback for both."""
     done = asyncio.get_running_loop().create_future()
     data = bytes(new_batch(b"v")) if batch else b"no batch"
-    work.rework(data, Codec.ZSTD, False, done.set_result, 1 << 20, None)
+    work.rework(data, Codec.ZSTD, RULES, done.set_result, 1 << 20, None)
     answer = await done
     assert isinstance(answer, outcome)
-    assert worker.commands == [Rework(data, Codec.ZSTD, keys_required=False, opened_bytes_max=1 << 20)]
+    assert worker.commands == [Rework(data, Codec.ZSTD, RULES, 1 << 20)]
     if batch:
         assert read_header(answer).codec is Codec.ZSTD
 
@@ -139,3 +143,19 @@ def test_every_command_ends_once_and_in_the_order_of_its_source(events):
         held.answer()
     for source in range(4):
         assert [one for one in done if one[0] == source] == [one for one in put if one[0] == source]
+
+
+def test_few_refused_batches_are_looked_at_at_once():
+    """Any client may send them: beyond the room they are refused without a look. One is always looked at."""
+    submitted, outcomes = [], []
+    work = DeepWork(SimpleNamespace(submit=lambda _command, report: submitted.append(report)))
+    half = b"x" * (LOOKED_AT_BYTES_MAX // 2)
+    for data in (half * 4, half):
+        work.rework(data, None, RULES, outcomes.append, 1 << 20, None)
+    assert (len(submitted), [type(each) for each in outcomes]) == (1, [Retriable])
+    work.rework(half, Codec.ZSTD, RULES, outcomes.append, 1 << 20, None)
+    assert len(submitted) == 2, "what must be opened waits for its turn"
+    submitted[0](None, Corrupt("rubbish"))
+    for _ in range(3):
+        work.rework(half, None, RULES, outcomes.append, 1 << 20, None)
+    assert [type(each) for each in outcomes] == [Retriable, Corrupt, Retriable]

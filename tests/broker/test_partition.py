@@ -261,8 +261,8 @@ def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
     it.append("deep", plain)
     it.append("ready", ready)
     assert (it.partition.log.log_end_offset, it.released) == (0, [])
-    ((data, codec, keys_required, done, *_),) = it.reworks
-    assert (data, codec, keys_required) == (bytes(plain), Codec.ZSTD, False)
+    ((data, codec, rules, done, *_),) = it.reworks
+    assert (data, codec, rules.keys_required) == (bytes(plain), Codec.ZSTD, False)
     done(bytearray(batch(b"deep", codec=Codec.ZSTD)))
     it.disk.write()
     it.disk.flush()
@@ -387,10 +387,10 @@ def test_new_settings_decide_about_the_next_batch(bench, batch):
     it.append("b", batch())
     assert it.reworks == []
     it.append("c", batch(codec=Codec.GZIP))
-    assert it.reworks[0][1:3] == (Codec.NONE, False)
+    assert (it.reworks[0][1], it.reworks[0][2].keys_required) == (Codec.NONE, False)
     it.partition.update_config(LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1))
     it.append("d", batch())
-    assert it.reworks[1][1:3] == (None, True)
+    assert (it.reworks[1][1], it.reworks[1][2].keys_required) == (None, True)
 
 
 def test_watchers_hear_of_every_move_of_the_high_watermark(bench, batch):

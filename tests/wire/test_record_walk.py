@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stratalog.wire.batch import HEADER_BYTES, Header, Record, build_batch, iter_records, read_header
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.record_walk import first_without_key
+from stratalog.wire.record_walk import walk_records
 
 blobs = st.none() | st.binary(max_size=150)
 headers = st.lists(st.builds(Header, st.text(max_size=5), blobs), max_size=2)
@@ -21,16 +21,20 @@ def built(found):
 
 
 def decoded(batch):
-    """What `first_without_key` should say, by the decoder."""
-    header = read_header(batch)
-    return next((r.offset - header.base_offset for r in list(iter_records(batch)) if r.key is None), None)
+    """What `walk_records` should say, by the decoder."""
+    base = read_header(batch).base_offset
+    return [(each.offset - base, each.timestamp_ms, each.key is not None) for each in iter_records(batch)]
+
+
+def walked(batch):
+    return list(walk_records(read_header(batch), bytes(batch[HEADER_BYTES:])))
 
 
 @given(rows)
-def test_the_first_record_without_a_key(found):
-    """Its offset delta, which need not be its place among the records."""
+def test_every_record_is_seen_as_the_decoder_sees_it(found):
+    """The delta of its offset, its time, and whether it has a key."""
     batch = built(found)
-    assert first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:])) == decoded(batch)
+    assert walked(batch) == decoded(batch)
 
 
 @given(rows, st.data())
@@ -46,6 +50,6 @@ def test_what_the_decoder_refuses_is_refused_and_nothing_else(found, data):
         expected = decoded(batch)
     if expected is Corrupt:
         with pytest.raises(Corrupt, match="at offset 7"):
-            first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:]))
+            walked(batch)
     else:
-        assert first_without_key(read_header(batch), bytes(batch[HEADER_BYTES:])) == expected
+        assert walked(batch) == expected

@@ -18,9 +18,12 @@ from stratalog.wire.batch import (
 )
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max, rework
 
 LIMIT = 16 << 20
+ANY = RecordRules("t-0")
+KEYED = RecordRules("t-0", keys_required=True)
 RECORDS = [Record(0, 1000, b"k", b"value" * 40), Record(1, 900, b"l", None)]
 
 
@@ -37,7 +40,7 @@ def resealed(batch, byte):
 def test_another_codec_keeps_offsets_times_and_producer(old, new):
     """Topic compression.type other than the producer's: the batch is re-encoded, offsets and times kept."""
     batch = build_batch(RECORDS, codec=old, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
-    out = rework(batch, new, keys_required=False, opened_bytes_max=LIMIT)
+    out = rework(batch, new, ANY, LIMIT)
     before, after = check_batch(batch), check_batch(out)
     assert after.codec is new
     assert list(iter_records(out)) == RECORDS
@@ -48,17 +51,18 @@ def test_another_codec_keeps_offsets_times_and_producer(old, new):
 def test_a_compacted_topic_refuses_records_without_a_key():
     """INVALID_RECORD, naming the record."""
     batch = build_batch([RECORDS[0], Record(1, 5, None, b"v")])
-    with pytest.raises(KafkaError, match="offset delta 1 has no key") as caught:
-        rework(batch, None, keys_required=True, opened_bytes_max=LIMIT)
+    with pytest.raises(RecordsRefused, match="without key in topic partition t-0") as caught:
+        rework(batch, None, KEYED, LIMIT)
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    assert rework(build_batch(RECORDS), None, keys_required=True, opened_bytes_max=LIMIT) == build_batch(RECORDS)
+    assert [each.batch_index for each in caught.value.record_errors] == [1]
+    assert rework(build_batch(RECORDS), None, KEYED, LIMIT) == build_batch(RECORDS)
 
 
 def test_damaged_records_are_found_while_reworking():
     """The CRC may be right and the records wrong."""
     batch = resealed(build_batch(RECORDS), 0x7F)
     with pytest.raises(Corrupt, match="record of the batch at offset 0 is damaged"):
-        rework(batch, Codec.LZ4, keys_required=False, opened_bytes_max=LIMIT)
+        rework(batch, Codec.LZ4, ANY, LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_a_batch_whose_crc_is_wrong_gets_no_new_one():
     batch = build_batch(RECORDS)
     batch[-2] ^= 0x01  # within the last record's value or headers: the records may still be read
     with pytest.raises(Corrupt, match="CRC"):
-        rework(batch, Codec.LZ4, keys_required=False, opened_bytes_max=LIMIT)
+        rework(batch, Codec.LZ4, ANY, LIMIT)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -83,9 +87,9 @@ def test_records_that_grow_too_large_are_refused_as_too_large(codec):
     """MESSAGE_TOO_LARGE: Java producers split such a batch and send it again; CORRUPT_MESSAGE they would repeat for ever."""
     batch = build_batch([Record(0, 0, b"k", bytes(1 << 20))], codec=codec)
     with pytest.raises(KafkaError, match="more than 1000000 bytes uncompressed") as caught:
-        rework(batch, Codec.NONE, keys_required=False, opened_bytes_max=1_000_000)
+        rework(batch, Codec.NONE, ANY, 1_000_000)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert rework(batch, Codec.NONE, keys_required=False, opened_bytes_max=1_100_000)
+    assert rework(batch, Codec.NONE, ANY, 1_100_000)
 
 
 def test_records_are_counted_before_they_are_opened(monkeypatch):
@@ -93,7 +97,7 @@ def test_records_are_counted_before_they_are_opened(monkeypatch):
     monkeypatch.setattr(rework_module, "OPENED_RECORDS_MAX", 1)
     monkeypatch.setattr(rework_module, "decompress", pytest.fail)
     with pytest.raises(KafkaError, match="holds 2 records") as caught:
-        rework(build_batch(RECORDS, codec=Codec.ZSTD), Codec.NONE, keys_required=False, opened_bytes_max=LIMIT)
+        rework(build_batch(RECORDS, codec=Codec.ZSTD), Codec.NONE, ANY, LIMIT)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 

@@ -37,6 +37,7 @@ from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from stratalog.wire.messages.leave_group import LeaveGroupRequest
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from stratalog.wire.rework import rework
 from stratalog.wire.topic import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -171,11 +172,20 @@ class Rig:
             replica=replica,
             leader_epoch=3,
             clock=self.clock,
-            rework=lambda *command: self.reworks.append(command),
+            rework=self._rework,
         )
         unified = UnifiedLog(one, self.metrics.topic(name))
         self.table.add(unified)
         return unified
+
+    def _rework(self, batch, codec, rules, done) -> None:
+        """A worker that is there at once where a refused batch is only looked at, and never answers otherwise."""
+        self.reworks.append((batch, codec, rules))
+        if codec is None and not rules.keys_required:
+            try:
+                done(rework(batch, codec, rules))
+            except KafkaError as error:
+                done(error)
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client; the loop does not run yet."""

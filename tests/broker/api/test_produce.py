@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.broker.client import BrokerUnavailable
-from stratalog.wire.batch import BATCH_HEADER, CRC_START, build_control_batch, read_header
+from stratalog.wire.batch import BATCH_HEADER, CRC_START, Record, build_batch, build_control_batch, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.metadata import MetadataRequest
@@ -302,3 +302,26 @@ def test_a_request_that_fails_inside_closes_the_connection_under_acks_zero(broke
     link.send(request(topic_id, new_batch(b"v"), acks=0, partitions=[1]), 13)
     with pytest.raises(BrokerUnavailable):
         link.receive_frame()
+
+
+@pytest.mark.parametrize("version", [7, 8, 13])
+def test_a_refused_batch_names_its_records(broker, new_batch, version):
+    """KIP-467: which records were the reason and why, from version 8 on; nothing of the batch is in the log."""
+    link = broker.link()
+    keyed = broker.create("keyed", 2, cleanup_policy="compact").topic_id
+    mixed = build_batch([Record(0, 1, b"k", b"a"), Record(1, 2, None, b"b"), Record(2, 3, b"k", b"c")])
+    (topic,) = link.call(request(keyed, new_batch(b"good", key=b"k"), mixed, name="keyed"), version).responses
+    good, bad = topic.partition_responses
+    assert (good.error_code, good.record_errors) == (0, [])
+    assert (bad.error_code, bad.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    why = "Compacted topic cannot accept message without key in topic partition keyed-1"
+    named = [(one.batch_index, one.batch_index_error_message) for one in bad.record_errors]
+    assert named == ([(1, why)] if version >= 8 else [])
+
+    timed = broker.create("timed", message_timestamp_after_max_ms=1000).topic_id
+    late = build_batch([Record(at, at * 100 * YEAR_MS, None, b"v") for at in range(3)])
+    (topic,) = link.call(request(timed, late, name="timed"), version).responses
+    (answer,) = topic.partition_responses
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [one.batch_index for one in answer.record_errors] == ([1, 2] if version >= 8 else [])
+    assert broker.values("keyed", 1) == broker.values("timed") == []
