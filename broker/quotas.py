@@ -43,11 +43,12 @@ _CLIENTS_MAX: Final = 4096
 class ClientQuotas:
     """The quotas of one client, whatever its connections; None for what is not limited."""
 
-    __slots__ = ("_monotonic", "_request_wait_max", "fetch", "mutation", "produce", "request")
+    __slots__ = ("_monotonic", "_request_wait_max", "_sliced_seconds", "fetch", "mutation", "produce", "request")
 
     def __init__(self, meters: Meters, user: str, client_id: str, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._request_wait_max = meters.window_seconds
+        self._sliced_seconds = 0.0
         self.produce = meters.rate(MeterKind.PRODUCE, user, client_id)
         self.fetch = meters.rate(MeterKind.FETCH, user, client_id)
         self.request = meters.rate(MeterKind.REQUEST, user, client_id)
@@ -61,7 +62,7 @@ class ClientQuotas:
     def handle(self, context: RequestContext, request: Any, frame_bytes: int) -> Message | Pending | None:
         """Let the row's handler do its work; count the request and the time it took."""
         connection, row = context.connection, context.row
-        begun = self._monotonic()
+        begun, counted = self._monotonic(), self._sliced_seconds
         if self.produce is not None and row.api.key == _PRODUCE_KEY:
             self._use(self.produce, connection, frame_bytes, begun)
         try:
@@ -69,10 +70,17 @@ class ClientQuotas:
         finally:
             if self.request is not None:
                 now = self._monotonic()
-                self._use(self.request, connection, (now - begun) * _PERCENT, now, self._request_wait_max)
+                seconds = now - begun - (self._sliced_seconds - counted)
+                self._use(self.request, connection, seconds * _PERCENT, now, self._request_wait_max)
         if isinstance(response, Message):
             self.mark(connection, response)
         return response
+
+    def spend(self, connection: Connection, seconds: float) -> None:
+        """Count time that a request of the connection took in slices, in this turn of the loop."""
+        if self.request is not None:
+            self._sliced_seconds += seconds
+            self._use(self.request, connection, seconds * _PERCENT, self._monotonic(), self._request_wait_max)
 
     def mark(self, connection: Connection, response: Message) -> None:
         """Tell the client for how long it will not be heard."""

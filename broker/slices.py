@@ -80,6 +80,10 @@ class Client(Protocol):
         """Undo one :meth:`hold`."""
         ...
 
+    def spend(self, seconds: float) -> None:
+        """So much time was computed for this client: quotas count it."""
+        ...
+
 
 class _Work:
     """One work. ``done`` is called with what it returned or raised, unless the client has gone.
@@ -100,6 +104,11 @@ class _Work:
         if self.client is not None and not self.held:
             self.held = True
             self.client.hold()
+
+    def spend(self, seconds: float) -> None:
+        """It has computed for so long."""
+        if self.client is not None:
+            self.client.spend(seconds)
 
     def release(self) -> None:
         """It is done, or its client has gone."""
@@ -183,23 +192,28 @@ class Slices:
             self._ended(work)
             return
         send, monotonic = work.steps.send, self._monotonic
+        begun = monotonic()
         while True:
             try:
                 awaited = send(None)
             except StopIteration as end:
+                work.spend(monotonic() - begun)  # before the answer, which says what its client has to wait
                 self._finish(work, end.value, None)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is becomes the answer
+                work.spend(monotonic() - begun)
                 self._finish(work, None, error)
                 return
             if awaited is not None and not awaited.arrived:
                 work.hold()
+                work.spend(monotonic() - begun)
                 # Whoever waits for a disk keeps no one else from computing.
                 self._one_less()
                 awaited.wake(lambda: self._resume(work))
                 return
-            if monotonic() >= turn_end:
+            if (now := monotonic()) >= turn_end:
                 work.hold()
+                work.spend(now - begun)
                 self._ready.append(work)
                 return
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no package: see README.md
 
-from servers import RECIPES, Service, StartError, start, wait_for_signal
+from servers import RECIPES, Service, StartError, start, stop_signal
 
 
 @contextmanager
@@ -48,9 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with running(options.kind, bucket=options.bucket, port=options.port, install=options.install) as service:
             if command:
                 return subprocess.run(command, env={**os.environ, **service.environment}, check=False).returncode
+            stop = stop_signal()
             for name, value in service.environment.items():
                 print(f"export {name}='{value}'", flush=True)
-            wait_for_signal()
+            stop.wait()
     except StartError as error:
         print(f"run_s3: {error}", file=sys.stderr)
         return 1

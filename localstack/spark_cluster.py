@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no package: see README.md
 
-from servers import StartError, free_ports, wait_for_signal
+from servers import StartError, free_ports, stop_signal
 
 START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
@@ -237,8 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if command:
                 named = {"SPARK_MASTER": cluster.url, "SPARK_HOME": str(cluster.home)}
                 return subprocess.run(command, env={**os.environ, **named}, check=False).returncode
+            stop = stop_signal()
             print(f"export SPARK_MASTER='{cluster.url}'", flush=True)
-            wait_for_signal()
+            stop.wait()
     except StartError as error:
         print(f"spark_cluster: {error}", file=sys.stderr)
         return 1

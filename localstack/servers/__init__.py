@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from servers import azurite, fakegcs, localstack_core, minio, moto, seaweedfs, versitygw
 from servers.errors import NotReady, StartError
-from servers.process import Running, free_ports, is_free, start, wait_for_signal
+from servers.process import Running, free_ports, is_free, start, stop_signal
 from servers.recipe import Plan, Recipe, Service
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "free_ports",
     "is_free",
     "start",
-    "wait_for_signal",
+    "stop_signal",
 ]
 
 RECIPES: dict[str, Recipe] = {

@@ -59,12 +59,15 @@ def start(recipe: Recipe, *, bucket: str = "stratalog", port: int = 0, install: 
         return Running(service, closing.pop_all())
 
 
-def wait_for_signal() -> None:
-    """Wait for SIGINT or SIGTERM, which end a program that serves until then."""
+def stop_signal() -> threading.Event:
+    """An event that SIGINT and SIGTERM set from now on, in place of ending the process.
+
+    A program asks for it before it says that it serves: whoever hears that may end it at once.
+    """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    stop.wait()
+    return stop
 
 
 def free_ports(count: int) -> int:

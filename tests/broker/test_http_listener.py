@@ -47,7 +47,7 @@ async def test_who_comes_before_the_server_waits_for_it(listener):
 async def test_a_port_in_use_is_told_when_it_is_taken(listener):
     """Not when it is served."""
     _, port = await listener().bind("127.0.0.1", 0)
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="another process, perhaps another broker, listens there"):
         await listener().bind("127.0.0.1", port)
 
 

@@ -18,6 +18,7 @@ class Client:
     def __init__(self):
         self.held = 0
         self.has_gone = False
+        self.seconds = 0.0
 
     def hold(self):
         self.held += 1
@@ -27,6 +28,9 @@ class Client:
 
     def gone(self):
         return self.has_gone
+
+    def spend(self, seconds):
+        self.seconds += seconds
 
 
 class Bench:
@@ -93,6 +97,20 @@ def test_long_work_goes_on_in_later_turns_and_its_client_is_held(bench):
     assert bench.run() <= SLICE_SECONDS + STEP_SECONDS
     assert bench.outcomes == [("a", None)]
     assert client.held == 0
+
+
+def test_the_time_of_work_is_counted_for_its_client_before_its_answer(bench):
+    """So that the answer can say what a quota makes of it; waiting costs nothing."""
+    client, told = Client(), []
+    awaited = Awaited(lambda error: error)
+    bench.slices.start(
+        bench.work("a", 5, {3: awaited}), lambda *_: told.append(round(client.seconds / STEP_SECONDS)), client
+    )
+    bench.run()
+    bench.now += 1
+    awaited.respond(None)
+    bench.run()
+    assert told == [5]
 
 
 def test_all_work_of_a_turn_shares_one_budget(bench):

@@ -46,7 +46,7 @@ def test_settings_are_read_with_their_units() -> None:
         ("[topics.orders]\nlocal.retention.mss = 1", "did you mean local.retention.ms?"),
         ("[topics.orders]\nzzz = 1", "those are remote.storage.enable"),
         ("[topics.orders]\nsegment.ms = 'soon'", "segment.ms: 'soon' is not a time span"),
-        ("[topics.orders]\nsegment.bytes = '1 MB'", "is not a size"),
+        ("[topics.orders]\nsegment.bytes = '1 XB'", "is not a size"),
         ("[topics.orders]\nsegment.bytes = 1.5", "not 1.5"),
     ],
 )
