@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import zstandard
-
 from stratalog.broker.dump_log import RecordReader, batch_row, batch_rows
 from stratalog.broker.dump_row import Row, problem, row
 from stratalog.tier import manifest_json
+from stratalog.tier.bucket_json import decompressed, parse_json
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.entry import Entry
 from stratalog.tier.footer import BLOBS, Footer
@@ -198,8 +196,8 @@ def dump_json(store: ObjectStore, key: str) -> Iterator[Row]:
     data, version = store.get(key)
     try:
         if key.endswith(".zst"):
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=JSON_BYTES_MAX)
-        content = json.loads(data)
-    except (ValueError, zstandard.ZstdError) as error:
+            data = decompressed(data, key, JSON_BYTES_MAX)
+        content = parse_json(data, key, limit_bytes=JSON_BYTES_MAX)
+    except Corrupt as error:
         raise Corrupt(f"{key} is not the JSON it should be: {error}") from error
     yield row("json", object_version=version, content=content)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from crc32c import crc32c
 
 from stratalog.spark.ledger import Head, OutputFile, Run, SourceObject, Span, SpanId
+from stratalog.tier.bucket_json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.unknown_fields import canonical_json, integer, text
 from stratalog.wire.errors import Corrupt
 
@@ -120,7 +120,7 @@ def _opened(kind: str, data: bytes, where: str) -> dict[str, Any]:
         raise Corrupt(
             f"{where}: this is no whole {kind}, or its CRC-32C is wrong; restore it from a copy of the target"
         )
-    fields = json.loads(body + b"}")
+    fields = parse_json(body + b"}", where, limit_bytes=LISTING_BYTES_MAX)
     if fields.get("format") != kind or fields.get("version") != VERSION:
         raise Corrupt(
             f"{where}: format {fields.get('format')!r}, version {fields.get('version')!r}; this release reads "

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.store import ObjectStore
 from stratalog.wire.errors import Corrupt
 
@@ -51,9 +52,9 @@ class BadRange(NamedTuple):
         """The inverse of :meth:`to_bytes`. Raises `Corrupt`."""
         names = (column.split()[0] for column in BAD_RECORDS_DDL.split(", "))
         try:
-            fields: dict[str, Any] = json.loads(raw)
+            fields: dict[str, Any] = parse_json(raw, name)
             return cls(*(fields[column] for column in names))
-        except (ValueError, LookupError, TypeError) as error:
+        except (Corrupt, LookupError, TypeError) as error:
             raise Corrupt(f"{name} does not tell of bad records: {error}") from error
 
 

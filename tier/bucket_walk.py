@@ -101,7 +101,7 @@ def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
             try:
                 fields = get_json(store, cluster_key(match[1]))[0]
                 yield ClusterDocument(match[1], integer(fields, "incarnation"))
-            except (NotFound, Corrupt, ValueError, AttributeError):
+            except (NotFound, Corrupt, TypeError, AttributeError):
                 yield ClusterDocument(match[1], -1)
 
 

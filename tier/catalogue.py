@@ -113,7 +113,7 @@ def _document(fields: Any, topic_id: Uuid) -> dict[str, Any]:
         if fields["topic_id"] != uuid_text(topic_id):
             raise Invalid(f"it describes topic id {fields['topic_id']}")
         whole = isinstance(fields["topic"], str) and isinstance(fields["configs"], dict) and fields["partitions"] >= 0
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (Corrupt, LookupError, TypeError, AttributeError) as error:
         raise Invalid(f"it is not readable ({error!r})") from error
     if not whole:
         raise Invalid("its fields are of the wrong kind")

@@ -6,11 +6,11 @@ of the archive: no reader hears of it, and nothing is decided by it.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.store import ChecksumMismatch, ObjectStore, Version
 from stratalog.wire.errors import Corrupt
 
@@ -53,12 +53,5 @@ def get_checked(store: ObjectStore, key: str, parse: Callable[[bytes], T]) -> tu
 
 
 def get_json(store: ObjectStore, key: str) -> tuple[Any, Version]:
-    """A small JSON document and its version. Raises `Corrupt` for what is no JSON, and what the store raises."""
-    return get_checked(store, key, lambda data: _json(key, data))
-
-
-def _json(key: str, data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise Corrupt(f"{key} is not JSON: {error}") from error
+    """A small JSON document and its version. Raises `Corrupt` for what `parse_json` refuses, and what the store raises."""
+    return get_checked(store, key, lambda data: parse_json(data, key))

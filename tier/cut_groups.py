@@ -7,13 +7,13 @@ is some seconds behind, and may be ahead of where the cut ends: whoever restores
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.cuts import Cut, CutState
 from stratalog.tier.group_copies import read_group_copies
@@ -77,7 +77,7 @@ def _to_bytes(groups: Iterable[GroupCopy]) -> bytes:
 
 def _from_bytes(data: bytes, key: str) -> tuple[GroupCopy, ...]:
     try:
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = parse_json(data, key, limit_bytes=LISTING_BYTES_MAX)
         if (fields["format"], integer(fields, "version")) != (_FORMAT, _VERSION):
             raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
         return tuple(

@@ -8,13 +8,13 @@ there first, in state ``creating``; a cut is one only in state ``complete``. Pub
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from stratalog.tier.bucket_json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.keys import PartitionId, cut_groups_key, cut_key, cut_manifest_key
 from stratalog.tier.unknown_fields import (
     UnknownFields,
@@ -174,7 +174,7 @@ def cut_to_bytes(cut: Cut) -> bytes:
 def cut_from_bytes(raw: bytes, key: str) -> Cut:
     """The cut that the document ``key`` describes. Raises `Corrupt` unless it is one of ours, under its own key."""
     try:
-        fields = json.loads(raw)
+        fields = parse_json(raw, key, limit_bytes=LISTING_BYTES_MAX)
         if fields["format"] != _FORMAT or integer(fields, "version") != _VERSION:
             raise Corrupt(f"it is of format {fields['format']!r} version {fields.get('version')!r}")
         cut = _cut(fields)

@@ -7,7 +7,6 @@ It is written before anything is erased, and once more in the end.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import AUDIT_PREFIX, audit_key
 from stratalog.tier.store import ObjectStore, Version
@@ -108,10 +108,10 @@ def read_audit(store: ObjectStore, key: str) -> dict[str, Any]:
 
 def _fields(key: str, data: bytes) -> dict[str, Any]:
     try:
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = parse_json(data, key)
         if fields["format"] != _FORMAT or fields["min_reader_version"] > _VERSION:
             raise Corrupt(f"{key} is of format {fields['format']!r}, which is not read here")
-    except (ValueError, TypeError, LookupError) as error:
+    except (TypeError, LookupError) as error:
         raise Corrupt(f"{key} is no record of an erasure: {error!r}") from error
     return fields
 

@@ -13,7 +13,6 @@ One GET of the last 64 KiB gives footer and chunk table of an object of any perm
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from struct import Struct
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.chunk_table import ChunkTable
 from stratalog.tier.entry import Entry, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
@@ -160,8 +160,8 @@ def read_footer(suffix: bytes | memoryview, total_bytes: int) -> Footer:
     if crc32c(raw) != trailer.footer_crc32c:
         raise Corrupt(f"the footer at position {trailer.footer_position} fails its CRC-32C")
     try:
-        footer = _parse(json.loads(bytes(raw)), total_bytes)
-    except (ValueError, TypeError, LookupError, AttributeError, Invalid) as error:
+        footer = _parse(parse_json(raw, "the footer"), total_bytes)
+    except (Corrupt, ValueError, TypeError, LookupError, AttributeError, RecursionError, Invalid) as error:
         raise Corrupt(f"the footer at position {trailer.footer_position} is damaged: {error}") from error
     if footer.entry.data_bytes != trailer.data_length:
         raise Corrupt(f"footer and trailer differ: {footer.entry.data_bytes} and {trailer.data_length} data bytes")

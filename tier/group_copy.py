@@ -7,10 +7,10 @@ of others the bucket knows nothing to apply them to. Brokers never read it; `str
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from stratalog.tier.bucket_json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.commands import WriteProjection
 from stratalog.tier.keys import group_key
 from stratalog.tier.unknown_fields import integer, text
@@ -83,7 +83,7 @@ def group_copy_projection(cluster_id: str, group: str, offsets: Iterable[OffsetC
 def group_copy_from_bytes(data: bytes, key: str) -> GroupCopy:
     """The inverse of `group_copy_projection`; ``key`` is for messages. Raises `Corrupt`."""
     try:
-        fields = json.loads(data)
+        fields = parse_json(data, key, limit_bytes=LISTING_BYTES_MAX)
         if (fields["format"], integer(fields, "version")) != (FORMAT_NAME, FORMAT_VERSION):
             raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
         offsets = tuple(offset_from_fields(row) for row in fields["offsets"])

@@ -8,7 +8,6 @@ else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import LEASES_PREFIX, lease_key
 from stratalog.tier.store import NotFound, ObjectStore, PreconditionFailed
@@ -213,7 +213,7 @@ def to_bytes(lease: Lease) -> bytes:
 def from_bytes(data: bytes, key: str) -> Lease:
     """The inverse of :func:`to_bytes`; raises `Corrupt`, also for a document of a newer version. ``key`` for words."""
     try:
-        fields: Mapping[str, Any] = json.loads(data)
+        fields: Mapping[str, Any] = parse_json(data, key)
         if fields["format"] != _FORMAT or integer(fields, "min_reader_version", 1) > _VERSION:
             raise Corrupt(f"format {fields['format']!r} is not read here")
         return Lease(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
 
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.entry import LeaderEpoch, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
@@ -116,7 +116,7 @@ def from_bytes(data: bytes, key: str, *, contiguous: bool = True) -> Manifest:
     bytes that do not match the checksum count as damage too.
     """
     try:
-        fields = json.loads(data)
+        fields = parse_json(data, key)
         if fields["format"] != FORMAT_NAME:
             raise Corrupt(f"the format is {fields['format']!r}, {FORMAT_NAME!r} is expected")
         needed = integer(fields, "min_reader_version")
@@ -129,7 +129,7 @@ def from_bytes(data: bytes, key: str, *, contiguous: bool = True) -> Manifest:
         manifest = _parse(fields)
     except NewerManifest:
         raise
-    except (Corrupt, Invalid, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (Corrupt, Invalid, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Corrupt(
             f"the manifest {key} is damaged: {error!r}. Restore it from a copy or from the objects"
         ) from error

@@ -7,7 +7,6 @@ twice, and a manifest of a million entries names some dozens of pages.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import zstandard
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import DOCUMENT_BYTES_MAX, decompressed, parse_json
 from stratalog.tier.entry import Entry, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Manifest
@@ -30,7 +30,6 @@ __all__ = [
     "PAGE_BYTES_MAX",
     "Spill",
     "compressed",
-    "decompressed",
     "page_fields",
     "page_from_bytes",
     "page_ref",
@@ -47,8 +46,11 @@ FANOUT: Final = 16
 """Pages of one size class that are merged into one of the next."""
 MERGED_ENTRIES_MAX: Final = (INLINE_MAX - INLINE_KEPT) * FANOUT**2
 """Pages of this many entries are not merged any more: reading one must not take long."""
-PAGE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""No page, history copy or manifest is larger than this when decompressed: who claims so is damaged."""
+PAGE_BYTES_MAX: Final = 64 << 20
+"""Above a page of `MERGED_ENTRIES_MAX` entries."""
+ENTRY_BYTES_MAX: Final = 4 << 10
+"""An entry has some 400 bytes of JSON, and 20 more for each leader epoch beyond the first."""
+_ENTRY_OBJECTS_MAX: Final = 4
 _FORMAT: Final = "stratalog-page"
 _VERSION: Final = 1
 _ZSTD_LEVEL: Final = 3
@@ -57,17 +59,6 @@ _ZSTD_LEVEL: Final = 3
 def compressed(data: bytes) -> bytes:
     """``data`` as one zstd frame that tells its size."""
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
-
-
-def decompressed(data: bytes, key: str) -> bytes:
-    """The inverse of :func:`compressed`; ``key`` is for messages. Raises `Corrupt`."""
-    try:
-        size_bytes = zstandard.frame_content_size(data)
-        if not 0 <= size_bytes <= PAGE_BYTES_MAX:
-            raise Corrupt(f"{key} is damaged: it claims to hold {size_bytes} bytes")
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError as error:
-        raise Corrupt(f"{key} is damaged: {error}") from error
 
 
 def page_to_bytes(partition: PartitionId, entries: Sequence[Entry]) -> bytes:
@@ -95,7 +86,10 @@ def page_fields(data: bytes, ref: PageRef, partition: PartitionId) -> list[Mappi
             f"manifest says {ref.size_bytes} and {ref.crc32c:08x}. Restore it from a copy, or repair the archive"
         )
     try:
-        fields = json.loads(decompressed(data, ref.key))
+        limit_bytes = min(max(DOCUMENT_BYTES_MAX, ENTRY_BYTES_MAX * ref.entry_count), PAGE_BYTES_MAX)
+        objects_max = min(_ENTRY_OBJECTS_MAX * (ref.entry_count + 1), limit_bytes // 32)
+        raw = decompressed(data, ref.key, limit_bytes)
+        fields = parse_json(raw, ref.key, limit_bytes=limit_bytes, objects_max=objects_max)
         owner = fields["topic"], fields["topic_id"], fields["partition"]
         entries: list[Mapping[str, Any]] = fields["entries"]
         if fields["format"] != _FORMAT or fields["min_reader_version"] > _VERSION or len(entries) != ref.entry_count:

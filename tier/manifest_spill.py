@@ -13,6 +13,7 @@ from functools import partial
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import decompressed
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import Entry
 from stratalog.tier.keys import PartitionId
@@ -23,7 +24,6 @@ from stratalog.tier.manifest_json import from_bytes, predecessor_hash
 from stratalog.tier.manifest_pages import (
     Spill,
     compressed,
-    decompressed,
     page_ref,
     page_to_bytes,
     plan_spill,

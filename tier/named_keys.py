@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from stratalog.tier.bucket_json import decompressed, parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.keys import HistoryKey, PartitionId, parse_key
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_entries import iter_entries
 from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_json import from_bytes
-from stratalog.tier.manifest_pages import decompressed
+from stratalog.tier.manifest_pages import PAGE_BYTES_MAX
 from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND, TrashEntry
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
@@ -56,9 +56,11 @@ def objects_of(store: ObjectStore, partition: PartitionId, item: TrashEntry) -> 
 
 def _locations(partition: PartitionId, item: TrashEntry, data: bytes) -> list[str]:
     try:
-        fields: dict[str, Any] = json.loads(decompressed(data, item.key))
+        fields: dict[str, Any] = parse_json(
+            decompressed(data, item.key, PAGE_BYTES_MAX), item.key, limit_bytes=PAGE_BYTES_MAX
+        )
         return [str(each["loc"]) for each in fields["entries"][item.dead_count :]]
-    except (ValueError, TypeError, LookupError) as error:
+    except (TypeError, LookupError) as error:
         raise Corrupt(f"{partition}: the page {item.key} in the trash cannot be read: {error!r}") from error
 
 

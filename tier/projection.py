@@ -6,13 +6,13 @@ are kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
 
+from stratalog.tier.bucket_json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.commands import WriteProjection, Written
 from stratalog.tier.keys import FORMAT_KEY, cluster_key, topic_key
@@ -92,9 +92,9 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
 
 def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:
     try:
-        held = json.loads(raw)
-    except ValueError as error:
-        raise Corrupt(f"{command.key} is not JSON: {error}. Remove it, it will be written again") from error
+        held = parse_json(raw, command.key, limit_bytes=LISTING_BYTES_MAX)
+    except Corrupt as error:
+        raise Corrupt(f"{error}. Remove it, it will be written again") from error
     known = command.fields.get("format"), command.fields.get("version")
     if not isinstance(held, dict) or (held.get("format"), held.get("version")) != known:
         raise Corrupt(f"{command.key} is not of format {known[0]} version {known[1]}: it is left as it is")

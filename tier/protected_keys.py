@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import NamedTuple
 
+from stratalog.tier.bucket_json import decompressed, parse_json
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import entry_from_fields
 from stratalog.tier.keys import HistoryKey, PageKey, SegmentKey, parse_key
 from stratalog.tier.manifest import Manifest
-from stratalog.tier.manifest_pages import decompressed
+from stratalog.tier.manifest_pages import PAGE_BYTES_MAX
 from stratalog.tier.manifest_parts import HISTORY_KIND, PAGE_KIND
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
@@ -73,7 +73,7 @@ def _keys_of_page(store: ObjectStore, manifest: Manifest, key: str) -> list[str]
 
 def _keys_in(manifest: Manifest, key: str, data: bytes) -> list[str]:
     try:
-        fields = json.loads(decompressed(data, key))
+        fields = parse_json(decompressed(data, key, PAGE_BYTES_MAX), key, limit_bytes=PAGE_BYTES_MAX)
         return [entry_from_fields(each, manifest.partition.prefix).key for each in fields["entries"]]
     except (ValueError, TypeError, LookupError) as error:
         raise Corrupt(f"{key} is no page: {error!r}") from error

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.bucket_json import decompressed
 from stratalog.tier.bucket_walk import PartitionFolder
 from stratalog.tier.checked_read import get_checked
 from stratalog.tier.entry import Entry, LeaderEpoch
@@ -25,7 +26,6 @@ from stratalog.tier.keys import HistoryKey, PageKey, PartitionId, SegmentKey, pa
 from stratalog.tier.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_json import NewerManifest, from_bytes, predecessor_hash
-from stratalog.tier.manifest_pages import decompressed
 from stratalog.tier.manifest_parts import NOBODY, Claimant, HistoryRef
 from stratalog.tier.segment_blobs import epochs_from_bytes
 from stratalog.tier.segment_reader import read_blob, read_object_footer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.bucket_json import decompressed
 from stratalog.tier.checked_read import read_checked
 from stratalog.tier.manifest import Manifest
 from stratalog.tier.manifest_history import is_kept
 from stratalog.tier.manifest_json import from_bytes, predecessor_hash
-from stratalog.tier.manifest_pages import decompressed
 from stratalog.tier.manifest_parts import HistoryRef
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt

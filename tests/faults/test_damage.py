@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.client_records import fetch
+from stratalog.broker.upload_request import upload_request
 from stratalog.tier.segment_reader import read_object_footer
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -127,21 +128,20 @@ def test_cache_files_that_are_gone_are_fetched_again(archived, whole):
     archived.check_reads("t")
 
 
-def test_a_corrupt_local_segment_is_never_archived(tiered, caplog):
+def test_a_corrupt_local_segment_is_never_archived(tiered, caplog, monkeypatch):
     """It is quarantined: reported with partition and offset, kept on the disk, and nothing behind it is archived."""
     tiered.topic("t")
     tiered.write("t", 9)
     tiered.archived("t")
     archive = tiered.node.run(lambda: tiered.node.node.tiering._archives[tiered.node.partition("t")])
-    request = archive._request
 
-    def damaged(ref):
-        found = request(ref)
+    def damaged(*arguments, **named):
+        found = upload_request(*arguments, **named)
         path = Path(found.source[0].path)
         path.write_bytes(flip(path.read_bytes(), 100))
         return found
 
-    archive._request = damaged
+    monkeypatch.setattr("stratalog.broker.archive.upload_request", damaged)
     with caplog.at_level(logging.ERROR):
         tiered.write("t", 20)
         tiered.node.wait_until(lambda: archive.state == "quarantined")

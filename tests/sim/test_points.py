@@ -27,7 +27,7 @@ CHANGE_NOTHING = {
     "<lambda>",  # the catalogue
 }
 """Commands that only read and whose answers nobody keeps."""
-TOLD = {"_fenced", "_warn", "_failed", "_fill_failed", "_remember", "note_trash"}
+TOLD = {"_ended", "_warn", "_failed", "_fill_failed", "_remember", "note_trash"}
 """Methods that are handed a report by the one that received it."""
 
 

@@ -159,5 +159,5 @@ def test_documents_are_parsed_or_corrupt(memory_store):
     assert get_json(memory_store, "a.json") == ({"a": 1}, version)
     assert get_checked(memory_store, "a.json", len) == (8, version)
     memory_store.put("a.json", b'{"a": 1')
-    with pytest.raises(Corrupt, match=r"a\.json is not JSON"):
+    with pytest.raises(Corrupt, match=r"a\.json is no JSON"):
         get_json(memory_store, "a.json")

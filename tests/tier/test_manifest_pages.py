@@ -4,11 +4,12 @@ import dataclasses
 import json
 
 import pytest
-import zstandard
+from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.tier import manifest_pages
+from stratalog.tier.bucket_json import decompressed
 from stratalog.tier.keys import PageKey, PartitionId, parse_key
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
 from stratalog.tier.manifest_pages import (
@@ -16,7 +17,6 @@ from stratalog.tier.manifest_pages import (
     INLINE_KEPT,
     INLINE_MAX,
     compressed,
-    decompressed,
     page_from_bytes,
     page_ref,
     page_to_bytes,
@@ -103,18 +103,31 @@ def test_dead_entries_must_be_where_the_reference_says(page, log_bytes):
         page_from_bytes(data, dataclasses.replace(ref, dead_count=1, live_first=300), log_bytes.partition)
 
 
-@pytest.mark.parametrize("data", [b"", b"abc", zstandard.ZstdCompressor().compress(b"x" * 100)[:-3]])
-def test_torn_frames_are_corrupt(data):
-    """Not a traceback of the library."""
-    with pytest.raises(Corrupt, match="damaged"):
-        decompressed(data, "k")
+def named(ref, data, **changes):
+    """The reference of a page whose bytes are ``data``."""
+    return dataclasses.replace(ref, size_bytes=len(data), crc32c=crc32c(data), **changes)
 
 
-def test_a_frame_that_claims_too_much_is_refused(monkeypatch):
-    """Before memory is taken for it."""
-    monkeypatch.setattr(manifest_pages, "PAGE_BYTES_MAX", 10)
-    with pytest.raises(Corrupt, match="claims to hold 11 bytes"):
-        decompressed(compressed(b"x" * 11), "k")
+def test_a_page_holds_no_more_than_its_manifest_says(page, log_bytes):
+    """Three kilobytes of `{},{},...` would be 800 MiB of objects, in every reader of the archive."""
+    ref, _, _ = page
+    for count, why in ((1 << 20, "holds 1048578 objects, more than the 16"), (11 << 20, "can hold at most 16777216")):
+        bomb = compressed(b'{"entries": [' + b"{}," * count + b"{}]}")
+        assert len(bomb) < 10_000
+        with pytest.raises(Corrupt, match=why):
+            page_from_bytes(bomb, named(ref, bomb), log_bytes.partition)
+    with pytest.raises(Corrupt, match="objects, more than the 2097152"):
+        page_from_bytes(bomb, named(ref, bomb, entry_count=1 << 30), log_bytes.partition)
+
+
+def test_the_largest_page_that_is_written_can_be_read(log_bytes, make_entry):
+    """All entries of a page that is not merged any more, with the largest numbers there are."""
+    one = make_entry(1 << 30, (1 << 30) + 1, epoch=7, max_timestamp_ms=1 << 30, aborted_count=1 << 30)
+    entries = tuple(dataclasses.replace(one, base=(1 << 30) + at, end=(1 << 30) + at + 1) for at in range(2000))
+    data = page_to_bytes(log_bytes.partition, entries)
+    assert len(page_from_bytes(data, page_ref(log_bytes.partition, entries, data, 7), log_bytes.partition)) == 2000
+    raw_bytes = len(decompressed(data, "k", 1 << 30))
+    assert raw_bytes * 2 < manifest_pages.ENTRY_BYTES_MAX * len(entries)
 
 
 def grown(make_entry, log_bytes, counts):

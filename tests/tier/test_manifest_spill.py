@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stratalog.tier import manifest_pages
 from stratalog.tier.archive_commands import commit_uploads, move_log_start, read_back, read_view
+from stratalog.tier.bucket_json import decompressed, parse_json
 from stratalog.tier.commands import Commit, EmptyTrash, ReadBack, ReadManifest, SetLogStart
 from stratalog.tier.entry import Entry
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
@@ -300,8 +301,7 @@ def iter_page(store, manifest, page):
 
 def keys_of_page(store, item):
     """The objects that a trashed page stands for."""
-    text = manifest_pages.decompressed(store.get(item.key)[0], item.key)
-    fields = manifest_pages.json.loads(text)["entries"]
+    fields = parse_json(decompressed(store.get(item.key)[0], item.key), item.key)["entries"]
     return [PARTITION.prefix + each["loc"] for each in fields[item.dead_count :]]
 
 

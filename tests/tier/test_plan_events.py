@@ -11,11 +11,14 @@ from stratalog.tier import plan_events
 from stratalog.tier.plan import ArchivePlan, PlanSettings
 from stratalog.tier.plan_events import (
     Action,
+    ArchiveLost,
     ClaimFailed,
     ClaimWanted,
     Event,
+    EvictBelow,
     FencedOut,
     RangeRef,
+    ReportLost,
     SendClaim,
     StandDown,
 )
@@ -39,10 +42,15 @@ def test_every_class_is_an_event_or_an_action():
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 def test_a_plan_without_segments_takes_each_and_asks_for_nothing_of_the_store(kind):
-    """Whatever it is told, late or twice; only who wants the claim gets it asked for, once."""
+    """Whatever it is told, late or twice; only who wants the claim gets it asked for, once. A loss takes back every leave to evict."""
     plan = ArchivePlan(PlanSettings(), local_start=0)
     actions = plan.step(sample(kind), 0) + plan.step(sample(kind), 1)
-    assert actions == {FencedOut: [StandDown("")], ClaimWanted: [SendClaim()]}.get(kind, [])
+    expected = {
+        FencedOut: [StandDown("")],
+        ClaimWanted: [SendClaim()],
+        ArchiveLost: [ReportLost(""), EvictBelow(0), EvictBelow(0)],
+    }
+    assert actions == expected.get(kind, [])
 
 
 def test_attempts_at_one_range_are_told_apart():
