@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from stratalog.wire.errors import Invalid, StratalogError
 
@@ -24,6 +25,9 @@ _PAUSES_SECONDS: Final = (0.2, 1.0)
 _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
 _REFERENCES_MAX: Final = 100
+_REFERENCES_BYTES_MAX: Final = 16 << 20
+_ANSWER_BYTES_MAX: Final = 4 << 20
+"""A schema of some thousand fields has a few hundred kilobytes."""
 
 
 class RegistryError(StratalogError):
@@ -32,6 +36,35 @@ class RegistryError(StratalogError):
 
 class SchemaNotFound(RegistryError):
     """The registry has no such schema."""
+
+
+class _Redirected(RegistryError):
+    """The registry sends its clients elsewhere, where neither questions nor credentials go."""
+
+
+class _SameOrigin(HTTPRedirectHandler):
+    """Follows redirects to the scheme, host and port that were asked: a request takes its credentials along (CWE-200)."""
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
+        """As the base class, which bounds how many there are. Raises `_Redirected` for another origin."""
+        if _origin(newurl) != _origin(req.full_url):
+            target = newurl.partition("?")[0]
+            raise _Redirected(
+                f"the schema registry at {req.full_url} answers {code} and names {target}, another host, port or "
+                "scheme: it is not followed; if that is the registry, give its address in option 'schemaRegistry'"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+@cache
+def _opener() -> OpenerDirector:
+    return build_opener(_SameOrigin())
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port (RFC 6454)."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class RegisteredSchema(NamedTuple):
@@ -82,21 +115,37 @@ class SchemaRegistry:
     def _resolved(self, path: str, what: str) -> RegisteredSchema:
         document = self._document(path, what)
         references: dict[str, str] = {}
-        self._collect(document, references, what)
+        self._collect(document, references, set(), what)
         return RegisteredSchema(_kind(document), _text(document, what), tuple(references.items()))
 
-    def _collect(self, document: Mapping[str, Any], references: dict[str, str], what: str) -> None:
-        """Put what ``document`` refers to into ``references``, what those refer to first."""
-        for each in document.get("references") or ():
-            name = str(each["name"])
-            if name in references:
+    def _collect(self, document: Mapping[str, Any], references: dict[str, str], seen: set[str], what: str) -> None:
+        """Put what ``document`` refers to into ``references``, what those refer to first.
+
+        ``seen``: the names that were met, counted on the way down, so that a chain without an end has one here.
+        """
+        for name, path in self._referred(document, what):
+            if name in seen:
                 continue
-            if len(references) >= _REFERENCES_MAX:
+            seen.add(name)
+            if len(seen) > _REFERENCES_MAX:
                 raise RegistryError(f"{self._access.url}: {what} refers to more than {_REFERENCES_MAX} schemas")
-            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}"
             found = self._document(path, f"'{name}', which {what} refers to")
-            self._collect(found, references, what)
+            self._collect(found, references, seen, what)
             references[name] = _text(found, name)
+            if sum(map(len, references.values())) > _REFERENCES_BYTES_MAX:
+                raise RegistryError(
+                    f"{self._access.url}: the schemas that {what} refers to have more than {_REFERENCES_BYTES_MAX} bytes"
+                )
+
+    def _referred(self, document: Mapping[str, Any], what: str) -> list[tuple[str, str]]:
+        """Name and path of each schema that ``document`` refers to itself."""
+        try:
+            return [
+                (str(each["name"]), f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}")
+                for each in document.get("references") or ()
+            ]
+        except (LookupError, TypeError, ValueError) as error:
+            raise RegistryError(f"{self._access.url}: the references of {what} cannot be read: {error!r}") from error
 
     def _document(self, path: str, what: str) -> Mapping[str, Any]:
         """The answer to ``path``. A schema of Protobuf is asked for again, as a descriptor."""
@@ -136,8 +185,16 @@ class SchemaRegistry:
         if self._access.user:
             secret = f"{self._access.user}:{self._access.password}".encode()
             request.add_header("Authorization", "Basic " + base64.b64encode(secret).decode("ascii"))
-        with urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - same
-            document = json.load(answer)
+        with _opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
+            data = answer.read(_ANSWER_BYTES_MAX + 1)
+        if len(data) > _ANSWER_BYTES_MAX:
+            raise RegistryError(
+                f"the schema registry {self._access.url} answers {path} with more than {_ANSWER_BYTES_MAX} bytes"
+            )
+        try:
+            document = json.loads(data)
+        except RecursionError as error:
+            raise ValueError("an answer is nested too deeply") from error
         if not isinstance(document, dict):
             raise ValueError(f"an answer is no JSON object: {str(document)[:100]}")  # noqa: TRY004 - it is the answer that is wrong
         return document

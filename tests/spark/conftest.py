@@ -156,7 +156,8 @@ class FakeRegistry(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _RegistryHandler)
-        self.answers: dict[str, dict[str, Any] | int] = {}
+        self.answers: dict[str, dict[str, Any] | int | bytes | str] = {}
+        """By path: a document, a status, bytes as they are, or where to redirect to."""
         self.asked: list[str] = []
         self.authorization: list[str | None] = []
 
@@ -182,9 +183,11 @@ class _RegistryHandler(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         self.server.authorization.append(self.headers["Authorization"])
         answer = self.server.answers.get(self.path, 404)
-        self.send_response(answer if isinstance(answer, int) else 200)
+        self.send_response(answer if isinstance(answer, int) else 302 if isinstance(answer, str) else 200)
+        if isinstance(answer, str):
+            self.send_header("Location", answer)
         self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
+        self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
     def log_message(self, *_: object) -> None:
         """Quietly."""
@@ -193,6 +196,16 @@ class _RegistryHandler(BaseHTTPRequestHandler):
 @pytest.fixture
 def registry() -> Iterator[FakeRegistry]:
     """A schema registry on a free port."""
+    yield from _serving()
+
+
+@pytest.fixture
+def another_registry() -> Iterator[FakeRegistry]:
+    """One more."""
+    yield from _serving()
+
+
+def _serving() -> Iterator[FakeRegistry]:
     server = FakeRegistry()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -94,3 +94,78 @@ def test_only_addresses_of_the_web_are_asked(url: str) -> None:
     """Anything else is a mistake, or worse."""
     with pytest.raises(Invalid, match="'schemaRegistry' must be a URL"):
         RegistryAccess(url)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "http://127.0.0.1:{other}/schemas/ids/1",
+        "http://localhost:{port}/x",
+        "https://127.0.0.1:{port}/x",
+        "file:///etc/passwd",
+    ],
+)
+def test_credentials_go_to_no_other_origin(registry: Any, another_registry: Any, place: str) -> None:
+    """Whoever answers for the registry could otherwise have the password sent anywhere."""
+    another_registry.put(1, '"int"')
+    registry.answers["/schemas/ids/1"] = place.format(other=another_registry.server_port, port=registry.server_port)
+    client = SchemaRegistry(RegistryAccess(registry.url, "me", "s3cret"))
+    with pytest.raises(RegistryError, match=r"answers 302 and names .*|refuses schema 1: HTTP 302"):
+        client.schema(1)
+    assert another_registry.asked == []
+    assert registry.asked == ["/schemas/ids/1"]
+
+
+def test_a_redirect_within_the_registry_is_followed(registry: Any) -> None:
+    """To another path; one that leads in circles ends."""
+    registry.put(1, '"int"')
+    registry.answers["/schemas/ids/2"] = registry.url + "/schemas/ids/1"
+    client = SchemaRegistry(RegistryAccess(registry.url, "me", "s3cret"))
+    assert client.schema(2).text == '"int"'
+    registry.answers["/schemas/ids/3"] = "/schemas/ids/3"
+    with pytest.raises(RegistryError, match="HTTP 302"):
+        client.schema(3)
+    assert len(registry.asked) < 20
+
+
+def test_a_chain_of_references_without_an_end_is_given_up(registry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted on the way down: the way back never comes."""
+
+    class Endless(dict[str, Any]):
+        def get(self, path: str, default: Any = None) -> Any:
+            number = len(registry.asked)
+            return {"schema": "x", "references": [{"name": f"n{number}", "subject": f"s{number}", "version": 1}]}
+
+    registry.answers = Endless()
+    with pytest.raises(RegistryError, match="schema 1 refers to more than 100 schemas"):
+        SchemaRegistry(RegistryAccess(registry.url)).schema(1)
+    assert len(registry.asked) == 101
+
+
+def test_references_are_bounded_in_bytes_and_readable(registry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred answers of 4 MiB would be too much as well; what is no reference is said."""
+    monkeypatch.setattr(schema_registry, "_REFERENCES_BYTES_MAX", 10)
+    registry.put(1, "x" * 11, subject="large")
+    registry.put(2, "y", references=[{"name": "large", "subject": "large", "version": 1}])
+    client = SchemaRegistry(RegistryAccess(registry.url))
+    with pytest.raises(RegistryError, match="that schema 2 refers to have more than 10 bytes"):
+        client.schema(2)
+    for number, references in enumerate(([{"name": "a"}], [1], 7, [{"name": "a", "subject": "b", "version": "c"}]), 3):
+        registry.put(number, "y", references=references)
+        with pytest.raises(RegistryError, match=f"the references of schema {number} cannot be read"):
+            client.schema(number)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b" " * (4 << 20) + b"{}", "with more than 4194304 bytes"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[]", "no JSON object"),
+    ],
+)
+def test_answers_are_bounded(registry: Any, answer: bytes, words: str) -> None:
+    """In bytes, which are not read on, and in depth."""
+    registry.answers["/schemas/ids/1"] = answer
+    with pytest.raises(RegistryError, match=words):
+        SchemaRegistry(RegistryAccess(registry.url)).schema(1)
