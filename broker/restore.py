@@ -11,7 +11,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,6 +37,7 @@ from stratalog.hot.leader_epochs import EpochEntry
 from stratalog.hot.log import Log
 from stratalog.hot.producer_snapshot import snapshot_from_bytes
 from stratalog.metadata.configs import ConfigResolver
+from stratalog.metadata.topic_names import CLUSTER_METADATA_TOPIC, is_internal
 from stratalog.tier.restore_plan import BucketState, PartitionState
 from stratalog.tier.store import NotFound
 from stratalog.wire.errors import Corrupt, Invalid
@@ -72,6 +73,17 @@ class RestoreReport:
     problems: list[str] = field(default_factory=list)
 
 
+def _without_internal(state: BucketState) -> tuple[BucketState, list[str]]:
+    """The state without topics that would take the place of the broker's own logs, and a sentence about each of them."""
+    refused = {one.name for one in state.topics if is_internal(one.name) or one.name == CLUSTER_METADATA_TOPIC}
+    if not refused:
+        return state, []
+    topics = tuple(one for one in state.topics if one.name not in refused)
+    partitions = tuple(one for one in state.partitions if one.partition.topic not in refused)
+    said = [f"topic {name} is left out: a broker has an internal topic of this name" for name in sorted(refused)]
+    return replace(state, topics=topics, partitions=partitions), said
+
+
 def check_target(data: str) -> None:
     """Raise `Invalid` unless ``data`` is a directory that is empty or not there."""
     path = Path(data)
@@ -93,7 +105,7 @@ class Restorer:
         snapshot_of: Snapshot,
         random_uuid: Callable[[], Uuid] = lambda: os.urandom(16),
     ) -> None:
-        self._state = state
+        self._state, refused = _without_internal(state)
         self._data = data
         self._node_id = node_id
         self._incarnation = incarnation
@@ -104,7 +116,7 @@ class Restorer:
         self._resolver = ConfigResolver.for_topics()
         self._next_producer_id = 0
         self._logs: dict[TopicPartition, Log] = {}
-        self.report = RestoreReport(problems=list(state.problems))
+        self.report = RestoreReport(problems=[*state.problems, *refused])
 
     def run(self) -> RestoreReport:
         """Write the directory. Raises `Invalid` as `check_target`, `OSError`."""

@@ -6,10 +6,10 @@ that differ only in them are refused.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import topic_name_problem
 
 __all__ = [
     "CLUSTER_METADATA_TOPIC",
@@ -27,32 +27,20 @@ SHARE_STATE_TOPIC: Final = "__share_group_state"
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _INTERNAL: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
-_LENGTH_MAX: Final = 249
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
     """Raise `KafkaError` INVALID_TOPIC_EXCEPTION for a name no topic may have."""
-    problem = _problem(name)
+    problem = topic_name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def absence_code(name: str) -> ErrorCode:
     """Why there is no topic of this name: INVALID_TOPIC_EXCEPTION if there cannot be one."""
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-def _problem(name: str) -> str | None:
-    if not name:
-        return "the empty string is not allowed"
-    if name in {".", ".."}:
-        return f"'{name}' is not allowed"
-    if len(name) > _LENGTH_MAX:
-        return f"the length of '{name}' is longer than the max allowed length {_LENGTH_MAX}"
-    if not _LEGAL.fullmatch(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
+    return (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
 
 
 def is_internal(name: str) -> bool:

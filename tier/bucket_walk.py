@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from stratalog.tier.checked_read import get_json
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, cluster_key
 from stratalog.tier.store import NotFound, ObjectStore
-from stratalog.tier.unknown_fields import integer, text
+from stratalog.tier.unknown_fields import integer, text, topic_name
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse
 
@@ -157,7 +157,7 @@ def read_topic_document(store: ObjectStore, topic: TopicFolder) -> TopicDocument
     try:
         fields: dict[str, Any] = get_json(store, key)[0]
         return TopicDocument(
-            name=text(fields, "topic"),
+            name=topic_name(fields),
             topic_id=uuid_parse(text(fields, "topic_id")),
             cluster_id=text(fields, "cluster_id", ""),
             partition_count=integer(fields, "partitions"),

@@ -17,10 +17,10 @@ from stratalog.tier.checked_read import get_checked, get_json
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId, topic_key
 from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.partition_folders import partition_folders
+from stratalog.tier.partition_folders import WHOLE_NAME_MAX, partition_folders
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Invalid
-from stratalog.wire.topic import Uuid, uuid_text
+from stratalog.wire.topic import Uuid, topic_name_problem, uuid_text
 
 __all__ = ["ArchivedTopic", "Catalogue", "read_catalogue"]
 
@@ -86,7 +86,7 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
     fields: dict[str, Any] = {}
     problem = ""
     try:
-        fields = _document(get_json(store, key)[0], folder.topic_id)
+        fields = _document(get_json(store, key)[0], folder.cut_name, folder.topic_id)
     except NotFound:
         pass  # never written, or lost: the manifests say what there is
     except (Corrupt, Invalid) as error:
@@ -105,7 +105,7 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
     return _from_manifests(store, folder, highest), problem
 
 
-def _document(fields: Any, topic_id: Uuid) -> dict[str, Any]:
+def _document(fields: Any, cut_name: str, topic_id: Uuid) -> dict[str, Any]:
     """The fields of a ``topic.json``. Raises `Invalid` unless it describes this very topic."""
     try:
         if (fields["format"], fields["version"]) != ("stratalog-topic", 1):
@@ -117,6 +117,10 @@ def _document(fields: Any, topic_id: Uuid) -> dict[str, Any]:
         raise Invalid(f"it is not readable ({error!r})") from error
     if not whole:
         raise Invalid("its fields are of the wrong kind")
+    if (problem := topic_name_problem(fields["topic"])) is not None:
+        raise Invalid(f"its topic has a name that no topic may have: {problem}")
+    if fields["topic"][:WHOLE_NAME_MAX] != cut_name:
+        raise Invalid(f"it describes topic {fields['topic']}")
     return dict(fields)
 
 

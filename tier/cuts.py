@@ -23,6 +23,7 @@ from stratalog.tier.unknown_fields import (
     keep_unknown,
     restore_unknown,
     text,
+    topic_name,
 )
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
@@ -188,7 +189,7 @@ def cut_from_bytes(raw: bytes, key: str) -> Cut:
 def _cut(fields: dict[str, Any]) -> Cut:
     topics = tuple(
         CutTopic(
-            text(each, "topic"),
+            topic_name(each),
             uuid_parse(text(each, "topic_id")),
             integer(each, "partitions"),
             {str(name): str(value) for name, value in each["configs"].items()},

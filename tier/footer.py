@@ -24,7 +24,15 @@ from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.chunk_table import ChunkTable
 from stratalog.tier.entry import Entry, entry_from_fields, entry_to_fields
 from stratalog.tier.keys import PartitionId
-from stratalog.tier.unknown_fields import UnknownFields, canonical_json, integer, keep_unknown, restore_unknown, text
+from stratalog.tier.unknown_fields import (
+    UnknownFields,
+    canonical_json,
+    integer,
+    keep_unknown,
+    restore_unknown,
+    text,
+    topic_name,
+)
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import uuid_parse, uuid_text
 
@@ -176,7 +184,7 @@ def read_footer(suffix: bytes | memoryview, total_bytes: int) -> Footer:
 def _parse(fields: dict[str, Any], total_bytes: int) -> Footer:
     if fields["format"] != FORMAT_NAME or integer(fields, "version") != FORMAT_VERSION:
         raise Invalid(f"format {fields['format']!r} version {fields.get('version')!r}")
-    partition = PartitionId(text(fields, "topic"), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
+    partition = PartitionId(topic_name(fields), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
     blobs = {
         str(name): Blob(integer(blob, "pos"), integer(blob, "len"), integer(blob, "crc32c"))
         for name, blob in fields["blobs"].items()

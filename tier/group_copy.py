@@ -15,7 +15,7 @@ from stratalog.tier.commands import WriteProjection
 from stratalog.tier.keys import group_key
 from stratalog.tier.unknown_fields import integer, text
 from stratalog.wire.errors import Corrupt, Invalid
-from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
+from stratalog.wire.topic import Uuid, topic_name_problem, uuid_parse, uuid_text
 
 __all__ = [
     "GroupCopy",
@@ -63,6 +63,8 @@ def offset_fields(one: OffsetCopy) -> list[Any]:
 def offset_from_fields(row: Sequence[Any]) -> OffsetCopy:
     """The inverse of `offset_fields`. Raises `ValueError`, `TypeError`, `Invalid`."""
     topic, topic_id, partition, offset, epoch, metadata = row
+    if (problem := topic_name_problem(str(topic))) is not None:
+        raise Invalid(f"an offset is of no topic: {problem}")
     return OffsetCopy(str(topic), uuid_parse(topic_id), int(partition), int(offset), int(epoch), str(metadata))
 
 

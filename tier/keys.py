@@ -48,7 +48,8 @@ _TOPIC_CHARS_MAX: Final = 200
 _CUT_KEY_SLASHES: Final = 3
 _UUID: Final = r"[A-Za-z0-9_-]{22}"
 
-_TOPIC = re.compile(rf"topics/(?P<topic>[A-Za-z0-9._-]{{1,200}})-(?P<id>{_UUID})/(?P<rest>.+)")
+_TOPIC = re.compile(rf"topics/(?!\.{{1,2}}-{_UUID}/)(?P<topic>[A-Za-z0-9._-]{{1,200}})-(?P<id>{_UUID})/(?P<rest>.+)")
+"""No topic is called ``.`` or ``..``."""
 _PARTITION = re.compile(r"(?P<partition>\d{10})/(?P<rest>.+)")
 _SEGMENT = re.compile(rf"seg/(\d{{20}})-(\d{{20}})-(\d{{10}})-({_UUID})\.seg")
 _PAGE = re.compile(r"pages/(\d{20})-(\d{20})-(\d{10})\.json\.zst")

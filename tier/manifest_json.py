@@ -25,7 +25,7 @@ from stratalog.tier.manifest_parts_json import (
     trash_to_fields,
 )
 from stratalog.tier.source import crc32c_of
-from stratalog.tier.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text
+from stratalog.tier.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text, topic_name
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import uuid_parse, uuid_text
 
@@ -149,7 +149,7 @@ def _check_checksum(data: bytes, fields: Mapping[str, Any]) -> None:
 
 
 def _parse(fields: Mapping[str, Any]) -> Manifest:
-    partition = PartitionId(text(fields, "topic"), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
+    partition = PartitionId(topic_name(fields), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
     folder = partition.prefix
     writer = fields["writer"]
     totals = fields["totals"]

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import topic_name_problem
 
-__all__ = ["UnknownFields", "canonical_json", "integer", "keep_unknown", "restore_unknown", "text"]
+__all__ = ["UnknownFields", "canonical_json", "integer", "keep_unknown", "restore_unknown", "text", "topic_name"]
 
 UnknownFields: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -39,6 +40,14 @@ def integer(fields: Mapping[str, Any], name: str, default: int | None = None) ->
     value = fields.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
         raise Corrupt(f"field {name!r} holds {value!r}, a whole number is expected")
+    return value
+
+
+def topic_name(fields: Mapping[str, Any], name: str = "topic") -> str:
+    """The text under ``name``, a topic's name. Raises `Corrupt` for one that no topic may have."""
+    value = text(fields, name)
+    if (problem := topic_name_problem(value)) is not None:
+        raise Corrupt(f"field {name!r} is no name of a topic: {problem}")
     return value
 
 

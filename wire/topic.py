@@ -1,14 +1,15 @@
-"""Names of things: topic partitions and topic ids."""
+"""Names of things: topics, topic partitions and topic ids."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from stratalog.wire.errors import Invalid
 
-__all__ = ["ZERO_UUID", "TopicPartition", "Uuid", "uuid_parse", "uuid_text"]
+__all__ = ["ZERO_UUID", "TopicPartition", "Uuid", "topic_name_problem", "uuid_parse", "uuid_text"]
 
 Uuid = bytes
 """A Kafka uuid: 16 bytes, most significant first."""
@@ -20,6 +21,26 @@ _UUID_CHARACTERS = 22
 _LAST_CHARACTERS = "AQgw"
 """The last character carries two bits: with any other the text would not be that of `uuid_text`."""
 _STANDARD_ALPHABET = str.maketrans("-_", "+/")
+
+
+_NAME_CHARACTERS_MAX: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why no topic may have this name, in the words of Kafka's ``Topic``; None for a legal one.
+
+    A topic's name becomes part of paths and keys: one that comes from a bucket is checked as one from a client is.
+    """
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > _NAME_CHARACTERS_MAX:
+        return f"the length of '{name[:300]}' is longer than the max allowed length {_NAME_CHARACTERS_MAX}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
 
 
 class TopicPartition(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 
@@ -21,12 +22,13 @@ from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
 from stratalog.broker.restore import check_target
 from stratalog.tier.group_copy import OffsetCopy, group_copy_projection
-from stratalog.tier.keys import PartitionId
+from stratalog.tier.keys import PartitionId, topic_key
 from stratalog.tier.local_store import LocalStore
 from stratalog.tier.manifest_store import read_manifest
 from stratalog.tier.projection import write_projection
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition as Partition
+from stratalog.wire.topic import uuid_text
 
 COUNT = 400
 
@@ -295,3 +297,21 @@ def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
     (tmp_path / "kept" / "file").write_text("x")
     with pytest.raises(Invalid, match="not empty"):
         check_target(str(tmp_path / "kept"))
+
+
+def test_hostile_topics_are_skipped_and_the_rest_is_restored(brokers, lost, tmp_path):
+    """A description with a path for a name, and topics with the names of the broker's own: said, and nothing else."""
+    store = lost["store"]
+    for number, name in enumerate(("../../../../tmp/x", "__consumer_offsets", "__cluster_metadata"), 1):
+        topic_id = bytes([number]) * 16
+        document = {"format": "stratalog-topic", "version": 1, "topic": name, "topic_id": uuid_text(topic_id)}
+        key = topic_key("evil" if "/" in name else name, topic_id)
+        store.put(key, json.dumps({**document, "partitions": 1, "configs": {}}).encode())
+        store.put(PartitionId(key.split("/")[1][:-23], topic_id, 0).manifest_key, b"{}")
+    told = restore("--bucket", lost["bucket"], "--data", tmp_path / "again", "--takeover")
+    assert "has a name that no topic may have" in told
+    for name in ("__consumer_offsets", "__cluster_metadata"):
+        assert f"topic {name} is left out: a broker has an internal topic of this name" in told
+    broker = brokers(tmp_path / "again", lost["bucket"])
+    assert broker.read("orders", 0) == lost["records"][0]
+    assert not (tmp_path.parent / "tmp").exists()

@@ -40,7 +40,8 @@ def filled(memory_archive: Any, batches: Batches) -> Any:
     [
         ({"subscribe": "orders"}, ["orders-0", "orders-1"]),
         ({"subscribe": "orders-eu,order"}, ["order-0", "orders-eu-0"]),
-        ({"subscribePattern": "orders?"}, ["order-0", "orders-0", "orders-1"]),
+        ({"subscribePattern": "orders?$"}, ["order-0", "orders-0", "orders-1"]),
+        ({"subscribePattern": "s-"}, ["orders-eu-0"]),
         ({"subscribePattern": "nothing"}, []),
         ({"assign": '{"orders":[1]}'}, ["orders-1"]),
         ({"subscribe": "x" * 240}, ["x" * 240 + "-2"]),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from stratalog.tier.archive_writer import archive_log
 from stratalog.tier.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.keys import PartitionId, topic_key
+from stratalog.tier.manifest_json import from_bytes
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.projection import topic_projection, write_projection
 from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt
 
 OLD, NEW = b"\1" * 16, b"\2" * 16
 
@@ -83,3 +87,40 @@ def test_of_two_topics_of_a_name_the_one_claimed_last_is_there(store):
     assert "2 topics are named orders" in found.problems[0]
     describe(store, "orders", NEW, state="deleting")
     assert [topic.topic_id for topic in read_catalogue(store).topics] == [OLD]
+
+
+@pytest.mark.parametrize("name", ["../../../../tmp/x", "..", "", "a b", "n" * 250, "a/b", "a\0b"])
+def test_a_name_that_no_topic_may_have_is_not_believed(store, name):
+    """Neither in a description nor in a manifest: names become paths and keys. The other topics are there."""
+    archive(store, "orders")
+    archive(store, "others", NEW)
+    describe(store, "orders")
+    key = topic_key("orders", OLD)
+    fields = json.loads(store.get(key)[0])
+    store.put(key, json.dumps({**fields, "topic": name}).encode())
+    found = read_catalogue(store)
+    assert [topic.name for topic in found.topics] == ["orders", "others"]
+    assert "its topic has a name that no topic may have" in found.problems[0]
+    manifest = PartitionId("orders", OLD, 0).manifest_key
+    data = store.get(manifest)[0].replace(b'"topic":"orders"', b'"topic":' + json.dumps(name).encode())
+    body = data.rpartition(b',"crc32c":')[0] + b"}"  # without the checksum, as who edits a manifest leaves it
+    with pytest.raises(Corrupt, match="is no name of a topic"):
+        from_bytes(body, manifest)
+
+
+def test_a_description_is_of_the_topic_of_its_folder(store):
+    """One with the right id and another name would take another topic's place."""
+    archive(store, "orders")
+    describe(store, "orders")
+    key = topic_key("orders", OLD)
+    store.put(key, store.get(key)[0].replace(b'"orders"', b'"others"'))
+    found = read_catalogue(store)
+    assert [topic.name for topic in found.topics] == ["orders"]
+    assert "it describes topic others" in found.problems[0]
+
+
+def test_a_folder_called_as_directories_are_is_no_topic(store):
+    """What is not ours is never touched; names that only begin with dots are legal."""
+    for number, name in enumerate((".", "..", "...", "..-a")):
+        store.put(PartitionId(name, bytes([number]) * 16, 0).manifest_key, b"{}")
+    assert [topic.name for topic in read_catalogue(store).topics] == ["..-a", "..."]

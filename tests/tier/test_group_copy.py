@@ -15,10 +15,11 @@ from stratalog.tier.group_copy import (
 )
 from stratalog.tier.projection import write_projection
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import topic_name_problem
 
 OFFSETS = st.builds(
     OffsetCopy,
-    st.text("abc.-_", min_size=1, max_size=5),
+    st.text("abc.-_", min_size=1, max_size=5).filter(lambda name: topic_name_problem(name) is None),
     st.binary(min_size=16, max_size=16),
     st.integers(0, 5),
     st.integers(0, 2**62),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_parse, uuid_text
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, topic_name_problem, uuid_parse, uuid_text
 
 
 def test_a_partition_prints_as_its_directory_is_named():
@@ -31,3 +31,15 @@ def test_other_texts_are_refused(text):
     """Wrong length, wrong alphabet, stray bits."""
     with pytest.raises(Invalid, match="is not a uuid"):
         uuid_parse(text)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "n" * 249])
+def test_legal_names_have_no_problem(name):
+    """ASCII letters, digits and three more characters."""
+    assert topic_name_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "\u00e4", "a\n", "n" * 250])
+def test_other_names_have_one(name):
+    """In words; a path is among them."""
+    assert topic_name_problem(name)
