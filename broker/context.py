@@ -14,6 +14,7 @@ from stratalog.broker.slices import Steps
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.frame import ResponseSlot
 from stratalog.wire.schema import EncodeError, Message
+from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.connection import Connection
@@ -79,6 +80,23 @@ class RequestContext(ResponseSlot):
         api = self.row.api
         permitted = self._permitted(api.resource if resource is None else resource, name)
         return permitted >> (api.operation if operation is None else operation) & 1 == 1
+
+    def require_topic(self, topic: str | Uuid) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the caller may do the row's operation on a topic, by name or id.
+
+        To be asked before the topic is looked up: whether there is one is not told either. Ids of no topic pass.
+        """
+        if not self.dispatcher.guarded:
+            return
+        if isinstance(topic, str):
+            name = topic
+        else:
+            known = self.broker.image.topics.by_id.get(topic)
+            if known is None:
+                return
+            name = known.name
+        if not self.allows(name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def allows_some(self, operation: Operation, resource: ResourceType) -> bool:
         """Whether the caller may do ``operation`` to any resource of this type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.context import RequestContext
@@ -92,6 +92,20 @@ class FetchAttempt:
         raise NotImplementedError
 
     # -- reading ----------------------------------------------------------------------------------------------
+
+    def finder(self) -> Callable[[Any, int], UnifiedLog]:
+        """Finds a partition by its topic, as the request names it, and its number. What it returns raises `KafkaError`."""
+        find: Callable[[Any, int], UnifiedLog] = (
+            self.table.readable_by_id if self.by_id else self.table.readable_by_name
+        )
+        if not self._guarded:
+            return find
+
+        def find_permitted(topic: Any, number: int) -> UnifiedLog:
+            self.context.require_topic(topic)
+            return find(topic, number)
+
+        return find_permitted
 
     def read(
         self,

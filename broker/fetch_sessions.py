@@ -55,8 +55,7 @@ class SessionFetch(FetchAttempt):
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted
-        find = self.table.readable_by_id if self.by_id else self.table.readable_by_name
-        unified = find(partition.topic, wanted.partition)  # type: ignore[arg-type]
+        unified = self.finder()(partition.topic, wanted.partition)
         watchers = unified.partition.watchers
         if partition.watchers is not watchers:
             partition.unwatch()

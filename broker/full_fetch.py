@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stratalog.broker.fetch_attempt import FetchAttempt
 from stratalog.metadata.fetch_session import EPOCH_INITIAL, refuse_partition
 from stratalog.wire.errors import KafkaError
@@ -20,7 +18,7 @@ class FullFetch(FetchAttempt):
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """Every partition, or None if there is not enough yet and ``final`` is not set."""
         request = self.request
-        find: Any = self.table.readable_by_id if self.by_id else self.table.readable_by_name
+        find = self.finder()
         left_bytes = self.max_bytes
         found_bytes = self.cut_bytes = 0
         self.pending_remote = []

@@ -73,6 +73,26 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
     )
 
 
+def _failure(request: AlterPartitionReassignmentsRequest, _version: int, error: KafkaError) -> Message:
+    """The error of the whole request, and for each partition, as Kafka gives it."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index, error_code=error.code, error_message=error.message
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 API = Api(
     key=45,
     versions=(0, 1),
@@ -81,4 +101,5 @@ API = Api(
     handle=handle,
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
+    failure=_failure,
 )

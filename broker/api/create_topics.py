@@ -2,7 +2,8 @@
 
 Behaviour: the answer leaves when the topics are on disk in the metadata log and every partition can be written.
 Each topic succeeds or fails for itself. Version 4 takes -1 for the broker's defaults; version 5 answers with the
-settings that hold, version 7 with the topic id.
+settings that hold, version 7 with the topic id. Counts and settings are told to those who may see them
+(DESCRIBE_CONFIGS).
 """
 
 from __future__ import annotations
@@ -52,9 +53,16 @@ def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
     )
 
 
-def _result(name: str, outcome: CreatedTopic | Failure) -> CreatableTopicResult:
+def _result(name: str, outcome: CreatedTopic | Failure, *, shows: bool) -> CreatableTopicResult:
     if isinstance(outcome, Failure):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
+    if not shows:
+        return CreatableTopicResult(
+            name=name,
+            topic_id=outcome.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,
@@ -88,7 +96,8 @@ def _answer(
 ) -> Steps[Message]:
     topics = context.rows("topics")
     for name, outcome in outcomes:
-        yield from topics.add(_result(name, outcome))
+        shows = context.allows(name, Operation.DESCRIBE_CONFIGS)
+        yield from topics.add(_result(name, outcome, shows=shows))
     for name in refused:
         yield from topics.add(CreatableTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return CreateTopicsResponse(topics=topics.close())

@@ -2,6 +2,7 @@
 
 Behaviour: the answer leaves when the deletion is on disk in the metadata log; the files follow a little later. What
 a tiered topic has in the bucket goes to the trash, and from the bucket when stratalog.trash.grace.ms has passed.
+DELETE on the cluster is DELETE on all topics.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from stratalog.broker.authorizer import CLUSTER_NAME
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.quotas import mutation_permit
@@ -31,13 +33,32 @@ def _named(request: DeleteTopicsRequest, version: int) -> list[tuple[str | None,
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
+def _refusal(context: RequestContext, name: str | None, topic_id: Uuid) -> DeletableTopicResult | None:
+    """Why the caller may not delete this; a name is told, and whether it is there, to those who may describe it."""
+    known = context.broker.image.topics.by_id.get(topic_id) if name is None else None
+    meant = name if known is None else known.name
+    if meant is None or context.allows(meant):
+        return None
+    described = context.allows(meant, Operation.DESCRIBE)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if name is None:
+        return DeletableTopicResult(name=meant if described else None, topic_id=topic_id, error_code=code)
+    if described and name not in context.broker.image.topics.by_name:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # said here: a topic made meanwhile is not for the caller to delete
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
+
+
 async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Steps[Message]:
     broker = context.broker
-    targets = _named(request, context.api_version)
     allowed: list[tuple[str | None, Uuid]] = []
-    refused: list[tuple[str | None, Uuid]] = []
-    for target in targets:
-        (allowed if _may(context, *target) else refused).append(target)
+    refused: list[DeletableTopicResult] = []
+    on_cluster = context.allows(CLUSTER_NAME, Operation.DELETE, ResourceType.CLUSTER)
+    for target in _named(request, context.api_version):
+        refusal = None if on_cluster else _refusal(context, *target)
+        if refusal is None:
+            allowed.append(target)
+        else:
+            refused.append(refusal)
     enabled = broker.config.boolean("delete.topic.enable")
     try:
         permit = mutation_permit(context, _STRICT_SINCE)
@@ -52,7 +73,7 @@ async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Step
 def _answer(
     context: RequestContext,
     outcomes: Iterable[tuple[str | None, Uuid, Failure | KafkaError | None]],
-    refused: Iterable[tuple[str | None, Uuid]],
+    refused: Iterable[DeletableTopicResult],
 ) -> Steps[Message]:
     results = context.rows("responses")
     for name, topic_id, failure in outcomes:
@@ -60,16 +81,9 @@ def _answer(
         if failure is not None:
             result.error_code, result.error_message = failure.code, failure.message
         yield from results.add(result)
-    for name, topic_id in refused:
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        yield from results.add(DeletableTopicResult(name=name, topic_id=topic_id, error_code=denied))
+    for refusal in refused:
+        yield from results.add(refusal)
     return DeleteTopicsResponse(responses=results.close())
-
-
-def _may(context: RequestContext, name: str | None, topic_id: Uuid) -> bool:
-    topic = None if name is not None else context.broker.image.topics.by_id.get(topic_id)
-    known = name if topic is None else topic.name
-    return known is None or context.allows(known)
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> Pending:

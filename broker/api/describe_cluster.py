@@ -1,7 +1,8 @@
 """DescribeCluster (key 60): the brokers of the cluster and its controller.
 
 Behaviour: addresses are those of the listener that was asked. Version 1 can ask for controllers, which this broker
-does not answer for (UNSUPPORTED_ENDPOINT_TYPE); version 2 can include fenced brokers.
+does not answer for (UNSUPPORTED_ENDPOINT_TYPE); version 2 can include fenced brokers. Everybody is answered; what may
+be done to the cluster is told to those who may describe it, and 0 to others.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Message:
     ]
     answer = DescribeClusterResponse(cluster_id=broker.cluster_id, controller_id=broker.node_id, brokers=brokers)
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+        sees = context.allows(CLUSTER_NAME, Operation.DESCRIBE)
+        operations = context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME) if sees else 0
+        answer.cluster_authorized_operations = operations
     return answer
 
 
@@ -56,6 +59,6 @@ API = Api(
     request=DescribeClusterRequest,
     response=DescribeClusterResponse,
     handle=handle,
-    operation=Operation.DESCRIBE,
+    operation=Operation.ANY,
     resource=ResourceType.CLUSTER,
 )

@@ -67,7 +67,9 @@ class _Page:
     def _add(self, name: str) -> None:
         topic = self._context.broker.image.topics.by_name.get(name)
         if topic is None:
-            self.topics.append(_failed(name, absence_code(name)))
+            absent = _failed(name, absence_code(name))
+            absent.topic_authorized_operations = self._context.authorized_operations(ResourceType.TOPIC, name)
+            self.topics.append(absent)
             return
         cursor = self._cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0

@@ -9,6 +9,7 @@ from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
 from stratalog.metadata.controller_scram import describe_credentials
 from stratalog.metadata.decision import Failure
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -35,6 +36,14 @@ def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest
     return DescribeUserScramCredentialsResponse(results=results)
 
 
+def _failure(_request: DescribeUserScramCredentialsRequest, _version: int, error: KafkaError) -> Message:
+    """The error of the whole request, and once more in a result of no user, as Kafka gives it."""
+    result = DescribeUserScramCredentialsResult(
+        user="", error_code=error.code, error_message=error.message, credential_infos=[]
+    )
+    return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=[result])
+
+
 API = Api(
     key=50,
     versions=(0, 0),
@@ -43,4 +52,5 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.CLUSTER,
+    failure=_failure,
 )

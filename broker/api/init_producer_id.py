@@ -3,6 +3,7 @@
 Behaviour: without a transactional id every call gives a new producer id with epoch 0; a producer that hands its old
 one in gets a new one too, as in Kafka. With one, its coordinator gives the same producer id and the next epoch, and
 ends what an older producer has left open; a producer that hands in its id and epoch goes on after an error (KIP-360).
+Whoever may write to any topic may have an id (KIP-679), so may whoever has IDEMPOTENT_WRITE on the cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Message |
     transactional_id = request.transactional_id
     expected = _expected(request)
     if transactional_id is None:
-        if not context.allows(CLUSTER_NAME, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+        if not context.allows(
+            CLUSTER_NAME, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER
+        ) and not context.allows_some(Operation.WRITE, ResourceType.TOPIC):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return context.run(_allocate(context))
     if not context.allows(transactional_id, Operation.WRITE):

@@ -187,9 +187,13 @@ class _Answer:
         """The topic that is asked for, or why it is not told of."""
         if wanted.topic_id != ZERO_UUID:
             topic = self._image.topics.by_id.get(wanted.topic_id) or self._broker.views.find_by_id(wanted.topic_id)
-            if topic is None or not self._sees(topic.name):
+            if topic is None:
                 return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
-            return topic
+            return (
+                topic
+                if self._sees(topic.name)
+                else _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, wanted.topic_id)
+            )
         if wanted.name is None:
             return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
         if not self._sees(wanted.name):
@@ -200,7 +204,12 @@ class _Answer:
             if code is None:
                 is_view = self._broker.views.is_view(wanted.name)
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_view else absence_code(wanted.name)
-            return _unknown(code, wanted.name)
+            absent = _unknown(code, wanted.name)
+            if self._operations:
+                absent.topic_authorized_operations = self._context.authorized_operations(
+                    ResourceType.TOPIC, wanted.name
+                )
+            return absent
         return topic
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:

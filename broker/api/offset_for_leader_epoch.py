@@ -6,6 +6,7 @@ that never was answers with the largest below it. -1 and -1 where nothing is kno
 
 from __future__ import annotations
 
+from stratalog.broker.authorizer import CLUSTER_NAME
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -24,7 +25,9 @@ __all__ = ["API"]
 def _look_up(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        if not context.allows(topic):
+        if not context.allows(topic) and not context.allows(
+            CLUSTER_NAME, Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+        ):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         unified = context.broker.partitions.readable_by_name(topic, wanted.partition)
         unified.partition.check_leader_epoch(wanted.current_leader_epoch)

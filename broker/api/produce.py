@@ -145,12 +145,24 @@ def _refusal(context: RequestContext, request: ProduceRequest) -> KafkaError | N
     """Why no batch of the request can be taken."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are known")
+    if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
+        return None
     transactional_id = request.transactional_id
-    if transactional_id is not None and not context.allows(
-        transactional_id, Operation.WRITE, ResourceType.TRANSACTIONAL_ID
-    ):
+    if transactional_id is None:
+        why = "a transactional batch came without a transactional id"
+        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    if not context.allows(transactional_id, Operation.WRITE, ResourceType.TRANSACTIONAL_ID):
         return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return None
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    records = data.records
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW_BYTE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL)
+    )
 
 
 def _append(
@@ -166,15 +178,14 @@ def _append(
     table = context.broker.partitions
     records = data.records
     try:
+        context.require_topic(topic.topic_id if by_id else topic.name)
         unified = table.by_id(topic.topic_id, data.index) if by_id else table.by_name(topic.name, data.index)
         name = unified.topic_partition.topic
-        if not context.allows(name):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if is_internal(name):  # the coordinators' own: they would not know of it, nor be able to read it when loaded
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
-        transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _is_transactional(
+        transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _check_attributes(
             records[_ATTRIBUTES_LOW_BYTE], context, unified
         )
     except KafkaError as error:
@@ -198,21 +209,15 @@ def _append(
         unified.partition.append(kept, whole.acks, release, waiting)
 
 
-def _is_transactional(attributes: int, context: RequestContext, unified: UnifiedLog) -> bool:
-    """Whether the batch belongs to a transaction, and what the request must allow before the log looks at it."""
+def _check_attributes(attributes: int, context: RequestContext, unified: UnifiedLog) -> bool:
+    """Whether the batch belongs to a transaction. Raises `KafkaError` for one that the request's version cannot carry."""
     version = context.api_version
-    transactional = bool(attributes & _TRANSACTIONAL)
-    if transactional and context.request.transactional_id is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            f"a transactional batch for {unified.topic_partition} came without a transactional id",
-        )
     if attributes & _CODEC == _ZSTD and version < _ZSTD_SINCE:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{_ZSTD_SINCE}, a batch for {unified.topic_partition} came in v{version}",
         )
-    return transactional
+    return bool(attributes & _TRANSACTIONAL)
 
 
 def _failure(request: ProduceRequest, _version: int, error: KafkaError) -> Message | None:

@@ -1,5 +1,7 @@
 """Who may do what, without rules and with them."""
 
+from functools import partial
+
 import pytest
 
 from stratalog.broker import authorizer
@@ -7,10 +9,17 @@ from stratalog.broker.authorizer import AllowAll, Operation, ResourceType, Stand
 from stratalog.broker.config import ConfigRefused, load_config
 from stratalog.metadata.acl_rules import AclRule, PatternType, Permission
 from stratalog.metadata.acls import AclsImage
+from stratalog.metadata.controller_acls import create_acls
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 ANONYMOUS, HERE = "User:ANONYMOUS", "127.0.0.1"
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -137,10 +146,11 @@ def test_a_denied_topic_is_neither_written_nor_read(guarded):
 
 
 def test_a_hidden_topic_is_not_told_of(guarded):
-    """Nor created, nor deleted; after a restart the rules still hold."""
+    """Nor created, nor deleted; after a restart the rules still hold. DELETE on the cluster would be DELETE on it."""
     guarded.create("t")
     guarded.create("u")
     guarded.add(Operation.ALL, Permission.DENY)
+    guarded.add(Operation.DELETE, Permission.DENY, "kafka-cluster", CLUSTER)
     for _ in range(2):
         answer = guarded.link().call(MetadataRequest(topics=None), 12)
         assert [topic.name for topic in answer.topics] == ["u"]
@@ -189,3 +199,97 @@ def test_a_denied_topic_is_not_read_as_it_was_either(guarded):
         assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         with pytest.raises(KafkaError, match=r"(?i)authori|unknown"):
             guarded.values(name)
+
+
+@pytest.fixture
+def closed(start_node):
+    """A broker that refuses what no rule allows; adds permissions for everybody. Rules cannot be added by requests."""
+    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:nobody"})
+
+    def add(operation, name="t", kind=TOPIC, permission=Permission.ALLOW):
+        one = AclRule(kind, name, PatternType.LITERAL, "User:*", "*", operation, permission)
+        node.run(lambda: node.node.control.execute(partial(create_acls, rules=[one], new_id=node.node.new_topic_id)))
+
+    node.add = add
+    return node
+
+
+def codes(topics):
+    return [topic.error_code for topic in topics]
+
+
+def creation(name):
+    wanted = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+    return CreateTopicsRequest(topics=[wanted], timeout_ms=1000)
+
+
+def test_who_may_write_to_any_topic_may_be_idempotent(closed):
+    """So may who has the older permission on the cluster; nobody else (KIP-679)."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    for version in (0, 5):
+        assert closed.link().call(request, version).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    closed.add(Operation.READ)
+    assert closed.link().call(request, 5).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    closed.add(Operation.WRITE, "somewhere")
+    assert closed.link().call(request, 5).error_code == ErrorCode.NONE
+    closed.add(Operation.WRITE, "*", permission=Permission.DENY)
+    assert closed.link().call(request, 5).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    closed.add(Operation.IDEMPOTENT_WRITE, "kafka-cluster", CLUSTER)
+    assert closed.link().call(request, 5).error_code == ErrorCode.NONE
+
+
+def test_everybody_is_told_of_the_brokers(closed):
+    """What may be done to the cluster is told to those who may describe it; to others, that it is nothing."""
+    wanted = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    for version in (0, 1, 2):
+        answer = closed.link().call(wanted, version)
+        assert (answer.error_code, len(answer.brokers), answer.cluster_authorized_operations) == (0, 1, 0)
+    unasked = closed.link().call(DescribeClusterRequest(include_cluster_authorized_operations=False), 2)
+    assert unasked.cluster_authorized_operations == -(2**31)
+    closed.add(Operation.DESCRIBE, "kafka-cluster", CLUSTER)
+    assert closed.link().call(wanted, 2).cluster_authorized_operations == 1 << Operation.DESCRIBE
+
+
+def test_a_hidden_topic_looks_like_one_that_is_absent(closed):
+    """To producers, readers, and those who would delete it, by name."""
+    closed.add(Operation.CREATE, "kafka-cluster", CLUSTER)
+    assert codes(closed.link().call(creation("t"), 7).topics) == [0]
+    names = ("t", "absent")
+    batch = bytes(build_batch([Record(0, 1, None, b"x")]))
+    data = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)]) for name in names
+    ]
+    produced = closed.link().call(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), 12)
+    denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert [topic.partition_responses[0].error_code for topic in produced.responses] == denied
+    parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)]
+    topics = [FetchTopic(topic=name, partitions=parts) for name in names]
+    fetched = closed.link().call(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics), 12)
+    assert [topic.partitions[0].error_code for topic in fetched.responses] == denied
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=1000)
+    assert codes(closed.link().call(deletion, 6).responses) == denied
+    closed.add(Operation.DESCRIBE, "absent")
+    found = {one.name: one.error_code for one in closed.link().call(deletion, 6).responses}
+    assert found == {"t": denied[0], "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert "t" in closed.node.image.topics.by_name
+    topic_id = closed.node.image.topics.by_name["t"].topic_id
+    by_id = [MetadataRequestTopic(name=None, topic_id=topic_id)]
+    (told,) = closed.link().call(MetadataRequest(topics=by_id), 12).topics
+    assert (told.error_code, told.name) == (denied[0], None)
+    closed.add(Operation.DESCRIBE)
+    assert sorted(codes(closed.link().call(deletion, 6).responses)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, denied[0]]
+    closed.add(Operation.DELETE, "kafka-cluster", CLUSTER)
+    assert sorted(codes(closed.link().call(deletion, 6).responses)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_settings_of_a_new_topic_are_told_to_those_who_may_see_them(closed):
+    """Its counts go with them; the topic is made either way."""
+    closed.add(Operation.CREATE, "kafka-cluster", CLUSTER)
+    for name, told in (("a", False), ("b", True)):
+        if told:
+            closed.add(Operation.DESCRIBE_CONFIGS, name)
+        (made,) = closed.link().call(creation(name), 7).topics
+        hidden = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, False)
+        seen = (made.topic_config_error_code, made.num_partitions, made.replication_factor, bool(made.configs))
+        assert made.error_code == 0
+        assert seen == ((0, 2, 1, True) if told else hidden)
