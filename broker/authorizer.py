@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from stratalog.broker.config import BrokerConfig
 from stratalog.metadata.acl_index import EVERYTHING
+from stratalog.metadata.acl_rules import parse_super_users
 from stratalog.metadata.acls import AclsImage
 
 __all__ = [
@@ -218,9 +219,8 @@ def authorizer_of(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Author
 def _chosen_authorizer(config: BrokerConfig, acls: Callable[[], AclsImage]) -> Authorizer | None:
     if not config.text("authorizer.class.name"):
         return None
-    users = config.text("super.users") or ""
     return StandardAuthorizer(
         acls,
-        super_users=frozenset(user.strip() for user in users.split(";") if user.strip()),
+        super_users=parse_super_users(config.text("super.users") or ""),
         without_rules=config.boolean("allow.everyone.if.no.acl.found"),
     )

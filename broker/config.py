@@ -28,7 +28,7 @@ from stratalog.broker.config_listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from stratalog.metadata.config_catalog import IGNORED_PREFIXES
+from stratalog.metadata.config_catalog import IGNORED_PREFIXES, is_security
 from stratalog.metadata.configs import (
     ConfigError,
     ConfigValue,
@@ -228,6 +228,8 @@ class _Loader:
         why_not = _ignored(name)
         if why_not is None:
             self.problems.append(f"{setting.origin}: {describe_unknown(name)}")
+        elif name.startswith(LISTENER_PREFIX) and any(map(is_security, _suffixes(name))):
+            self.problems.append(f"{setting.origin}: {name} would protect nothing: {why_not}; remove it")
         else:
             self.notices.append(f"{setting.origin}: {name} has no effect: {why_not}")
 
@@ -238,7 +240,9 @@ class _Loader:
         except ConfigError as error:
             self.problems.append(f"{setting.origin}: {error}")
             return
-        if row.why_not is not None:
+        if row.why_not is not None and is_security(name) and self.values[name] != row.default:
+            self.problems.append(f"{setting.origin}: {name} would protect nothing: {row.why_not}; remove it")
+        elif row.why_not is not None:
             self.notices.append(f"{setting.origin}: {name} has no effect: {row.why_not}")
 
     def _build(self) -> BrokerConfig:
@@ -366,13 +370,15 @@ def _ignored(name: str) -> str | None:
     for prefix, why_not in IGNORED_PREFIXES.items():
         if name.startswith(prefix):
             return why_not
-    if name.startswith(LISTENER_PREFIX):
-        rest = name.removeprefix(LISTENER_PREFIX)
-        # listener.name.NAME.SETTING, or with a SASL mechanism in between
-        suffixes = [part for part in (rest.partition(".")[2], rest.split(".", 2)[-1]) if part]
-        if any(suffix in definitions() for suffix in suffixes):
-            return "in this release a setting holds for all listeners"
+    if name.startswith(LISTENER_PREFIX) and any(suffix in definitions() for suffix in _suffixes(name)):
+        return "in this release a setting holds for all listeners"
     return None
+
+
+def _suffixes(name: str) -> list[str]:
+    """What may be a setting in listener.name.NAME.SETTING, or with a SASL mechanism in between."""
+    rest = name.removeprefix(LISTENER_PREFIX)
+    return [part for part in (rest.partition(".")[2], rest.split(".", 2)[-1]) if part]
 
 
 def _absolute(path: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-__all__ = ["ANY", "WILDCARD", "AclFilter", "AclRule", "PatternType", "Permission"]
+__all__ = ["ANY", "WILDCARD", "AclFilter", "AclRule", "PatternType", "Permission", "parse_super_users"]
 
 ANY: Final = 1
 """The type of resource or the operation of a filter that asks for all of them."""
@@ -79,3 +79,21 @@ class AclFilter(NamedTuple):
         if self.pattern_type == PatternType.MATCH:
             return name is None or rule.covers(name)
         return self.pattern_type in (ANY, rule.pattern_type) and name in (None, rule.resource_name)
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """The principals of ``super.users``, which are separated by semicolons.
+
+    Raises ValueError with a sentence for one that no client can be: Kafka stops for one without a colon, and would
+    never find one of another type than ``User``, or the star, which stands for nobody there.
+    """
+    users = [user.strip() for user in text.split(";") if user.strip()]
+    for user in users:
+        kind, colon, name = user.partition(":")
+        if not colon or kind != "User" or not name:
+            raise ValueError(
+                f"super.users names {user!r}, which is no principal: write User:NAME, separated by semicolons"
+            )
+        if name == WILDCARD:
+            raise ValueError(f"super.users names {user!r}, but the star stands for nobody there: name each user")
+    return frozenset(users)

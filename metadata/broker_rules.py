@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from stratalog.metadata.acl_rules import parse_super_users
+from stratalog.metadata.config_groups.server import STANDARD_AUTHORIZER
 from stratalog.metadata.config_types import ConfigError, ConfigValue
 
 __all__ = ["broker_problems"]
@@ -126,6 +128,25 @@ _ORDERED: Final[Sequence[tuple[str, str]]] = (
     ),
 )
 
+
+def _super_users(values: Values) -> str | None:
+    try:
+        parse_super_users(str(values["super.users"] or ""))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _authorizer(values: Values) -> str | None:
+    """Who sets these believes the broker guarded."""
+    if values["authorizer.class.name"]:
+        return None
+    for name in ("super.users", "allow.everyone.if.no.acl.found"):
+        if values[name]:
+            return f"{name} has no effect without authorizer.class.name: set that to {STANDARD_AUTHORIZER}, or remove {name}"
+    return None
+
+
 _RULES: Final[tuple[Rule, ...]] = (
     _roll,
     _retention,
@@ -133,6 +154,8 @@ _RULES: Final[tuple[Rule, ...]] = (
     _local_retention,
     _copy_lag,
     _replica_wait,
+    _super_users,
+    _authorizer,
     *(_not_above(lower, upper) for lower, upper in _ORDERED),
 )
 

@@ -35,6 +35,7 @@ __all__ = [
     "definitions",
     "describe_unknown",
     "group_definitions",
+    "is_security",
     "topic_definitions",
 ]
 
@@ -46,6 +47,18 @@ IGNORED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Prefixes of plug-ins' settings, which nobody can list: accepted, with one line why they have no effect."""
+
+_SECURITY_PREFIXES: Final = ("sasl.", "ssl.", "security.", "delegation.token.")
+_SECURITY_NAMES: Final = frozenset({"connections.max.reauth.ms", "principal.builder.class"})
+
+
+def is_security(name: str) -> bool:
+    """Whether a setting is given by somebody who believes that it keeps others out.
+
+    Without effect it must not be accepted: a broker that looks guarded and is not would be worse than none.
+    """
+    return name.startswith(_SECURITY_PREFIXES) or name in _SECURITY_NAMES
+
 
 _REMOVED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stratalog.broker.config import BrokerConfig, ConfigRefused, Flags, load_config, parse_assignment
@@ -121,7 +123,10 @@ def test_later_places_win_and_each_value_keeps_its_origin(load, tmp_path) -> Non
 
 def test_rows_are_every_setting_with_secrets_hidden(load) -> None:
     """What --print-config shows is complete and shows no password."""
-    rows = {row.name: row.text for row in load("ssl.keystore.password=hunter2\nlog.dirs=/a,/b\n").rows()}
+    config = load("log.dirs=/a,/b\n")
+    secret = definitions()["ssl.keystore.password"].parse("hunter2")
+    config = replace(config, values={**config.values, "ssl.keystore.password": secret})
+    rows = {row.name: row.text for row in config.rows()}
     assert set(rows) == set(definitions())
     assert rows["ssl.keystore.password"] == "[hidden]"
     assert rows["log.dirs"] == "/a,/b"
@@ -173,14 +178,48 @@ def test_a_wrong_value_is_refused_with_kafkas_words_and_its_place(load, tmp_path
     assert "log.segment.bytes" in found[1]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["rsm.config.bucket", "listener.name.internal.ssl.keystore.location", "listener.name.a.plain.sasl.jaas.config"],
-)
+@pytest.mark.parametrize("name", ["rsm.config.bucket", "listener.name.internal.num.network.threads"])
 def test_names_of_plug_ins_and_of_one_listener_are_noted(load, name) -> None:
     """They cannot be listed, so they are accepted, with a line that they change nothing."""
     (notice,) = load(f"{name}=x\n").notices
     assert f"{name} has no effect" in notice
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("sasl.enabled.mechanisms=SCRAM-SHA-512", "clients are not authenticated"),
+        ("ssl.client.auth=required", "plain text"),
+        ("principal.builder.class=com.example.Mine", "Java class"),
+        ("connections.max.reauth.ms=1000", "clients are not authenticated"),
+        ("delegation.token.secret.key=hunter2", "token"),
+        ("security.inter.broker.protocol=SASL_SSL", "one broker"),
+        ("listener.name.internal.ssl.keystore.location=x", "holds for all listeners"),
+        ("listener.name.a.plain.sasl.jaas.config=x", "holds for all listeners"),
+        ("super.users=User:a", "without authorizer.class.name"),
+        ("allow.everyone.if.no.acl.found=true", "without authorizer.class.name"),
+    ],
+)
+def test_what_would_protect_nothing_stops_the_start(load, line, why) -> None:
+    """A broker that looks guarded and is not would be worse than none. Secrets are not repeated."""
+    (problem,) = problems(load, f"{line}\n")
+    assert line.partition("=")[0] in problem
+    assert why in problem
+    assert "hunter2" not in problem
+
+
+def test_the_defaults_of_security_settings_may_be_written_down(load) -> None:
+    """Stock files do so."""
+    config = load("sasl.mechanism.inter.broker.protocol=GSSAPI\nsecurity.inter.broker.protocol=PLAINTEXT\n")
+    assert len(config.notices) == 2
+
+
+@pytest.mark.parametrize("users", ["alice;User:bob", "User:", "user:bob", "Group:ops", "User:*"])
+def test_super_users_that_nobody_can_be_stop_the_start(load, users) -> None:
+    """Kafka stops for a name without a colon; of another type, or as a star, it would never be found."""
+    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+    (problem,) = problems(load, f"{authorizer}super.users={users}\n")
+    assert problem.startswith("super.users names ")
 
 
 def test_a_setting_of_a_listener_that_nobody_knows_is_refused(load) -> None:

@@ -85,7 +85,8 @@ def test_advertised_listeners_are_what_clients_are_told(start_node):
 
 def test_secrets_are_never_told(start_node):
     """Their value is null and they are marked."""
-    node = start_node(ssl_keystore_password="hunter2")
+    node = start_node()
+    alter(node, BROKER, str(node.node.node_id), "ssl.keystore.password", "hunter2")
     (row,) = ask(node.link(), BROKER, str(node.node.node_id), "ssl.keystore.password").configs
     assert (row.value, row.is_sensitive) == (None, True)
 
