@@ -100,7 +100,7 @@ def _check_pattern(text: str) -> None:
     name, equals, pattern = text.partition("=")
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise ConfigError(f"Illegal client matching pattern: {text}") from error
     if not equals or name.strip() not in _PATTERNS_OF or not pattern.strip():
         raise ConfigError(f"Illegal client matching pattern: {text}")

@@ -30,6 +30,10 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> P
     for name in request.subscribed_topic_names or ():
         if not context.allows(name, Operation.DESCRIBE, ResourceType.TOPIC):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    pattern = request.subscribed_topic_regex
+    if pattern and not broker.groups.patterns.knows(pattern):
+        matched: Pending = broker.groups.submit_matched(context, request)
+        return matched
     pending: Pending = broker.groups.submit(context, request.group_id, request)
     return pending
 

@@ -70,5 +70,6 @@ class Coordinators:
     def close(self) -> None:
         """Let go of everything."""
         self.transactions.close()
+        self.groups.patterns.close()
         for host in self._hosts:
             host.close()

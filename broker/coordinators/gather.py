@@ -19,7 +19,7 @@ class Gather:
     ``assemble`` makes the response from the parts' answers, in the order in which the tokens were handed out.
     """
 
-    def __init__(self, context: RequestContext, assemble: Callable[[list[Any]], Message]) -> None:
+    def __init__(self, context: RequestContext, assemble: Callable[[list[Any]], Message | Pending]) -> None:
         self._context = context
         self._assemble = assemble
         self._answers: list[Any] = []
@@ -48,7 +48,9 @@ class Gather:
     def _one_less(self) -> None:
         self._missing -= 1
         if not self._missing:
-            self._context.respond(self._assemble(self._answers))
+            answer = self._assemble(self._answers)
+            if answer is not PENDING:
+                self._context.respond(answer)
 
 
 class _Part:

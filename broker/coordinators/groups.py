@@ -14,6 +14,7 @@ from stratalog.broker.config import BrokerConfig
 from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
+from stratalog.broker.coordinators.pattern_library import PatternLibrary
 from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
 from stratalog.broker.dispatch import PENDING, Pending
 from stratalog.broker.tick import Tick
@@ -59,6 +60,8 @@ class GroupCoordinator:
         self._settings = group_settings(config)
         self._image = image
         self._random_bytes = random_bytes
+        self.patterns = PatternLibrary(clock.monotonic)
+        """What the expressions of all groups match."""
         services = DriverServices(
             clock=clock,
             tick=tick,
@@ -69,7 +72,7 @@ class GroupCoordinator:
         self.host = CoordinatorHost(GROUP_TOPIC, self._new_shard, services, image)
 
     def _new_shard(self, unified: UnifiedLog) -> GroupShard:
-        return GroupShard(unified.topic_partition.partition, self._settings, self._image())
+        return GroupShard(unified.topic_partition.partition, self._settings, self._image(), self.patterns)
 
     def _tell_topics(self, driver: ShardDriver) -> None:
         driver.ask(SettingsChanged(self._settings))
@@ -85,6 +88,19 @@ class GroupCoordinator:
         driver = self.host.of(_named(group_id))
         driver.ask(self.event(context, context, group_id or "", request))
         return PENDING
+
+    def submit_matched(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Pending:
+        """The same for a heartbeat with an expression that is new: what it matches is found out first."""
+        task = context.dispatcher.spawn(self._match_and_submit(context, request))
+        context.on_abandon = task.cancel
+        return PENDING
+
+    async def _match_and_submit(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+        try:
+            await self.patterns.learn(request.subscribed_topic_regex or "", self._image().topics)
+            self.submit(context, request.group_id, request)
+        except Exception as error:  # noqa: BLE001 - whatever is raised becomes an answer
+            context.fail(error)
 
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
         """A classic member's heartbeat, which is answered at once where it concerns nobody but the member.

@@ -70,11 +70,10 @@ class ConsumerCore:
     def is_up_to_date(self, now: Now) -> bool:
         """Whether the topics are those that the targets were computed for, as far as it is known."""
         facts, topics = self.facts, self.surroundings.image.topics
-        interval_ms = self.surroundings.settings.consumer_regex_refresh_interval_ms
         return (
             facts.epoch == facts.target_epoch
             and self._seen.topics is topics
-            and not patterns_outdated(facts, self._seen, topics, now, interval_ms)
+            and not patterns_outdated(facts, self._seen, self.surroundings, now)
         )
 
     def wants_rejoin(self, member: ConsumerMember, now: Now) -> bool:

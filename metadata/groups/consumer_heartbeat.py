@@ -21,7 +21,6 @@ from stratalog.metadata.groups.consumer_member import (
 )
 from stratalog.metadata.groups.consumer_requests import is_full, owned_partitions
 from stratalog.metadata.groups.group import GroupRequest
-from stratalog.metadata.groups.topic_patterns import check_pattern
 from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import (
@@ -87,7 +86,7 @@ def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: 
     known, before = _find(group, request, member_id)
     said = _said(before, request, event)
     if said.topic_pattern and said.topic_pattern not in group.facts.patterns:
-        check_pattern(said.topic_pattern)
+        group.surroundings.patterns.check(said.topic_pattern)
     update = group.update(now, event.may_see)
     if known is not None and known.member_id != member_id:
         group.cancel_timers(known.member_id)

@@ -13,7 +13,6 @@ from stratalog.metadata.groups.consumer_member import JOIN_EPOCH
 from stratalog.metadata.groups.consumer_requests import DescribeConsumerGroup, check_heartbeat
 from stratalog.metadata.groups.consumer_upgrade import upgrade
 from stratalog.metadata.groups.group import Group, GroupRequest
-from stratalog.metadata.groups.topic_patterns import check_pattern
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -50,7 +49,7 @@ def _upgraded(shard: GroupShard, classic: ClassicGroup, event: GroupRequest, now
     """The group changes its kind and takes its first member of the new one, in one append."""
     request: Any = event.request
     if request.subscribed_topic_regex:
-        check_pattern(request.subscribed_topic_regex)
+        shard.patterns.check(request.subscribed_topic_regex)
     change = upgrade(classic, shard, now)
     actions = change.group.step(event, now)
     shard.put(change.group)

@@ -8,7 +8,7 @@ as Kafka writes them. Each step applies its records at once. Sources: KIP-848, K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -19,7 +19,6 @@ from stratalog.metadata.groups.consumer_reconcile import Owned, Reconciliation
 from stratalog.metadata.groups.consumer_state import ConsumerState, ResolvedPattern
 from stratalog.metadata.groups.group_limits import GroupLimits
 from stratalog.metadata.groups.surroundings import Surroundings
-from stratalog.metadata.groups.topic_patterns import TopicPatterns
 from stratalog.metadata.topics_image import TopicsImage
 from stratalog.wire.records.group import ConsumerGroupPartitionMetadataKey
 from stratalog.wire.topic import Uuid
@@ -38,7 +37,6 @@ class TopicsSeen:
     """Those that the group's hash was compared with."""
     patterns_checked: TopicsImage | None = None
     """Those that its expressions were compared with."""
-    patterns: TopicPatterns = field(default_factory=TopicPatterns)
 
 
 def metadata_hash(topic_names: Iterable[str], topics: TopicsImage) -> int:
@@ -57,8 +55,12 @@ def metadata_hash(topic_names: Iterable[str], topics: TopicsImage) -> int:
     return int.from_bytes(digest.digest(), signed=True)
 
 
-def patterns_outdated(facts: ConsumerState, seen: TopicsSeen, topics: TopicsImage, now: Now, interval_ms: int) -> bool:
-    """Whether the group's expressions are to be resolved again: topics are new, or it is long ago."""
+def patterns_outdated(facts: ConsumerState, seen: TopicsSeen, surroundings: Surroundings, now: Now) -> bool:
+    """Whether the group's expressions are to be resolved again: topics are new, or it is long ago.
+
+    While it is not known what one of them matches, they are not: the group goes on with what it knows.
+    """
+    topics, interval_ms = surroundings.image.topics, surroundings.settings.consumer_regex_refresh_interval_ms
     if not facts.pattern_subscribers:
         return False
     since_ms = now.wall_ms - min((resolved.timestamp_ms for resolved in facts.patterns.values()), default=0)
@@ -68,11 +70,12 @@ def patterns_outdated(facts: ConsumerState, seen: TopicsSeen, topics: TopicsImag
         return True
     if seen.patterns_checked is topics:
         return False
+    found = {pattern: surroundings.patterns.matching(pattern, topics) for pattern in facts.pattern_subscribers}
     outdated = any(
-        pattern not in facts.patterns or not seen.patterns.matching(pattern, topics) <= facts.patterns[pattern].topics
-        for pattern in facts.pattern_subscribers
+        matching is not None and (pattern not in facts.patterns or not matching <= facts.patterns[pattern].topics)
+        for pattern, matching in found.items()
     )
-    if not outdated:
+    if not outdated and None not in found.values():
         seen.patterns_checked = topics
     return outdated
 
@@ -101,6 +104,7 @@ class ConsumerUpdate:
         self.records: list[CoordinatorRecord] = []
         self._facts = facts
         self._seen = seen
+        self._surroundings = surroundings
         self._settings = surroundings.settings
         self._image = surroundings.image
         self._limits = limits
@@ -136,21 +140,24 @@ class ConsumerUpdate:
 
     def refresh_patterns(self) -> None:
         """Resolve the expressions again if they are outdated."""
-        topics, interval_ms = self._image.topics, self._settings.consumer_regex_refresh_interval_ms
-        if patterns_outdated(self._facts, self._seen, topics, self._now, interval_ms):
-            for pattern in list(self._facts.pattern_subscribers):
-                self._resolve(pattern)
-            self._seen.patterns_checked = topics
+        if patterns_outdated(self._facts, self._seen, self._surroundings, self._now):
+            resolved = [self._resolve(pattern) for pattern in list(self._facts.pattern_subscribers)]
+            if all(resolved):
+                self._seen.patterns_checked = self._image.topics
 
-    def _resolve(self, pattern: str) -> None:
+    def _resolve(self, pattern: str) -> bool:
+        """Write down what an expression matches; False if it is not known yet."""
         known = self._facts.patterns.get(pattern)
-        matching = self._seen.patterns.matching(pattern, self._image.topics)
+        matching = self._surroundings.patterns.matching(pattern, self._image.topics)
+        if matching is None:
+            return False
         if self._may_see is not None:
             matching = frozenset(filter(self._may_see, matching))
         resolved = ResolvedPattern(matching, max(self._image.provenance.offset, 0), self._now.wall_ms)
         self.records.append(self._facts.put_pattern(pattern, resolved))
         if known is None or known.topics != matching:
             self._bump = True
+        return True
 
     def remove(self, members: Iterable[ConsumerMember]) -> None:
         """Members have left or were fenced: the group enters a new epoch, without a new assignment yet."""

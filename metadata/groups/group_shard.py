@@ -22,6 +22,7 @@ from stratalog.metadata.groups.group_figures import GroupFigures
 from stratalog.metadata.groups.offset_records import is_offset_key
 from stratalog.metadata.groups.offset_requests import TransactionEnded
 from stratalog.metadata.groups.surroundings import Surroundings
+from stratalog.metadata.groups.topic_patterns import Patterns, TopicPatterns
 from stratalog.metadata.image import ClusterImage
 from stratalog.wire.errors import Corrupt, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
@@ -38,8 +39,12 @@ _GROUPS_AT_ONCE: Final = 500
 class GroupShard:
     """The groups of one partition. Pure; see `CoordinatorShard`."""
 
-    def __init__(self, number: int, settings: GroupSettings, image: ClusterImage) -> None:
+    def __init__(
+        self, number: int, settings: GroupSettings, image: ClusterImage, patterns: Patterns | None = None
+    ) -> None:
+        """``patterns`` tells which topics an expression matches; without it, that is found out in the step."""
         self.number = number
+        self.patterns: Patterns = TopicPatterns() if patterns is None else patterns
         self.settings = settings
         self.image = image
         self.groups: dict[str, Group] = {}
@@ -62,7 +67,7 @@ class GroupShard:
 
     @property
     def surroundings(self) -> Surroundings:
-        """What its groups see: settings and image."""
+        """What its groups see: settings, image, and what its expressions match."""
         return self
 
     # -- groups -------------------------------------------------------------------------------------------------------

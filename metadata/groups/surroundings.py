@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from stratalog.metadata.groups.group import GroupSettings
+from stratalog.metadata.groups.topic_patterns import Patterns
 from stratalog.metadata.image import ClusterImage
 
 __all__ = ["Surroundings"]
 
 
 class Surroundings(Protocol):
-    """The shard, as its groups see it: both values are replaced when something changes."""
+    """The shard, as its groups see it: settings and image are replaced when something changes."""
 
     @property
     def settings(self) -> GroupSettings:
@@ -21,4 +22,9 @@ class Surroundings(Protocol):
     @property
     def image(self) -> ClusterImage:
         """The newest image of the cluster."""
+        ...
+
+    @property
+    def patterns(self) -> Patterns:
+        """What tells which topics an expression matches."""
         ...

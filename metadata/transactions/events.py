@@ -6,7 +6,6 @@ client of an older version translates (`stratalog.metadata.transactions.errors`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,14 +117,13 @@ class Describe:
 class ListIds:
     """Answered with a `ListTransactionsResponse` of what passes all filters.
 
-    ``states`` by name, empty for all; ``duration_ms`` below zero for all; ``matches`` tells of a transactional id.
+    ``states`` by name, empty for all; ``duration_ms`` below zero for all.
     """
 
     token: Any
     states: frozenset[str]
     producer_ids: frozenset[int]
     duration_ms: int
-    matches: Callable[[str], bool]
 
 
 @dataclass(slots=True)

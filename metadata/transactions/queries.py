@@ -79,5 +79,4 @@ def _passes(transaction: Transaction, event: ListIds, now_ms: int) -> bool:
         (not event.producer_ids or transaction.producer_id in event.producer_ids)
         and (not event.states or transaction.status.title in event.states)
         and (event.duration_ms < 0 or now_ms - transaction.start_ms > event.duration_ms)
-        and event.matches(transaction.transactional_id)
     )

@@ -99,6 +99,7 @@ def test_a_subscription(overrides):
         (ConfigError, {"match": "client_id"}, "Illegal client matching pattern: client_id"),
         (ConfigError, {"match": "colour=red"}, "Illegal client matching pattern: colour=red"),
         (ConfigError, {"match": "client_id=(["}, "Illegal client matching pattern: client_id="),
+        (ConfigError, {"match": "client_id=" + "(" * 5_000}, "Illegal client matching pattern: client_id="),
     ],
 )
 def test_no_subscription(kind, overrides, sentence):

@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.metadata.groups.consumer_member import MemberState
+from stratalog.metadata.groups.topic_patterns import TopicPatterns
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
@@ -197,6 +198,43 @@ def test_pattern(world):
     assert world.beat("x", 1).assignment is None
     world.advance(1)
     assert world.given(world.beat("x", 1)) == {"a": {0, 1, 2, 3}, "ab": {0}, "ac": {0}}
+
+
+class Later:
+    """Tells what matches only when ``known`` says so; remembers that it was asked."""
+
+    def __init__(self):
+        self.known, self.asked, self._patterns = False, 0, TopicPatterns()
+
+    def check(self, pattern):
+        """As ever."""
+        self._patterns.check(pattern)
+
+    def matching(self, pattern, topics):
+        """None until it is known."""
+        self.asked += 1
+        return self._patterns.matching(pattern, topics) if self.known else None
+
+
+def test_a_group_goes_on_with_what_it_knows_until_it_is_known_what_matches(world):
+    """A new member gets nothing at first; later changes wait, and are found by the next heartbeat that can tell."""
+    world.shard.patterns = later = Later()
+    assert world.join("x", pattern="a.?") == {}
+    assert world.facts.patterns == {}
+    world.advance(10_001)
+    later.known = True
+    assert world.given(world.beat("x", 1)) == {"a": {0, 1, 2, 3}}
+    later.known = False
+    world.create("ab", 1)
+    for _ in range(3):
+        world.advance(10_001)
+        asked = later.asked
+        assert world.beat("x", 2).assignment is None
+        assert later.asked > asked
+    assert set(world.facts.patterns["a.?"].topics) == {"a"}
+    later.known = True
+    world.advance(10_001)
+    assert world.given(world.beat("x", 2)) == {"a": {0, 1, 2, 3}, "ab": {0}}
 
 
 def test_bad_pattern(world):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.metadata.groups import topic_patterns
-from stratalog.metadata.groups.topic_patterns import TopicPatterns, check_pattern
+from stratalog.metadata.groups.topic_patterns import TopicPatterns, compile_pattern
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
@@ -34,21 +34,21 @@ def test_whole_names(pattern, matching):
 def test_refused(pattern):
     """What cannot be read is refused with the reason; so is what cannot be matched in linear time."""
     with pytest.raises(KafkaError, match=r"is not a valid regular expression: .+") as caught:
-        check_pattern(pattern)
+        compile_pattern(pattern)
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_too_large():
     """An expression that needs more memory than it is given is refused."""
     with pytest.raises(KafkaError):
-        check_pattern("((a{100}){100}){100}")
+        compile_pattern("((a{100}){100}){100}")
 
 
 def test_too_long():
     """An expression that no record could hold is refused; one that fits is not."""
     with pytest.raises(KafkaError, match="more than 32767 bytes"):
-        check_pattern("a" * 32_768)
-    check_pattern("a" * 1_000)
+        compile_pattern("a" * 32_768)
+    compile_pattern("a" * 1_000)
 
 
 def test_linear():
@@ -59,9 +59,9 @@ def test_linear():
 def test_only_new_names_are_looked_at(monkeypatch):
     """Names that were looked at are remembered, those that are gone are forgotten."""
     looked_at = []
-    compiled = topic_patterns._compile("a.*")
+    compiled = topic_patterns.compile_pattern("a.*")
     spy = SimpleNamespace(fullmatch=lambda name: looked_at.append(name) or compiled.fullmatch(name))
-    monkeypatch.setattr(topic_patterns, "_compile", lambda _pattern: spy)
+    monkeypatch.setattr(topic_patterns, "compile_pattern", lambda _pattern: spy)
     patterns = TopicPatterns()
     assert patterns.matching("a.*", _topics("a", "b")) == {"a"}
     assert patterns.matching("a.*", _topics("a", "b", "ac")) == {"a", "ac"}

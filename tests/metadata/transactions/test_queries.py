@@ -34,25 +34,24 @@ def test_description():
     assert (state.transactional_id, state.error_code) == ("y", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
-def names(*, states=(), producer_ids=(), duration_ms=-1, matches=lambda _: True):
+def names(*, states=(), producer_ids=(), duration_ms=-1):
     """Which of three transactions pass."""
     three = [
         transaction("open"),
         transaction("done", status=TransactionStatus.COMPLETE_COMMIT, producer_id=8),
         transaction("new", status=TransactionStatus.EMPTY, producer_id=9, start_ms=-1),
     ]
-    event = ListIds("token", frozenset(states), frozenset(producer_ids), duration_ms, matches)
+    event = ListIds("token", frozenset(states), frozenset(producer_ids), duration_ms)
     return [state.transactional_id for state in listed(three, event, now_ms=1_500).transaction_states]
 
 
 def test_filters():
-    """By state, producer id, duration and name; nothing filters nothing."""
+    """By state, producer id and duration; nothing filters nothing."""
     assert names() == ["open", "done", "new"]
     assert names(states=["Ongoing", "Empty"]) == ["open", "new"]
     assert names(producer_ids=[8, 9]) == ["done", "new"]
     assert names(duration_ms=499) == ["open", "done", "new"]
     assert names(duration_ms=500) == ["new"]  # Kafka takes one that never began for one of 1970
-    assert names(matches=lambda name: name.endswith("n")) == ["open"]
     assert names(states=["Ongoing"], producer_ids=[8]) == []
 
 

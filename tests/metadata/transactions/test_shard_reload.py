@@ -85,7 +85,7 @@ def test_questions_are_answered_when_what_they_tell_is_committed(desk):
     producer = table.start()
     table.add(producer, "0")
     table.do(Describe("described", "x"))
-    table.do(ListIds("listed", frozenset(), frozenset(), -1, lambda _: True))
+    table.do(ListIds("listed", frozenset(), frozenset(), -1))
     assert not {"described", "listed"} & set(table.answers)
     table.commit()
     assert table.answers["described"].transaction_states[0].transaction_state == "Ongoing"

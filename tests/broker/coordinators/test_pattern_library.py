@@ -1,0 +1,155 @@
+"""Expressions are matched beside the loop, within a budget, and remembered."""
+
+import asyncio
+import itertools
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.coordinators import pattern_library
+from stratalog.broker.coordinators.pattern_library import PatternLibrary
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.list_transactions import ListTransactionsRequest
+
+SLOW = "((a?){30}){30}"
+LONG = ["a" * 240 + str(number) for number in range(2_000)]
+
+
+def find(node, kind, key):
+    """Wait until somebody coordinates a key; a connection to it."""
+    link, request = node.link(), FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    end = time.perf_counter() + 30
+    while link.call(request, 6).coordinators[0].error_code:
+        assert time.perf_counter() < end
+        time.sleep(0.01)
+    return link
+
+
+def topics(*names):
+    return SimpleNamespace(by_name=dict.fromkeys(names))
+
+
+@pytest.fixture
+def library():
+    one = PatternLibrary(time.perf_counter)
+    yield one
+    one.close()
+
+
+async def test_what_matches_is_known_after_it_was_asked_for(library):
+    """Not at once; then for as long as there are no new names. Fewer names need no thread."""
+    three = topics("a1", "a2", "b")
+    assert library.matching("a.*", three) is None
+    await library._learning["a.*"]
+    await asyncio.sleep(0)
+    assert library.matching("a.*", three) == {"a1", "a2"}
+    assert library.matching("a.*", topics("a1", "b")) == {"a1"}
+    four = topics("a1", "a3", "b")
+    assert library.matching("a.*", four) is None
+    await library._learning["a.*"]
+    assert library.matching("a.*", four) == {"a1", "a3"}
+
+
+async def test_what_is_asked_for_at_once_is_not_mixed_up(library):
+    """Some topics, and fewer, are looked at while others are."""
+    every = [topics("a1", "a2", "b"), topics("a1"), topics("a1", "a2", "a3"), topics("b")]
+    for order in itertools.permutations(every):
+        await library.learn("a.*", every[0])
+        await asyncio.gather(*(library.learn("a.*", one) for one in order))
+        for one in every:
+            await library.learn("a.*", one)
+            assert library.matching("a.*", one) == {name for name in one.by_name if name.startswith("a")}
+
+
+async def test_the_loop_goes_on_while_an_expression_takes_long(library, monkeypatch):
+    """One that takes more than its budget is refused; no turn of the loop waits for it."""
+    monkeypatch.setattr(pattern_library, "_SECONDS_MAX", 0.5)
+    task = asyncio.create_task(library.learn(SLOW, topics(*LONG)))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    with pytest.raises(KafkaError, match=r"takes more than 0\.5 s .* 2000 names") as caught:
+        await task
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert turns > 50
+    assert not library.knows(SLOW)
+
+
+async def test_an_expression_of_a_log_that_cannot_be_used_is_tried_once(library):
+    """Its group keeps what it knew: nothing is said of what it matches."""
+    one = topics("a")
+    assert library.matching("(", one) is None
+    await library._learning["("]
+    assert library.matching("(", one) is None
+    await asyncio.sleep(0)
+    assert not library._learning
+
+
+async def test_memory_and_waiting_are_bounded(library, monkeypatch):
+    """The oldest are forgotten; too many at once are told to come again."""
+    monkeypatch.setattr(pattern_library, "_REMEMBERED_MAX", 3)
+    monkeypatch.setattr(pattern_library, "_ENTRIES_MAX", 7)
+    three = topics("a", "b", "c")
+    for number in range(10):
+        await library.learn(f"[abc]|{number}", three)
+        assert len(library._known) <= 3
+        assert library._entries == sum(len(known.matching) for known in library._known.values()) <= 7
+    assert library.knows("[abc]|9")
+    monkeypatch.setattr(pattern_library, "_WAITING_MAX", 2)
+    outcomes = await asyncio.gather(
+        *(library.learn(f"x{number}", three) for number in range(5)), return_exceptions=True
+    )
+    codes = [getattr(outcome, "code", None) for outcome in outcomes]
+    assert codes.count(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) == 3
+
+
+def test_a_group_subscribes_by_expression(start_node):
+    """The first answer comes when it is known what matches; a topic that is made later is found, too."""
+    node = start_node()
+    node.create("orders-1")
+    numbers = itertools.count()
+
+    def join(pattern):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=f"g{next(numbers)}",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[],
+            subscribed_topic_regex=pattern,
+            topic_partitions=[],
+        )
+        end = time.perf_counter() + 30
+        while (answer := link.call(request, 1)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            assert time.perf_counter() < end
+        return answer
+
+    link = find(node, 0, "g0")
+    answer = join("orders-.*")
+    assert answer.error_code == 0
+    assert len(answer.assignment.topic_partitions) == 1
+    assert join("(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    node.create("orders-2")
+    assert len(join("orders-.*|x").assignment.topic_partitions) == 2
+
+
+def test_transactional_ids_are_matched_beside_the_loop(start_node):
+    """Whole ids, as before."""
+    node = start_node()
+    link = find(node, 1, "pay-1")
+    for name in ("pay-1", "pay-2", "other"):
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000)
+        end = time.perf_counter() + 30
+        while link.call(request, 4).error_code:
+            assert time.perf_counter() < end
+            time.sleep(0.01)
+    asked = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="pay-.*")
+    found = node.link().call(asked, 2)
+    assert sorted(one.transactional_id for one in found.transaction_states) == ["pay-1", "pay-2"]
+    asked.transactional_id_pattern = "("
+    assert node.link().call(asked, 2).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
