@@ -60,6 +60,10 @@ class _Count:
             ({"state": state}, count) for (kind, state), count in states.items() if kind == GroupType.CONSUMER.value
         ]
 
+    def members(self) -> list[tuple[dict[str, str], float]]:
+        """Members of all groups."""
+        return [({}, self.figures().members)]
+
     def counter(self, name: str) -> list[tuple[dict[str, str], float]]:
         """One of the numbers that only grow."""
         return [({}, getattr(self.figures(), name))]
@@ -77,5 +81,15 @@ def add_group_figures(metrics: Metrics, groups: GroupCoordinator, clock: Clock) 
     kafka = "kafka_server_group_coordinator_metrics_"
     metrics.add_gauge(f"{kafka}group_count", "Groups of each protocol.", count.by_type)
     metrics.add_gauge(f"{kafka}consumer_group_count", "Consumer groups in each state.", count.consumer_states)
+    metrics.add_gauge(
+        "stratalog_group_members",
+        "Members of all groups, and member ids that were given out and not used.",
+        count.members,
+    )
+    metrics.add_counter(
+        "stratalog_groups_refused",
+        "Groups and members that were refused because there were too many, by the setting that says so.",
+        lambda: [({"setting": ceiling.name}, ceiling.refused) for ceiling in groups.ceilings],
+    )
     for name, meaning in _COUNTERS.items():
         metrics.add_counter(f"stratalog_groups_{name}", meaning, partial(count.counter, name))

@@ -12,6 +12,7 @@ from stratalog.broker.authorizer import Operation, ResourceType
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.context import RequestContext
+from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
 from stratalog.broker.coordinators.pattern_library import PatternLibrary
@@ -22,6 +23,7 @@ from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.log import AppendInfo
 from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.committed_offsets import TransactionEnded
+from stratalog.metadata.groups.consumer_member import JOIN_EPOCH
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
 from stratalog.metadata.groups.group_shard import GroupShard, SettingsChanged, TopicsChanged
 from stratalog.metadata.image import ClusterImage
@@ -31,6 +33,8 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.messages.join_group import JoinGroupRequest
+from stratalog.wire.messages.offset_commit import OffsetCommitRequest
+from stratalog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from stratalog.wire.topic import Uuid
 
 __all__ = ["GroupCoordinator", "check_member_request", "group_settings"]
@@ -41,6 +45,8 @@ _SHORT_NAMES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """Kafka takes its own assignors by their classes, too."""
+_MAKING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest, OffsetCommitRequest, TxnOffsetCommitRequest})
+"""Requests that may make a group."""
 _JOINING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest})
 """Requests that may need a member id."""
 
@@ -58,6 +64,13 @@ class GroupCoordinator:
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._settings = group_settings(config)
+        self._config = config
+        maximum = self._maximum
+        self._groups = Ceiling("stratalog.groups.max", maximum("stratalog.groups.max"), self._count_groups, clock)
+        self._members = Ceiling(
+            "stratalog.group.members.max", maximum("stratalog.group.members.max"), self._count_members, clock
+        )
+        self.ceilings = (self._groups, self._members)
         self._image = image
         self._random_bytes = random_bytes
         self.patterns = PatternLibrary(clock.monotonic)
@@ -86,6 +99,7 @@ class GroupCoordinator:
         Raises INVALID_GROUP_ID, and what `CoordinatorHost.of` raises.
         """
         driver = self.host.of(_named(group_id))
+        self._make_room(driver, group_id or "", request)
         driver.ask(self.event(context, context, group_id or "", request))
         return PENDING
 
@@ -117,6 +131,7 @@ class GroupCoordinator:
         """The same for one group of many: ``token`` hears of every error."""
         try:
             driver = self.host.of(_named(group_id))
+            self._make_room(driver, group_id or "", request)
             driver.ask(self.event(token, context, group_id or "", request))
         except KafkaError as error:
             token.fail(error)
@@ -150,6 +165,39 @@ class GroupCoordinator:
         """Whether a list of all groups would be incomplete for now."""
         return self.host.loading
 
+    # -- ceilings -----------------------------------------------------------------------------------------------------
+
+    def _make_room(self, driver: ShardDriver, group_id: str, request: Any) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED for a request that would make a group, or a member, of which there are too many."""
+        kind = type(request)
+        if kind not in _MAKING:
+            return
+        shard = driver.shard
+        assert isinstance(shard, GroupShard)
+        group = shard.groups.get(group_id)
+        if group is None:
+            self._groups.admit(group_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if kind is JoinGroupRequest:
+            instance_id = request.group_instance_id
+        elif kind is ConsumerGroupHeartbeatRequest and request.member_epoch == JOIN_EPOCH:
+            instance_id = request.instance_id
+        else:
+            return
+        if group is None or not group.knows(request.member_id, instance_id):
+            self._members.admit(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def _count_groups(self) -> int:
+        return sum(len(driver.shard.groups) for driver in self.drivers() if isinstance(driver.shard, GroupShard))
+
+    def _count_members(self) -> int:
+        shards = [driver.shard for driver in self.drivers()]
+        return sum(
+            group.member_count for shard in shards if isinstance(shard, GroupShard) for group in shard.groups.values()
+        )
+
+    def _maximum(self, name: str) -> Callable[[], int]:
+        return lambda: self._config.integer(name)
+
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def complete_transaction(
@@ -174,6 +222,7 @@ class GroupCoordinator:
 
     def follow_settings(self, config: BrokerConfig) -> None:
         """Settings that change while the broker runs hold for all groups at once."""
+        self._config = config
         settings = group_settings(config)
         if settings != self._settings:
             self._settings = settings

@@ -58,6 +58,11 @@ def add_transaction_figures(metrics: Metrics, transactions: TransactionCoordinat
     """Show transactions by state, and for how long the oldest has kept readers of committed records waiting."""
     count = _Count(transactions, clock)
     metrics.add_gauge("stratalog_transactions", "Transactional ids by the state of their transaction.", count.states)
+    metrics.add_counter(
+        "stratalog_transactional_ids_refused",
+        "New transactional ids that were refused because there were stratalog.transactional.ids.max.",
+        lambda: [({}, transactions.ceiling.refused)],
+    )
     metrics.add_gauge(
         "stratalog_transactions_oldest_open_seconds",
         "Age of the oldest transaction that is open or whose markers are not all written; 0 without one.",

@@ -9,6 +9,7 @@ from typing import Any
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.config import BrokerConfig
+from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.enlistment import Enlistment
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
@@ -24,6 +25,7 @@ from stratalog.metadata.coordination import Action
 from stratalog.metadata.image import ClusterImage
 from stratalog.metadata.transactions.events import (
     AllocateProducerId,
+    InitProducer,
     ProducerIdAllocated,
     SendMarkers,
     TransactionSettings,
@@ -55,6 +57,12 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._allocations: set[asyncio.Task[None]] = set()
         services = DriverServices(clock=clock, tick=tick, perform=self._perform, on_active=lambda _: None)
+        self.ceiling = Ceiling(
+            "stratalog.transactional.ids.max",
+            lambda: config().integer("stratalog.transactional.ids.max"),
+            self._count_ids,
+            clock,
+        )
         self.host = CoordinatorHost(TRANSACTION_TOPIC, self._new_shard, services, image)
         self.enlistment = Enlistment(self.ask)
         self.markers = PartitionMarkers(partitions, groups, clock, self.enlistment.marked)
@@ -69,11 +77,16 @@ class TransactionCoordinator:
     def submit(self, transactional_id: str, event: Any) -> Pending:
         """Give an event to the shard of its transactional id; its token is answered later.
 
-        Raises INVALID_REQUEST for an empty id, and what `CoordinatorHost.of` raises.
+        Raises INVALID_REQUEST for an empty id, POLICY_VIOLATION for a new one if there are too many, and what `CoordinatorHost.of` raises.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        self.host.of(transactional_id).ask(event)
+        driver = self.host.of(transactional_id)
+        if type(event) is InitProducer:
+            assert isinstance(driver.shard, TransactionShard)
+            if transactional_id not in driver.shard.transactions:
+                self.ceiling.admit(transactional_id, ErrorCode.POLICY_VIOLATION)
+        driver.ask(event)
         return PENDING
 
     def ask(self, transactional_id: str, event: Any) -> None:
@@ -82,6 +95,10 @@ class TransactionCoordinator:
             self.submit(transactional_id, event)
         except KafkaError as error:
             event.token.fail(error)
+
+    def _count_ids(self) -> int:
+        shards = [driver.shard for driver in self.drivers()]
+        return sum(len(shard.transactions) for shard in shards if isinstance(shard, TransactionShard))
 
     def drivers(self) -> list[ShardDriver]:
         """The shards that take events now."""

@@ -46,6 +46,12 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="What the cache leaves free on its disk: where less is free its chunks go."),
     setting("stratalog.cache.topic.percent.max", INT, 50, Range(1, 100),
             doc="Share of the cache that one topic keeps when others need room; what nobody needs it may use, too."),
+    setting("stratalog.group.members.max", INT, 100_000, at_least(1), mode=WIDE,
+            doc="Members of all groups of a broker together, and member ids that were given out and not used yet, of 1 to "
+                "2 KiB each; then nobody can join (GROUP_MAX_SIZE_REACHED)."),
+    setting("stratalog.groups.max", INT, 100_000, at_least(1), mode=WIDE,
+            doc="Groups of a broker, also those that only have offsets, of 2 KiB and more each; then none can be made "
+                "(GROUP_MAX_SIZE_REACHED). A name counts once more for each 1,024 characters."),
     setting("stratalog.history.copies.min", INT, 16, at_least(1), mode=WIDE,
             doc="Copies of earlier manifests that an archive keeps at least; older ones leave the bucket through the trash "
                 "when they are older than stratalog.trash.grace.ms, and no cut, lease or job needs them."),
@@ -75,6 +81,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "-1 is half. Where all clients come through one proxy, give it more."),
     setting("stratalog.request.tags.max", INT, 64, at_least(0),
             doc="Unknown tagged fields one structure may hold before its connection is closed."),
+    setting("stratalog.transactional.ids.max", INT, 100_000, at_least(1), mode=WIDE,
+            doc="Transactional ids of a broker; then InitProducerId with another is POLICY_VIOLATION until some expire "
+                "(transactional.id.expiration.ms). An id counts once more for each 1,024 characters."),
     setting("stratalog.trash.check.interval.ms", LONG, 180_000, at_least(1), mode=WIDE,
             doc="How often a partition looks whether objects in its archive's trash may be deleted now."),
     setting("stratalog.trash.grace.ms", LONG, 86_400_000, at_least(0), mode=WIDE,

@@ -109,6 +109,15 @@ class ClassicGroup(ClassicCore):
         return self._state.value
 
     @property
+    def member_count(self) -> int:
+        """Its members, and the member ids that were given out and not used yet."""
+        return len(self.members.by_id) + len(self.pending)
+
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a member, or one that may become one, has this id, or is this instance."""
+        return member_id in self.members.by_id or member_id in self.pending or instance_id in self.members.static_ids
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Wall-clock time since when it has no members, -1 if that is not known; None while it has some."""
         return self.state_since_ms if self._state is ClassicState.EMPTY else None

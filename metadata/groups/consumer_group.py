@@ -48,6 +48,15 @@ class ConsumerGroup(ConsumerCore):
         return "consumer"
 
     @property
+    def member_count(self) -> int:
+        """Its members."""
+        return len(self.facts.members)
+
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a member has this id, or is this instance."""
+        return member_id in self.facts.members or instance_id in self.facts.static_members
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Unknown while it has no members: offsets count from when they were committed."""
         return None if self.facts.members else _UNKNOWN_SINCE

@@ -94,6 +94,15 @@ class Group(Protocol):
         """``consumer`` for consumers, what the members said for others, empty for a group of offsets alone."""
         ...
 
+    @property
+    def member_count(self) -> int:
+        """Its members, and the member ids that were given out and not used yet."""
+        ...
+
+    def knows(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether one of them has this id, or is this instance."""
+        ...
+
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, api_version: int
     ) -> PartitionCheck | None:

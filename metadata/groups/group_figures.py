@@ -14,6 +14,8 @@ class GroupFigures:
 
     states: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Groups by type and state."""
+    members: int = 0
+    """Of all groups, and member ids that were given out and not used yet."""
     rebalances_completed: int = 0
     sessions_expired: int = 0
     records_skipped: int = 0
@@ -21,6 +23,7 @@ class GroupFigures:
     def add(self, other: GroupFigures) -> None:
         """The figures of another shard as well."""
         self.states += other.states
+        self.members += other.members
         self.rebalances_completed += other.rebalances_completed
         self.sessions_expired += other.sessions_expired
         self.records_skipped += other.records_skipped

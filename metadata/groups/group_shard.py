@@ -115,6 +115,7 @@ class GroupShard:
         )
         for group in self.groups.values():
             figures.states[group.type.value, group.state] += 1
+            figures.members += group.member_count
             if isinstance(group, ClassicGroup):
                 figures.rebalances_completed += group.rebalances_completed
                 figures.sessions_expired += group.sessions_expired

@@ -212,7 +212,8 @@ def scraped():
         metrics, clock = Metrics(), SimpleNamespace(now=0.0, wall_ms=lambda: wall_ms)
         clock.monotonic = lambda: clock.now
         drivers = [SimpleNamespace(shard=shard) for shard in shards]
-        add(metrics, SimpleNamespace(drivers=lambda: drivers), clock)
+        ceiling = SimpleNamespace(name="some.max", refused=0)
+        add(metrics, SimpleNamespace(drivers=lambda: drivers, ceilings=(ceiling,), ceiling=ceiling), clock)
         for clock.now in times:
             text = metrics.render().decode()
         return {

@@ -36,8 +36,8 @@ def test_groups_by_type_and_state(scrape):
     """Of all shards together."""
     found = scrape(
         [
-            Shard({("classic", "Stable"): 2, ("consumer", "Assigning"): 1}, rebalances_completed=5),
-            Shard({("classic", "Empty"): 3}, rebalances_completed=1, sessions_expired=4, records_skipped=9),
+            Shard({("classic", "Stable"): 2, ("consumer", "Assigning"): 1}, rebalances_completed=5, members=3),
+            Shard({("classic", "Empty"): 3}, members=4, rebalances_completed=1, sessions_expired=4, records_skipped=9),
         ],
         0.0,
     )
@@ -47,6 +47,8 @@ def test_groups_by_type_and_state(scrape):
     assert found[f"{server}group_count", "classic"] == 5
     assert found[f"{server}group_count", "consumer"] == 1
     assert found[f"{server}consumer_group_count", "Assigning"] == 1
+    assert found["stratalog_group_members",] == 7
+    assert found["stratalog_groups_refused_total", "some.max"] == 0
     assert found["stratalog_groups_rebalances_completed_total",] == 6
     assert found["stratalog_groups_sessions_expired_total",] == 4
     assert found["stratalog_groups_records_skipped_total",] == 9

@@ -1,0 +1,153 @@
+"""Groups, members and transactional ids have ceilings; who is known goes on."""
+
+import time
+
+import pytest
+
+from stratalog.broker.coordinators.ceilings import Ceiling
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from stratalog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+class Time:
+    """A clock that stands."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        """Seconds."""
+        return self.now
+
+
+def test_there_is_room_until_there_is_none():
+    """What goes is noticed within a second where there is none; refusals are counted; long names need more room."""
+    clock, held, passes = Time(), [5], []
+
+    def count():
+        passes.append(clock.now)
+        return held[0]
+
+    ceiling = Ceiling("some.max", lambda: 8, count, clock)
+    with pytest.raises(KafkaError, match=r"some\.max is 8, for names of 1024 characters 4") as caught:
+        ceiling.admit("x" * 1024, FULL)
+    assert caught.value.code is FULL
+    for _ in range(3):
+        ceiling.admit("x", FULL)
+    with pytest.raises(KafkaError, match=r"some\.max is 8\."):
+        ceiling.admit("x", FULL)
+    held[0] = 7
+    assert ceiling.refused == 2
+    clock.now += 1.0
+    ceiling.admit("x", FULL)
+    with pytest.raises(KafkaError):
+        ceiling.admit("x", FULL)
+    assert passes == [100.0, 101.0]
+
+
+def test_a_count_is_not_made_for_each(monkeypatch):
+    """Where there is room, at most every ten seconds."""
+    clock, passes = Time(), []
+    ceiling = Ceiling("some.max", lambda: 1_000, lambda: passes.append(1) or 0, clock)
+    for _ in range(500):
+        clock.now += 0.01
+        ceiling.admit("x", FULL)
+    assert len(passes) == 1
+
+
+def find(node, kind, key):
+    """A connection to the broker once it coordinates a key."""
+    link, request = node.link(), FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    end = time.monotonic() + 30
+    while link.call(request, 6).coordinators[0].error_code:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return link
+
+
+def answered(link, request, version):
+    """The answer once the coordinator has its log."""
+    end = time.monotonic() + 30
+    while (answer := link.call(request, version)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert time.monotonic() < end
+    return answer
+
+
+def join(group_id, member_id="", instance_id=None):
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def test_member_ids_that_are_given_out_count(start_node):
+    """One who has an id may use it; nobody else gets one, in any group or protocol."""
+    node = start_node(stratalog_group_members_max="2", group_initial_rebalance_delay_ms="0")
+    link = find(node, 0, "g")
+    first = answered(link, join("g"), 9)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    static = answered(node.link(), join("h", instance_id="i"), 9)
+    assert static.error_code == 0
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="k", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )  # fmt: skip
+    assert answered(link, join("other"), 9).error_code == FULL
+    assert answered(link, beat, 1).error_code == FULL
+    shown = node.node.metrics.render()
+    shown = shown.decode() if isinstance(shown, bytes) else shown
+    assert 'stratalog_groups_refused_total{setting="stratalog.group.members.max"} 2' in shown
+    assert "stratalog_group_members 2" in shown
+    assert answered(link, join("h", instance_id="i"), 9).error_code == 0
+    assert answered(link, join("g", first.member_id), 9).error_code == 0
+
+
+def test_groups_of_offsets_count(start_node):
+    """The groups that are there go on; the setting may be raised while the broker runs."""
+    node = start_node(stratalog_groups_max="2")
+    node.create("t")
+    link = find(node, 0, "g1")
+
+    def commit(group_id):
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+        topic = OffsetCommitRequestTopic(name="t", partitions=[part])
+        request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+        return link.call(request, 9).topics[0].partitions[0].error_code
+
+    end = time.monotonic() + 30
+    while commit("g1") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert time.monotonic() < end
+    assert [commit("g2"), commit("g3"), commit("g1"), answered(link, join("g4"), 9).error_code] == [0, FULL, 0, FULL]
+    node.restart()
+    link = find(node, 0, "g1")
+    end = time.monotonic() + 30
+    while commit("g1") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert time.monotonic() < end
+    assert commit("g3") == FULL
+
+
+def test_transactional_ids_count(start_node):
+    """A producer that is known goes on; a new one is refused for good, not told to come again."""
+    node = start_node(stratalog_transactional_ids_max="2")
+    link = find(node, 1, "a")
+
+    def begin(name):
+        return answered(link, InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4).error_code
+
+    assert [begin(name) for name in ("a", "b", "c", "a")] == [0, 0, ErrorCode.POLICY_VIOLATION, 0]
+    assert node.node.transactions.ceiling.refused == 1
