@@ -7,7 +7,9 @@ programs of the machine and this client do not change, and by the clock.
 from __future__ import annotations
 
 import gc
+import math
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,9 +63,12 @@ class LoopTurns:
 
         collected = 0.0
         began_collecting = 0.0
+        thread_id = 0
 
         def note(phase: str, _details: dict[str, int]) -> None:
             nonlocal collected, began_collecting
+            if threading.get_ident() != thread_id:
+                return
             if phase == "start":
                 began_collecting = time.thread_time()
             else:
@@ -72,8 +77,8 @@ class LoopTurns:
         gc.callbacks.append(note)
 
         def timed() -> None:
-            nonlocal collected
-            collected = 0.0
+            nonlocal collected, thread_id
+            collected, thread_id = 0.0, threading.get_ident()
             began, wall = time.thread_time(), time.perf_counter()
             idle = loop.ready_sockets.idle_seconds
             turn()
@@ -139,6 +144,25 @@ def longest_turn(link: BrokerLink, turns: LoopTurns, worst: Worst) -> tuple[floa
     return turns.longest_ms, size
 
 
+def _best(port: int, turns: LoopTurns, worst: Worst, repetitions: int) -> float:
+    """The least of several longest turns: the work is the same each time, what the machine adds is not."""
+    best = math.inf
+    for _ in range(repetitions):
+        with BrokerLink("127.0.0.1", port, timeout_seconds=_TIMEOUT_SECONDS) as link:
+            try:
+                longest_ms, size = longest_turn(link, turns, worst)
+            except (BrokerUnavailable, EncodeError, Invalid) as error:
+                raise SystemExit(f"{worst.name}: {error}") from error
+        if longest_ms < best:
+            best = longest_ms
+            told = (
+                f"{longest_ms:.1f} ms CPU and {turns.collecting_ms:.0f} ms of garbage collection, "
+                f"{turns.longest_wall_ms:.1f} ms by the clock, {turns.total_ms:.0f} ms in all, {size:,} bytes"
+            )
+    print(f"  {worst.name}: {told}", file=sys.stderr)
+    return best
+
+
 def _measure(settings: Settings) -> list[Outcome]:
     thread = LoopThread()
     turns = LoopTurns()
@@ -154,19 +178,7 @@ def _measure(settings: Settings) -> list[Outcome]:
             gc.collect()
             gc.freeze()  # as a broker does that starts with these topics
             for worst in requests:
-                with BrokerLink("127.0.0.1", broker.port, timeout_seconds=_TIMEOUT_SECONDS) as link:
-                    try:
-                        longest_ms, size = longest_turn(link, turns, worst)
-                    except (BrokerUnavailable, EncodeError, Invalid) as error:
-                        print(f"  {worst.name}: {error}", file=sys.stderr)
-                        found[worst.name] = float("inf")
-                        continue
-                found[worst.name] = longest_ms
-                print(
-                    f"  {worst.name}: {longest_ms:.1f} ms CPU, {turns.longest_wall_ms:.1f} ms by the clock, "
-                    f"{turns.total_ms:.0f} ms in all, {size:,} bytes; {turns.collecting_ms:.0f} ms of garbage collection",
-                    file=sys.stderr,
-                )
+                found[worst.name] = _best(broker.port, turns, worst, settings.repetitions)
         finally:
             broker.discard()
             thread.close()
