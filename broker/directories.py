@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from operator import ne
@@ -157,10 +157,20 @@ class Directories:
 
     def checkpoint_one(self, directory: Directory, partitions: Sequence[Partition]) -> bool:
         """The same for one directory and all partitions in it."""
+        steps = self.checkpoint_steps(directory, partitions)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def checkpoint_steps(self, directory: Directory, partitions: Sequence[Partition]) -> Generator[None, None, bool]:
+        """The same in steps: yields between the files."""
         if directory.writer.offline is not None:
             return not partitions
         try:
-            directory.files.write_checkpoints({one.topic_partition: one.log for one in partitions})
+            yield from directory.files.checkpoint_steps({one.topic_partition: one.log for one in partitions})
+            yield
             directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in partitions})
         except OSError as error:
             directory.writer.report(error)

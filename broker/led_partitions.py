@@ -253,7 +253,7 @@ class LedPartitions:
         moved = [unified for (unified, _), error in zip(wanted, outcomes, strict=True) if error is None]
         kept = set()
         for writer in {one.partition.directory for one in moved}:
-            if self._checkpoint(writer):
+            if (yield from self._checkpoint(writer)):
                 kept.add(writer)
             yield
         starts: list[int | KafkaError] = []
@@ -262,10 +262,10 @@ class LedPartitions:
             yield
         return starts
 
-    def _checkpoint(self, writer: DirectoryWriter) -> bool:
+    def _checkpoint(self, writer: DirectoryWriter) -> Generator[None, None, bool]:
         directories = self._services.directories
         mine = [unified.partition for unified in self.table if unified.partition.directory is writer]
-        return directories.checkpoint_one(directories.of(writer), mine)
+        return (yield from directories.checkpoint_steps(directories.of(writer), mine))
 
 
 def _tell_unopened(name: TopicPartition, path: str, error: Exception) -> None:

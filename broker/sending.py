@@ -29,6 +29,8 @@ COPY_BELOW_BYTES = 2048
 """File slices smaller than this are read and joined with their neighbours: two system calls fewer."""
 
 _JOIN_BYTES = 32 << 10
+_JOIN_ALL_BYTES = 1 << 20
+"""An answer of many parts of memory above this is sent from where they lie: joining 60 MiB would hold the loop 70 ms."""
 _BUFFERS_MAX = 64
 _TLS_READ_BYTES = 128 << 10
 _MORE = socket.MSG_MORE
@@ -193,8 +195,13 @@ class PlainSender(Sender):
     def _in_memory(self, parts: list[Part]) -> bool:
         """Whether all parts are bytes, or can become bytes at once: a few small slices of what is cached do."""
         room = _JOIN_BYTES
+        in_memory_bytes = 0
         for index, part in enumerate(parts):
-            if type(part) is FileSlice:
+            if type(part) is not FileSlice:
+                in_memory_bytes += len(part)
+                if in_memory_bytes > _JOIN_ALL_BYTES:
+                    return False
+            else:
                 length = part.length
                 room -= length
                 if length >= COPY_BELOW_BYTES or room < 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -276,8 +276,14 @@ class LogDirectory:
 
         Raises `OSError`.
         """
+        for _ in self.checkpoint_steps(logs):
+            pass
+
+    def checkpoint_steps(self, logs: Mapping[TopicPartition, Log]) -> Generator[None, None, None]:
+        """The same in steps: yields between the two files, which take some 20 ms each for 10,000 partitions."""
         self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
+        yield
         self.write_bounds(logs)
         for log in logs.values():
             log.recovery_point_stored()

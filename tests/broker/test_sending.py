@@ -3,6 +3,7 @@ import contextlib
 import os
 import random
 import socket
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,6 +91,18 @@ async def test_small_answers_leave_at_once_in_one_write(harness):
     assert harness.theirs.recv(100) == b"onetwothree"
     assert harness.metrics.bytes_sent == 11
     assert harness.sender.queued_bytes == 0
+
+
+async def test_a_large_answer_of_many_parts_is_not_joined(harness):
+    """It leaves in order from where it lies: joining it would take its memory again, and the loop's time."""
+    parts = [bytes([number]) * (64 << 10) for number in range(128)]
+    expected = b"".join(parts)
+    tracemalloc.start()
+    harness.sender.send(list(parts))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+    assert await harness.receive(len(expected)) == expected
 
 
 async def test_small_slices_leave_at_once_with_what_is_around_them(harness, data):
