@@ -155,6 +155,12 @@ class Directories:
         written = [self.checkpoint_one(directory, mine) for directory, mine in self._grouped(partitions)]
         return all(written)
 
+    def checkpoint_all_steps(self, partitions: Iterable[Partition]) -> Generator[None, None, None]:
+        """The same in steps."""
+        for directory, mine in self._grouped(partitions):
+            yield from self.checkpoint_steps(directory, mine)
+            yield
+
     def checkpoint_one(self, directory: Directory, partitions: Sequence[Partition]) -> bool:
         """The same for one directory and all partitions in it."""
         steps = self.checkpoint_steps(directory, partitions)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.partition import Partition
+from stratalog.broker.slices import Steps
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.retention import segments_to_delete
 from stratalog.wire.errors import Corrupt
@@ -38,6 +39,7 @@ class Housekeeping:
         self._node = node
         self.group_copies = GroupCopies(node)
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._under_way: dict[str, Steps[None]] = {}
         self._round: Iterator[UnifiedLog] = iter(())
         self._round_version = -1
 
@@ -57,21 +59,36 @@ class Housekeeping:
         self._repeat("deleted files", config.integer("log.segment.delete.delay.ms") / 1000, self._remove_doomed)
 
     def stop(self) -> None:
-        """End."""
+        """End, also what is under way."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        for steps in self._under_way.values():
+            steps.close()
+        self._under_way.clear()
 
-    def _repeat(self, name: str, seconds: float, job: Callable[[], None]) -> None:
+    def _repeat(self, name: str, seconds: float, job: Callable[[], Steps[None] | None]) -> None:
+        """Do a job again and again. One that returns steps is done in slices, and not begun again before it is done."""
         loop = asyncio.get_running_loop()
         seconds = max(seconds, PAUSE_SECONDS_MIN)
 
         def run() -> None:
             self._timers[name] = loop.call_later(seconds, run)
+            if name in self._under_way:
+                return
             try:
-                job()
+                steps = job()
             except Exception:
                 log.exception("%s failed; it is tried again in %g s", name, seconds)
+                return
+            if steps is not None:
+                self._under_way[name] = steps
+                self._node.dispatcher.slices.start(steps, done)
+
+        def done(_value: object, error: Exception | None) -> None:
+            self._under_way.pop(name, None)
+            if error is not None:
+                log.error("%s failed; it is tried again in %g s", name, seconds, exc_info=error)
 
         self._timers[name] = loop.call_later(seconds, run)
 
@@ -153,8 +170,8 @@ class Housekeeping:
             "%s: %d segments below offset %d go: %s", unified.topic_partition, count, deletion.offset, deletion.reason
         )
 
-    def _checkpoint(self) -> None:
-        self._node.directories.checkpoint(self._all_partitions())
+    def _checkpoint(self) -> Steps[None]:
+        yield from self._node.directories.checkpoint_all_steps(self._all_partitions())
         self._node.tiering.checkpoint()
 
     def _all_partitions(self) -> list[Partition]:
