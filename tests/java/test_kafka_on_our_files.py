@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 import re
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.java.kafka_server import KafkaServer, free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -35,53 +34,18 @@ log.cleaner.backoff.ms=200
 """
 
 
-class KafkaBroker:
-    """Kafka as a server on a directory; ``log`` is everything it said."""
-
-    def __init__(self, command: list[str], directory: Path, address: str) -> None:
-        self.log = directory / "kafka.log"
-        self.address = address
-        with self.log.open("w") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-
-    def wait(self) -> KafkaBroker:
-        """Wait until it serves."""
-        end = time.monotonic() + WAIT_SECONDS
-        while "Kafka Server started" not in self.said():
-            assert self._process.poll() is None, self.said()[-4000:]
-            assert time.monotonic() < end, self.said()[-4000:]
-            time.sleep(0.1)
-        return self
-
-    def said(self) -> str:
-        """Its log so far."""
-        return self.log.read_text()
-
-    def stop(self) -> None:
-        """Stop in order; a second call does nothing."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(WAIT_SECONDS)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @pytest.fixture
-def start_kafka(kafka, tmp_path) -> Iterator[Callable[[Path], KafkaBroker]]:
+def start_kafka(kafka, tmp_path) -> Iterator[Callable[[Path], KafkaServer]]:
     """Starts Kafka on a log directory."""
-    started: list[KafkaBroker] = []
+    started: list[KafkaServer] = []
 
-    def start(data: Path) -> KafkaBroker:
+    def start(data: Path) -> KafkaServer:
         port = free_port()
         properties = tmp_path / "server.properties"
         properties.write_text(PROPERTIES.format(port=port, controller_port=free_port(), data=data))
         command = kafka.command("kafka.Kafka", str(properties))
         command.insert(1, "-Djudge.log.level=info")
-        started.append(KafkaBroker(command, tmp_path, f"127.0.0.1:{port}"))
+        started.append(KafkaServer(command, tmp_path, f"127.0.0.1:{port}"))
         return started[-1].wait()
 
     yield start
