@@ -115,8 +115,11 @@ class ReplicaState:
         return min(self.high_watermark, first_unstable_offset)
 
     def check_enough_replicas(self, min_insync_replicas: int) -> None:
-        """Before an append with acks=all. Raises `KafkaError` NOT_ENOUGH_REPLICAS; nothing is appended then."""
-        if len(self.in_sync) < min_insync_replicas:
+        """Before an append with acks=all. Raises `KafkaError` NOT_ENOUGH_REPLICAS; nothing is appended then.
+
+        No more are asked for than the partition has, as in Kafka 4 (KIP-966).
+        """
+        if len(self.in_sync) < min(min_insync_replicas, len(self.replicas)):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.in_sync)} replicas are in sync ({', '.join(map(str, self.in_sync))}), "
@@ -130,7 +133,7 @@ class ReplicaState:
         """
         if self.high_watermark < end_offset:
             return False
-        if len(self.in_sync) < min_insync_replicas:
+        if len(self.in_sync) < min(min_insync_replicas, len(self.replicas)):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 f"{len(self.in_sync)} replicas are in sync, min.insync.replicas={min_insync_replicas}",

@@ -30,6 +30,7 @@ from stratalog.wire.topic import TopicPartition
 
 __all__ = ["API", "REMOTE"]
 
+_SEGMENT: Final = ".log"
 REMOTE: Final = "remote://"
 """The entry for what is in the bucket."""
 
@@ -55,11 +56,16 @@ def _topics(rows: Iterable[tuple[TopicPartition, int, int]]) -> list[DescribeLog
     return [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
 
 
-def _files_bytes(path: str) -> int:
-    """The bytes of the files in a partition's directory; files that go meanwhile count for nothing."""
+def _log_bytes(path: str) -> int:
+    """The bytes of a partition's segments: its ``.log`` files, as Kafka counts them; no indexes, no snapshots.
+
+    Files that go meanwhile count for nothing.
+    """
     total = 0
     try:
         for entry in os.scandir(path):
+            if not entry.name.endswith(_SEGMENT):
+                continue
             try:
                 total += entry.stat(follow_symlinks=False).st_size
             except FileNotFoundError:
@@ -73,7 +79,7 @@ def _measure(path: str, partitions: Collection[tuple[TopicPartition, str]]) -> D
     """One directory; runs in a thread."""
     try:
         volume = os.statvfs(path)
-        rows = [(name, _files_bytes(home), 0) for name, home in partitions]
+        rows = [(name, _log_bytes(home), 0) for name, home in partitions]
     except OSError:
         return _failed(path)
     return DescribeLogDirsResult(

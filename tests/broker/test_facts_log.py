@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.client_records import NewRecord
+from stratalog.hot.replica_state import FollowerState
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -138,9 +139,18 @@ def test_compacted_topics_want_keys(broker, new_batch):
     assert broker.append("t", new_batch(b"v", key=b"k")).base_offset == 0
 
 
+def test_acks_all_needs_no_more_replicas_than_there_are(broker, new_batch):
+    """A topic of one replica with min.insync.replicas=2 is written to, as in Kafka 4.3."""
+    broker.create("t", min_insync_replicas=2)
+    assert broker.append("t", new_batch(b"all")).base_offset == 0
+    assert broker.values("t") == [b"all"]
+
+
 def test_acks_all_needs_min_insync_replicas(broker, new_batch):
     """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 and reads work."""
     broker.create("t", min_insync_replicas=2)
+    replica = broker.partition("t").partition.replica
+    replica._followers[2] = FollowerState(last_caught_up_ms=0)  # a second one that is not in sync
     assert broker.append("t", new_batch(b"all")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert broker.end("t") == 0
     assert broker.append("t", new_batch(b"one"), acks=1).base_offset == 0
