@@ -52,22 +52,25 @@ class ScramUpsertion(NamedTuple):
 def alter_credentials(
     image: ClusterImage, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
 ) -> Decision[tuple[tuple[str, Failure | None], ...]]:
-    """Change credentials, one of each user; who fails does not stop the others."""
-    changes: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]
-    counts = Counter(change.user for change in changes)
-    records: list[Message] = []
-    results: dict[str, Failure | None] = {}
-    for change in changes:
+    """Change credentials, one of each user; who fails does not stop the others.
+
+    A user is answered once, with the first thing that is wrong: a second good change of a user takes back the first.
+    """
+    records: dict[str, Message] = {}
+    failures: dict[str, Failure] = {}
+    for change in (*deletions, *upsertions):
+        user = change.user
+        if user in failures:
+            continue
         try:
-            if counts[change.user] > 1:
+            if records.pop(user, None) is not None:
                 why = "A user credential cannot be altered twice in the same request"
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, why)
-            records.append(_deleted(image, change) if isinstance(change, ScramDeletion) else _upserted(change))
+            records[user] = _deleted(image, change) if isinstance(change, ScramDeletion) else _upserted(change)
         except KafkaError as error:
-            results[change.user] = failure_of(error)
-        else:
-            results[change.user] = None
-    return Decision(tuple(records), tuple(results.items()))
+            failures[user] = failure_of(error)
+    results: list[tuple[str, Failure | None]] = [*failures.items(), *((user, None) for user in records)]
+    return Decision(tuple(records.values()), tuple(results))
 
 
 def _check(user: str, mechanism: int) -> None:

@@ -50,6 +50,24 @@ def test_keys_are_those_of_rfc_7677():
     assert hmac.digest(credential.server_key, message, "sha256") == expected
 
 
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([upsertion(mechanism=9), upsertion(iterations=1)], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ([upsertion(iterations=1), upsertion()], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ([upsertion(), upsertion(mechanism=9)], ErrorCode.DUPLICATE_RESOURCE),
+        ([upsertion(), upsertion(), upsertion()], ErrorCode.DUPLICATE_RESOURCE),
+        ([ScramDeletion("a", SHA_256), upsertion()], ErrorCode.RESOURCE_NOT_FOUND),
+        ([ScramDeletion("", 1), upsertion(user="")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+def test_a_user_is_answered_once_with_the_first_thing_that_is_wrong(changes, code):
+    """Nothing of that user changes, and the others go on."""
+    image, codes = altered(EMPTY_IMAGE, *changes, upsertion(user="b"))
+    assert codes == {changes[0].user: code, "b": None}
+    assert list(image.scram.by_user) == ["b"]
+
+
 def test_each_mechanism_for_itself():
     """A user may have both; one goes without the other."""
     image, codes = altered(EMPTY_IMAGE, upsertion(mechanism=SHA_256))
