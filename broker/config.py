@@ -37,12 +37,12 @@ from stratalog.metadata.configs import (
     describe_unknown,
     format_value,
 )
+from stratalog.metadata.listener_settings import LISTENER_PREFIX, listener_definition
 from stratalog.wire.errors import Invalid
 
 __all__ = ["BrokerConfig", "ConfigRefused", "ConfigRow", "Flags", "load_config", "parse_assignment"]
 
 DEFAULT_ORIGIN: Final = "default"
-LISTENER_PREFIX: Final = "listener.name."
 _BUCKET_URL: Final = re.compile(r"memory:[^/]*|file://(localhost)?/.*|(?!file:)[a-z][a-z0-9+.-]*://[^/].*", re.DOTALL)
 
 
@@ -370,9 +370,7 @@ def _ignored(name: str) -> str | None:
     for prefix, why_not in IGNORED_PREFIXES.items():
         if name.startswith(prefix):
             return why_not
-    if name.startswith(LISTENER_PREFIX) and any(suffix in definitions() for suffix in _suffixes(name)):
-        return "in this release a setting holds for all listeners"
-    return None
+    return None if listener_definition(name) is None else "in this release a setting holds for all listeners"
 
 
 def _suffixes(name: str) -> list[str]:

@@ -78,6 +78,6 @@ def _wanted(change: ConfigChange) -> int:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {value} as it is not a supported log level. Valid log levels are "
-            f"{', '.join(_LEVELS)}",
+            f"{', '.join(sorted(_LEVELS))}",
         )
     return _LEVELS[value]

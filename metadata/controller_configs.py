@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from stratalog.metadata.broker_rules import broker_problems
 from stratalog.metadata.config_catalog import (
-    client_metrics_definitions,
     definitions,
     describe_unknown,
     group_definitions,
@@ -26,6 +25,7 @@ from stratalog.metadata.config_types import ConfigError, ConfigType
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from stratalog.metadata.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image import INCARNATION, ClusterImage
+from stratalog.metadata.listener_settings import listener_definition
 from stratalog.metadata.resource_rules import check_client_metrics, check_group
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.metadata.topic_rules import validate_topic_configs
@@ -141,9 +141,8 @@ def _check_unique(resource: ConfigResource, counts: Counter[ConfigResource]) -> 
 
 def _changed(image: ClusterImage, resource: ConfigResource, changes: Sequence[ConfigChange]) -> dict[str, str]:
     """The settings of ``resource`` after ``changes``. Raises `KafkaError` for a change that cannot be made."""
-    doubled = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
-    if doubled:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(doubled)}")
+    if len({change.name for change in changes}) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     missing = [each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE]
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(missing)}")
@@ -166,7 +165,10 @@ def _edited(resource: ConfigResource, name: str, operation: ConfigOperation, pre
     """A list setting with elements added or taken away."""
     row = _level(resource).get(name)
     if row is None or row.type is not ConfigType.LIST:
-        why = f"Can't {operation.name} to key {name} because its type is not LIST."
+        if resource.type == ResourceType.BROKER:
+            why = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+        else:
+            why = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
     text = row.default_text or "" if present is None else present
     elements = [element for element in text.split(",") if element]
@@ -183,8 +185,7 @@ def _level(resource: ConfigResource) -> Mapping[str, ConfigDef]:
         ResourceType.TOPIC: topic_definitions,
         ResourceType.BROKER: definitions,
         ResourceType.GROUP: group_definitions,
-        ResourceType.CLIENT_METRICS: client_metrics_definitions,
-    }
+    }  # Kafka's controller knows no types of client metrics: none of theirs is a list
     level = levels.get(resource.type)  # type: ignore[call-overload]  # any number may stand in a request
     return {} if level is None else level()
 
@@ -205,7 +206,7 @@ def _alter(
         elif resource.type == ResourceType.CLIENT_METRICS:
             _check_client_metrics(resource, after)
         else:
-            why = f"Unable to alter the configs of resource type {resource.type}"
+            why = f"Unknown resource type {resource.type}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     except ConfigError as error:
         of_broker = resource.type == ResourceType.BROKER  # Kafka's brokers check theirs before the controller does
@@ -245,11 +246,17 @@ def _check_client_metrics(resource: ConfigResource, after: Mapping[str, str]) ->
 def _check_broker(
     image: ClusterImage, resource: ConfigResource, after: Mapping[str, str], touched: frozenset[str], rules: ConfigRules
 ) -> None:
-    """Raise `KafkaError` or `ConfigError` unless the broker (or all of them) may have ``after``."""
+    """Raise `KafkaError` or `ConfigError` unless the broker (or all of them) may have ``after``.
+
+    Only what is set is looked at: whatever is deleted, known or not, is not there behind it.
+    """
     if resource.name:
         _check_registered(image, resource.name)
-    for name in sorted(touched):
+    for name in sorted(touched & after.keys()):
         row = definitions().get(name)
+        if row is None and (of_listener := listener_definition(name)) is not None:
+            of_listener.parse(after[name])
+            continue
         if row is None:
             raise ConfigError(describe_unknown(name))
         if not row.is_dynamic:

@@ -21,6 +21,7 @@ from stratalog.metadata.config_definition import STRING, ConfigDef
 from stratalog.metadata.configs import ConfigEntry, ConfigResolver, ConfigSource, resolve_broker_config
 from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.listener_settings import resolve_listener_settings
 from stratalog.metadata.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_configs import (
@@ -53,10 +54,14 @@ def _topic(context: RequestContext, image: ClusterImage, name: str) -> Mapping[s
 def check_broker_name(name: str, node_id: int, *, or_empty: bool) -> None:
     """Raise `KafkaError` INVALID_REQUEST unless ``name`` is the id of this broker."""
     if not name.isascii() or not name.isdigit():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        kind = "Broker" if or_empty else "Node"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}")
     if int(name) != node_id:
-        expected = f"{node_id} or empty string" if or_empty else str(node_id)
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
+        if or_empty:
+            why = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+        else:
+            why = f"Unexpected node id. Expected {node_id}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
@@ -66,12 +71,20 @@ def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[
     defaults = image.configs.of(CLUSTER_DEFAULT)
     if not name:
         entries = resolve_broker_config({}, {}, defaults)
+        everyones = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         return {
-            key: entry for key, entry in entries.items() if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            **{key: entry for key, entry in entries.items() if entry.source is everyones},
+            **resolve_listener_settings(((everyones, defaults),), {}),
         }
     check_broker_name(name, broker.node_id, or_empty=True)
     mine = image.configs.of(ConfigResource.broker(broker.node_id))
+    given = (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, mine),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, defaults),
+        (ConfigSource.STATIC_BROKER_CONFIG, broker.config.static),
+    )
     entries = resolve_broker_config(broker.config.static, mine, defaults)
+    entries = {**entries, **resolve_listener_settings(given, entries)}
     advertised = entries[_ADVERTISED]
     if advertised.value is not None:
         return entries

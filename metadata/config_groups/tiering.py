@@ -24,10 +24,10 @@ _PART: Final = "stratalog.upload.part.bytes"
 
 # fmt: off
 TIERING_TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting(_COPY_BYTES, LONG, -1, at_least(-1), synonyms=(Synonym(f"log.{_COPY_BYTES}"),),
+    setting(_COPY_BYTES, LONG, -1, at_least(-1), internal=True, synonyms=(Synonym(f"log.{_COPY_BYTES}"),),
             doc="A segment is uploaded once this many bytes of the local log lie behind it; -1 means local.retention.bytes. "
                 "Either lag is enough, and 0 in one of them means at once. Kafka 4.4 (KIP-1241)."),
-    setting(_COPY_MS, LONG, 0, at_least(-1), synonyms=(Synonym(f"log.{_COPY_MS}"),),
+    setting(_COPY_MS, LONG, 0, at_least(-1), internal=True, synonyms=(Synonym(f"log.{_COPY_MS}"),),
             doc="A segment is uploaded once its newest record is this old: the minimum age of what is archived; -1 means "
                 "local.retention.ms, 0 at once. Never above local.retention.ms. Kafka 4.4 (KIP-1241)."),
     setting(_CLASS, STRING, "", StorageClassName(), synonyms=(Synonym(_CLASS),),
@@ -40,9 +40,9 @@ TIERING_TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Size of the parts of an upload of more than 64 MiB; the worker holds five of them. Not above segment.bytes."),
 )
 TIERING_BROKER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting(f"log.{_COPY_BYTES}", LONG, -1, at_least(-1), mode=WIDE,
+    setting(f"log.{_COPY_BYTES}", LONG, -1, at_least(-1), mode=WIDE, internal=True,
             doc=f"Default of the topic setting {_COPY_BYTES}. Kafka 4.4 (KIP-1241)."),
-    setting(f"log.{_COPY_MS}", LONG, 0, at_least(-1), mode=WIDE,
+    setting(f"log.{_COPY_MS}", LONG, 0, at_least(-1), mode=WIDE, internal=True,
             doc=f"Default of the topic setting {_COPY_MS}. Kafka 4.4 (KIP-1241)."),
     setting(_CLASS, STRING, "", StorageClassName(), mode=WIDE, doc=f"Default of the topic setting {_CLASS}."),
     setting(_LAG, LONG, 0, at_least(0), mode=WIDE, doc=f"Default of the topic setting {_LAG}."),

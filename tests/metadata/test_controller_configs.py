@@ -120,7 +120,7 @@ def test_a_resource_changes_as_a_whole_or_not_at_all(image):
             _TOPIC,
             [("segment.ms", SET, "1"), ("segment.ms", DELETE, None)],
             ErrorCode.INVALID_REQUEST,
-            "Error due to duplicate config keys : segment.ms",
+            "Error due to duplicate config keys",
         ),
         (_TOPIC, [("segment.ms", 9, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation type 9"),
         (
@@ -190,7 +190,7 @@ def test_a_resource_changes_as_a_whole_or_not_at_all(image):
             ErrorCode.INVALID_REQUEST,
             "Default group resources are not allowed.",
         ),
-        (ConfigResource(8, "1"), [], ErrorCode.INVALID_REQUEST, "Unable to alter the configs of resource type 8"),
+        (ConfigResource(8, "1"), [], ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_with_kafkas_sentence(image, resource, changes, code, sentence):
@@ -215,6 +215,42 @@ def test_tiering_is_switched_off_only_with_the_word_delete(image):
     assert failure.code is ErrorCode.INVALID_CONFIG
     off = [("remote.storage.enable", SET, "false"), ("remote.log.delete.on.disable", SET, "true")]
     assert _alter(image, _TOPIC, *off)[1].result == ((_TOPIC, None),)
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.dirs", "no.such.setting", "listener.name.a.no.such"])
+def test_a_deleted_setting_of_a_broker_is_gone_and_need_not_have_been(image, name):
+    """Known or not, dynamic or not: Kafka's tools delete without a look."""
+    for resource in (ConfigResource.broker(1), CLUSTER_DEFAULT):
+        after, decision = _alter(image, resource, (name, DELETE, None))
+        assert decision.result == ((resource, None),)
+        assert name not in after.configs.of(resource)
+
+
+@pytest.mark.parametrize("resource", [ConfigResource.broker(1), CLUSTER_DEFAULT])
+def test_settings_of_one_listener_are_known(image, resource):
+    """Whether or not there is such a listener; their values are those of the setting without the prefix."""
+    name = "listener.name.nowhere.max.connections"
+    after, decision = _alter(image, resource, (name, SET, "7"))
+    assert decision.result == ((resource, None),)
+    assert after.configs.of(resource)[name] == "7"
+    assert _failure(image, resource, (name, SET, "seven")).code is ErrorCode.INVALID_REQUEST
+    assert "Unknown setting" in _failure(image, resource, ("listener.name.a.no.such", SET, "7")).message
+
+
+def test_subtracting_what_is_not_in_a_list_changes_nothing(image):
+    """Whether the list was set or is the default."""
+    after, _ = _alter(image, _TOPIC, ("cleanup.policy", SUBTRACT, "compact"))
+    assert after.configs.of(_TOPIC)["cleanup.policy"] == "delete"
+    again, _ = _alter(after, _TOPIC, ("cleanup.policy", SUBTRACT, "compact"))
+    assert again.configs.of(_TOPIC) == after.configs.of(_TOPIC)
+
+
+@pytest.mark.parametrize(("operation", "word"), [(APPEND, "append"), (SUBTRACT, "subtract")])
+def test_what_is_no_list_of_a_broker_is_refused_in_its_own_words(image, operation, word):
+    """Kafka's brokers say it otherwise than its controller."""
+    failure = _failure(image, ConfigResource.broker(1), ("log.cleaner.threads", operation, "2"))
+    sentence = f"Config value {word} is not allowed for config key: log.cleaner.threads"
+    assert failure == Failure(ErrorCode.INVALID_CONFIG, sentence)
 
 
 def test_a_brokers_change_is_measured_with_its_file(image):
