@@ -90,10 +90,11 @@ def _check(rule: AclRule) -> None:
     elif rule.permission not in (Permission.DENY, Permission.ALLOW):
         problem = f"Invalid permissionType {rule.permission}"
     elif not rule.resource_name:
-        problem = "Resource name should not be empty"
+        problem = "Invalid empty resource name"
     elif rule.resource_type == _CLUSTER_TYPE and rule.resource_name != _CLUSTER_NAME:
         problem = f"The only valid name for the CLUSTER resource is {_CLUSTER_NAME}"
     elif ":" not in rule.principal:
-        problem = f"Could not parse principal from `{rule.principal}` (no colon is present separating the type)"
+        why = "no colon is present separating the principal type from the principal name"
+        problem = f"Could not parse principal from `{rule.principal}` ({why})"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)

@@ -66,7 +66,7 @@ def _why_not(image: ClusterImage, update: FeatureUpdate, node_id: int) -> str | 
         reason = "Refusing to perform the requested downgrade because it might delete metadata information."
         if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
             reason = "Unsafe metadata downgrade is not supported in this version."
-        return f"Invalid metadata.version {update.level}. {reason}"
+        return f"Unsupported metadata.version downgrade from {present} to {update.level}. {reason}"
     return None
 
 

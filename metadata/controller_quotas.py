@@ -102,7 +102,7 @@ def _checked_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
     """The entity of these parts. Raises INVALID_REQUEST for one that cannot have quotas."""
     names = dict(parts)
     if not names:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A quota needs an entity: a user, a client-id or an ip.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     if len(names) != len(parts):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "An entity has at most one name of each type.")
     for kind, name in names.items():
@@ -112,7 +112,8 @@ def _checked_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
     if IP in names:
         if len(names) > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "An ip goes with neither user nor client-id in one entity.")
+            why = "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         if names[IP] is not None:
             _check_address(names[IP] or "")
     return entity_of(names)
@@ -165,14 +166,19 @@ def describe_client_quotas(
     matches: dict[str, Callable[[str | None], bool]] = {}
     for each in filters:
         if not each.entity_type:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A filter without an entity type.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if each.entity_type in matches:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Two filters for the entity type {each.entity_type}.")
+            why = f"Entity type {each.entity_type} cannot appear more than once in the filter."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         if each.entity_type not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {each.entity_type}")
         matches[each.entity_type] = _match(each)
     if IP in matches and len(matches) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A filter for ip goes with neither user nor client-id.")
+        why = (
+            "Invalid entity filter component combination. "
+            "IP filter component should not be used with user or clientId filter component."
+        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     found = []
     for entity, quotas in image.by_entity.items():
         names = dict(entity)
@@ -188,10 +194,9 @@ def _match(component: QuotaFilter) -> Callable[[str | None], bool]:
     if component.match_type not in MatchType.__members__.values():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
     if (component.match_type == MatchType.EXACT) != (wanted is not None):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"A filter for {component.entity_type} has a name if and only if it is for exactly that name.",
-        )
+        kind = MatchType(component.match_type)
+        given = "but set match string to null" if wanted is None else "but also specified a match string"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified MATCH_TYPE_{kind.name}, {given}.")
     if component.match_type == MatchType.SPECIFIED:
         return lambda _: True
     return lambda name: name == wanted

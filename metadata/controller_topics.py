@@ -340,11 +340,12 @@ def resolve_topic(image: ClusterImage, name: str | None, topic_id: Uuid) -> tupl
     if name is not None:
         topic = image.topics.by_name.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            why = "This server does not host this topic-partition."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
         return name, topic.topic_id
     topic = image.topics.by_id.get(topic_id)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return topic.name, topic_id
 
 

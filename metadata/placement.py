@@ -134,7 +134,7 @@ def place_replicas(
     if replica_count > len(brokers):
         why = (
             f"The target replication factor of {replica_count} cannot be reached because only {len(brokers)} broker(s) "
-            "are registered."
+            "are registered or some brokers have all their log directories cordoned."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     racks = _Racks(brokers, next_int)

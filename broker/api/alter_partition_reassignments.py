@@ -24,21 +24,33 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
+def _problem(image: ClusterImage, replicas: Sequence[int]) -> str | None:
+    """Why no partition could be on these brokers, in Kafka's words; None where one could."""
+    if not replicas:
+        return "an empty replica list"
+    before: int | None = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers.brokers:
+            return f"broker {broker_id}, but no such broker is registered"
+        if broker_id == before:
+            return f"the broker {broker_id} more than once"
+        before = broker_id
+    return None
+
+
 def _check(image: ClusterImage, topic: str, number: int, replicas: Sequence[int] | None) -> None:
     """Raises `KafkaError` unless the partition is held by just these brokers."""
     found = image.topics.by_name.get(topic)
     state = None if found is None else found.partitions.get(number)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
     if state is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a partition {number} of {topic}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{number}.")
     if replicas is None:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    if not replicas or len(set(replicas)) < len(replicas):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{list(replicas)} is empty, or names a broker more than once."
-        )
-    unknown = sorted(set(replicas) - set(image.brokers.brokers))
-    if unknown:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers {unknown} are not registered.")
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    problem = _problem(image, replicas)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {problem}.")
     if list(replicas) != list(state.replicas):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

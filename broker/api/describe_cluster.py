@@ -33,7 +33,11 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Message:
         mismatched = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"this is a broker; endpoint type {request.endpoint_type} is not answered here",
+            error_message=(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+                if mismatched
+                else f"Unsupported endpoint type {request.endpoint_type}"
+            ),
             cluster_id="",
             brokers=[],
         )

@@ -32,9 +32,9 @@ def _unknown(partition: int) -> PartitionData:
         partition_index=partition,
         error_code=code,
         error_message="This server does not host this topic-partition.",
-        leader_id=_NO_NODE,
-        leader_epoch=-1,
-        high_watermark=-1,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
         current_voters=[],
         observers=[],
     )
@@ -74,6 +74,8 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> Message:
         )
         for topic in request.topics
     ]
+    if all(each.error_code for topic in topics for each in topic.partitions):
+        return DescribeQuorumResponse(topics=topics)  # nobody's voters are told: nobody's addresses, either
     me = context.broker.image.brokers.brokers[context.broker.node_id]
     listeners = [Listener(name=name, host=at.host, port=at.port) for name, at in me.listeners.items()]
     return DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=context.broker.node_id, listeners=listeners)])

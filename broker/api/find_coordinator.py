@@ -22,6 +22,11 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 _BATCHED_SINCE: Final = 4
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+"""Kafka's words for an unknown type of keys."""
 _NO_NODE: Final = -1
 _TOPICS: Final = {0: GROUP_TOPIC, 1: TRANSACTION_TOPIC}
 _RESOURCES: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
@@ -32,7 +37,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pending:
     """Where each key's coordinator is; COORDINATOR_NOT_AVAILABLE while nobody leads its partition."""
     topic = _TOPICS.get(request.key_type)
     if topic is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinators of key type {request.key_type} are not served")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
     keys = request.coordinator_keys if context.api_version >= _BATCHED_SINCE else [request.key]
     permitted = any(context.allows(key, Operation.DESCRIBE, _RESOURCES[request.key_type]) for key in keys)
     if not permitted or topic in context.broker.image.topics.by_name:

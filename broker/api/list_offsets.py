@@ -85,7 +85,8 @@ class _Lookups:
         )
         self.response = ListOffsetsResponse(topics=[])
         for topic in request.topics:
-            answers = [self._first(topic.name, wanted) for wanted in topic.partitions]
+            once = {wanted.partition_index: wanted for wanted in topic.partitions}
+            answers = [self._first(topic.name, wanted) for wanted in once.values()]
             self.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
 
     @property

@@ -34,7 +34,8 @@ def _heartbeat(shard: GroupShard, event: GroupRequest, now: Now) -> list[Action]
         shard.look_after(group)
         return actions
     if request.member_epoch != JOIN_EPOCH:
-        reason = f"Consumer group {event.group_id} not found." if group is None else _other_kind(event.group_id)
+        kind = "Group" if request.member_epoch < JOIN_EPOCH else "Consumer group"  # Kafka's words for who leaves
+        reason = f"{kind} {event.group_id} not found." if group is None else _other_kind(event.group_id)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
     if isinstance(group, ClassicGroup) and group.members.by_id:
         return _upgraded(shard, group, event, now)

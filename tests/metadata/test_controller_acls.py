@@ -40,7 +40,7 @@ def test_a_rule_is_there_once(create):
         ({"pattern_type": PatternType.MATCH}, "Invalid patternType 2"),
         ({"operation": 1}, "Invalid operation 1"),
         ({"permission": 1}, "Invalid permissionType 1"),
-        ({"resource_name": ""}, "Resource name should not be empty"),
+        ({"resource_name": ""}, "Invalid empty resource name"),
         ({"resource_type": CLUSTER}, "The only valid name for the CLUSTER resource is kafka-cluster"),
         ({"principal": "alice"}, "Could not parse principal from `alice`"),
     ],

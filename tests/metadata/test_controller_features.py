@@ -66,13 +66,13 @@ def test_the_present_level_may_be_named_again(cluster):
         (
             FeatureUpdate("metadata.version", 29, SAFE),
             (
-                "Invalid metadata.version 29. Refusing to perform the requested downgrade because it might delete metadata "
+                "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because it might delete metadata "
                 "information."
             ),
         ),
         (
             FeatureUpdate("metadata.version", 29, UNSAFE),
-            "Invalid metadata.version 29. Unsafe metadata downgrade is not supported in this version.",
+            "Unsupported metadata.version downgrade from 30 to 29. Unsafe metadata downgrade is not supported in this version.",
         ),
         (
             FeatureUpdate("metadata.version", 6, SAFE),

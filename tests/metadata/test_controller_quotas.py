@@ -57,11 +57,11 @@ def test_a_check_alone_writes_nothing():
 @pytest.mark.parametrize(
     ("entity", "words"),
     [
-        ([], "needs an entity"),
+        ([], "Invalid empty client quota entity"),
         ([("user", "a"), ("user", "b")], "at most one name"),
         ([("group", "a")], "type: group"),
         ([("client-id", "")], "Empty client-id"),
-        ([("ip", "10.0.0.1"), ("user", "a")], "neither user"),
+        ([("ip", "10.0.0.1"), ("user", "a")], "Invalid quota entity combination"),
         ([("ip", "no.such.host")], "no IP address"),
     ],
 )

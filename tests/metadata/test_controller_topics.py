@@ -85,7 +85,7 @@ def test_replication_factor_above_live_brokers_is_refused(cluster, create):
     assert _only(create(cluster(1), NewTopic("t", 1, 3))) == Failure(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only "
-        "1 broker(s) are registered.",
+        "1 broker(s) are registered or some brokers have all their log directories cordoned.",
     )
 
 
@@ -348,8 +348,8 @@ class TestDeleteTopics:
     @pytest.mark.parametrize(
         ("name", "topic_id", "code", "sentence"),
         [
-            ("x", ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
-            (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID, None),
+            ("x", ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+            (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
             (None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."),
             ("a", b"x" * 16, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."),
         ],

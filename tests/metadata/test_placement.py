@@ -49,7 +49,10 @@ def test_a_fenced_broker_may_follow_but_never_leads():
         (
             _brokers(1),
             3,
-            "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered.",
+            (
+                "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered "
+                "or some brokers have all their log directories cordoned."
+            ),
         ),
         (_brokers(1, fenced=(1,)), 1, "All brokers are currently fenced."),
         ([], 1, "All brokers are currently fenced."),

@@ -51,12 +51,12 @@ def test_the_topics_have_kafkas_settings(broker, key_type, segment_bytes):
 @pytest.mark.parametrize("version", [1, 6])
 @pytest.mark.parametrize("key_type", [2, 9])
 def test_a_kind_of_key_that_is_not_served_is_invalid(broker, version, key_type):
-    """INVALID_REQUEST with a message that names it; share groups are among them."""
+    """INVALID_REQUEST in Kafka's words; share groups are among them."""
     request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=key_type, coordinator_keys=["g"])
     answer = broker.link().call(request, version)
     one = answer if version < 4 else answer.coordinators[0]
     assert one.error_code == ErrorCode.INVALID_REQUEST
-    assert str(key_type) in one.error_message
+    assert one.error_message.startswith("This most likely occurs because of a request being malformed")
 
 
 @pytest.mark.parametrize("version", range(7))
