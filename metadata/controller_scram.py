@@ -58,7 +58,8 @@ def alter_credentials(
     """
     records: dict[str, Message] = {}
     failures: dict[str, Failure] = {}
-    for change in (*deletions, *upsertions):
+    changes: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]
+    for change in changes:
         user = change.user
         if user in failures:
             continue
