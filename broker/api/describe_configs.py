@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
@@ -34,7 +34,7 @@ from stratalog.wire.messages.describe_configs import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API", "check_broker_name"]
+__all__ = ["ALTERED", "ALTERED_LOGGERS", "API", "check_broker_name"]
 
 _ADVERTISED: Final = "advertised.listeners"
 """Not set, it is described as what clients are told, which comes from the listeners."""
@@ -51,17 +51,30 @@ def _topic(context: RequestContext, image: ClusterImage, name: str) -> Mapping[s
     return entries
 
 
-def check_broker_name(name: str, node_id: int, *, or_empty: bool) -> None:
+class _Words(NamedTuple):
+    """What Kafka says of a broker's name; it has other words in each place."""
+
+    no_number: str
+    another: str
+
+
+DESCRIBED: Final = _Words(
+    "Broker id must be an integer, but it is: {name}",
+    "Unexpected broker id, expected {node_id} or empty string, but received {name}",
+)
+DESCRIBED_LOGGERS: Final = _Words(DESCRIBED.no_number, "Unexpected broker id, expected {node_id} but received {name}")
+ALTERED: Final = _Words(
+    "Node id must be an integer, but it is: {name}", "Unexpected broker id, expected {node_id}, but received {name}"
+)
+ALTERED_LOGGERS: Final = _Words(ALTERED.no_number, "Unexpected node id. Expected {node_id}, but received {name}")
+
+
+def check_broker_name(name: str, node_id: int, words: _Words) -> None:
     """Raise `KafkaError` INVALID_REQUEST unless ``name`` is the id of this broker."""
-    if not name.isascii() or not name.isdigit():
-        kind = "Broker" if or_empty else "Node"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}")
-    if int(name) != node_id:
-        if or_empty:
-            why = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
-        else:
-            why = f"Unexpected node id. Expected {node_id}, but received {name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    number = int(name) if name.isascii() and name.isdigit() else None
+    if number != node_id:
+        why = words.no_number if number is None else words.another
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why.format(name=name, node_id=node_id))
 
 
 def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
@@ -76,7 +89,7 @@ def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[
             **{key: entry for key, entry in entries.items() if entry.source is everyones},
             **resolve_listener_settings(((everyones, defaults),), {}),
         }
-    check_broker_name(name, broker.node_id, or_empty=True)
+    check_broker_name(name, broker.node_id, DESCRIBED)
     mine = image.configs.of(ConfigResource.broker(broker.node_id))
     given = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, mine),
@@ -117,7 +130,9 @@ def _client_metrics(context: RequestContext, image: ClusterImage, name: str) -> 
 def _loggers(context: RequestContext, _image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    check_broker_name(name, context.broker.node_id, or_empty=False)
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    check_broker_name(name, context.broker.node_id, DESCRIBED_LOGGERS)
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return {
         logger: ConfigEntry(ConfigDef(logger, STRING, None, "The level of a logger."), level, source, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.slices import Steps
+from stratalog.metadata.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -43,6 +44,7 @@ def _partition(context: RequestContext, topic: str, number: int) -> PartitionRes
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        check_topic_name(topic)
         unified = context.broker.partitions.by_name(topic, number)
         unified.partition.check_online()
     except KafkaError as error:

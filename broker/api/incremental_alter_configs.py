@@ -6,7 +6,7 @@ log and in force on this broker.
 
 from __future__ import annotations
 
-from stratalog.broker.api.describe_configs import check_broker_name
+from stratalog.broker.api.describe_configs import ALTERED, ALTERED_LOGGERS, check_broker_name
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
@@ -38,7 +38,7 @@ def alteration_refusal(context: RequestContext, resource_type: int, name: str) -
         return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     elif resource_type == configs_image.ResourceType.BROKER and name:
         try:
-            check_broker_name(name, context.broker.node_id, or_empty=False)
+            check_broker_name(name, context.broker.node_id, ALTERED)
         except KafkaError as error:
             return error
     return None
@@ -58,7 +58,7 @@ def _alter_loggers(
     """Levels of loggers are this process's own: nothing of them is written down."""
     failure = None
     try:
-        check_broker_name(resource.resource_name, node_id, or_empty=False)
+        check_broker_name(resource.resource_name, node_id, ALTERED_LOGGERS)
         alter_levels(changes, validate_only=validate_only)
     except KafkaError as error:
         failure = error

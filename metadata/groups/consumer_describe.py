@@ -36,7 +36,7 @@ def _member(facts: ConsumerState, member: ConsumerMember, topics: TopicsImage) -
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.topic_pattern or None,
+        subscribed_topic_regex=member.topic_pattern,
         assignment=_assignment(member.assigned, topics),
         target_assignment=_assignment(facts.target(member.member_id), topics),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,

@@ -16,7 +16,7 @@ __all__ = ["for_produce", "for_version"]
 _FENCED_SINCE: Final[Mapping[int, int]] = {22: 4, 24: 2, 25: 2, 26: 2}
 """By API key: the first version that may be answered PRODUCER_FENCED."""
 
-_ABORTABLE_SINCE: Final[Mapping[int, int]] = {0: 11, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4}
+_ABORTABLE_SINCE: Final[Mapping[int, int]] = {0: 11, 22: 5, 24: 4, 25: 4, 26: 4, 28: 4}
 """By API key: the first version that may be answered TRANSACTION_ABORTABLE."""
 
 _ENLISTS_SINCE: Final[Mapping[int, int]] = {0: 12, 28: 5}

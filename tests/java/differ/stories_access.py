@@ -208,6 +208,8 @@ CREDENTIALS = Story(
         credentials("one user good and bad", credential("erin", 1), credential("erin", 9)),
         credentials("the same twice", credential("bob", 1), credential("bob", 1)),
         credentials("set and deleted", credential("bob", 1), gone=(("bob", 1),)),
+        credentials("empty user, set and deleted", credential("", 1), gone=(("", 1),)),
+        credentials("unknown mechanism, set and deleted", credential("bob", 9), gone=(("bob", 9),)),
         credentials("delete unknown", gone=(("nobody", 1),)),
         credentials("delete unknown mechanism", gone=(("alice", 9),)),
         credentials("delete empty user", gone=(("", 1),)),

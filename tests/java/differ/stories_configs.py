@@ -80,6 +80,9 @@ TOPIC_CHANGES = Story(
         change("subtract", TOPIC, "changed-{v}", (SUBTRACT, "cleanup.policy", "delete")),
         change("subtract what is not in it", TOPIC, "changed-{v}", (SUBTRACT, "cleanup.policy", "delete")),
         describe("subtracted", (TOPIC, "changed-{v}", ["cleanup.policy"]), include_synonyms=True),
+        topic("fresh-{v}"),
+        change("subtract what is not in the default", TOPIC, "fresh-{v}", (SUBTRACT, "cleanup.policy", "compact")),
+        describe("still the default's", (TOPIC, "fresh-{v}", ["cleanup.policy"]), include_synonyms=True),
         change("append to no list", TOPIC, "changed-{v}", (APPEND, "retention.ms", "1")),
         change("subtract from no list", TOPIC, "changed-{v}", (SUBTRACT, "retention.ms", "1")),
         change(

@@ -16,6 +16,8 @@ APPENDED = Story(
     (
         topic("appended-{v}", 2),
         topic("stamped-{v}", 1, message_timestamp_type="LogAppendTime"),
+        topic("safe-{v}", 1, min_insync_replicas="2"),
+        produce("safe-{v}", batch(b"a"), "more replicas asked for than there are"),
         produce("appended-{v}", batch(b"a", b"b"), "acks all"),
         produce("appended-{v}", batch(b"c"), "acks one", acks=1),
         produce("appended-{v}", batch(b"d"), "acks none", acks=0, answered=False),

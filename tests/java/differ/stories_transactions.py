@@ -101,7 +101,6 @@ VERIFIED = Story(
             )
             for label, verify in (("not there", True), ("added", False), ("there", True))
         ),
-        Ask("AddPartitionsToTxn", {}, "none"),
     ),
     versions=(4, 5),
 )

@@ -16,7 +16,7 @@ def test_fenced_producers_are_told_what_their_version_knows(api_key, since):
     assert for_version(FENCED, api_key, since - 1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-@pytest.mark.parametrize(("api_key", "since"), [(0, 11), (24, 5), (25, 4), (26, 4), (28, 4)])
+@pytest.mark.parametrize(("api_key", "since"), [(0, 11), (24, 4), (25, 4), (26, 4), (28, 4)])
 def test_abortable_errors_are_told_to_who_knows_them(api_key, since):
     """TRANSACTION_ABORTABLE since KIP-890, INVALID_TXN_STATE before."""
     assert for_version(ABORTABLE, api_key, since) is ErrorCode.TRANSACTION_ABORTABLE
