@@ -1,7 +1,7 @@
 """librdkafka through confluent-kafka."""
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
@@ -143,3 +143,33 @@ def test_librdkafka_reads_across_the_border(tiered_topic, codec, event):
     assert counted["kafka_server_brokertopicmetrics_remotefetchrequests_total"] > 0
     assert consumer.get_watermark_offsets(asked, timeout=20) == (0, len(border.events))
     consumer.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_only_the_records_at_fault_are_told_so(start_node, codec):
+    """Of a batch with records without keys, in a compacted topic; the others hear that another record was the reason.
+
+    librdkafka's own test 0011 does the same (``test_message_single_partition_record_fail``).
+    """
+    node = start_node()
+    node.create("compacted", cleanup_policy="compact")
+    producer = Producer(
+        {
+            "bootstrap.servers": node.address,
+            "linger.ms": 200,
+            "compression.type": codec,
+            "partitioner": "consistent",
+            "log_level": 0,
+        }
+    )
+    told = {}
+    for number in range(100):
+        producer.produce(
+            "compacted", b"v", None if number % 10 == 7 else b"k", 0,
+            on_delivery=lambda error, _, number=number: told.setdefault(number, error.code()),
+        )  # fmt: skip
+    assert producer.flush(20) == 0
+    at_fault = {number for number, code in told.items() if code == KafkaError.INVALID_RECORD}
+    assert at_fault == {number for number in range(100) if number % 10 == 7}
+    assert {told[number] for number in set(told) - at_fault} == {KafkaError._INVALID_DIFFERENT_RECORD}
+    assert node.end("compacted") == 0

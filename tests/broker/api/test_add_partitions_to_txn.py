@@ -77,7 +77,7 @@ def test_brokers_ask_for_many_transactions_at_once(transactions):
         "who": [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
     }
     assert transactions.state("two") == "Ongoing"
-    assert batch(transactions, asked[0], version=4) == {"one": [0, ErrorCode.INVALID_TXN_STATE]}
+    assert batch(transactions, asked[0], version=4) == {"one": [0, ErrorCode.TRANSACTION_ABORTABLE]}
 
 
 def test_brokers_add_what_exists(transactions):

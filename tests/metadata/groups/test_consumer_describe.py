@@ -12,7 +12,7 @@ def test_group(group_world):
     x, y = group.members
     assert (x.member_id, x.instance_id, x.rack_id, x.member_epoch, x.member_type) == ("x", "i", "r", 1, 1)
     assert (x.client_id, x.client_host) == ("client", "/10.0.0.1")
-    assert (x.subscribed_topic_names, x.subscribed_topic_regex) == (["a"], None)
+    assert (x.subscribed_topic_names, x.subscribed_topic_regex) == (["a"], "")
     assert (y.subscribed_topic_names, y.subscribed_topic_regex) == ([], "a")
     [has] = x.assignment.topic_partitions
     assert (has.topic_id, has.topic_name, has.partitions) == (world.id("a"), "a", [0, 1, 2, 3])
