@@ -259,6 +259,24 @@ class _Writer:
         self.pad = self.pad[:-1]
         return value
 
+    def tagged(self, slot: Slot, value: str, length: str) -> None:
+        """Read one tagged field of ``length`` bytes into the variable ``value``.
+
+        Before a struct with a presence byte had one here, it was written without: those begin with another byte.
+        """
+        if slot.presence:
+            self.put(f"if {length} == 1 and not b[p]:")
+            self.put(f" {value} = None")
+            self.put(" p += 1")
+            self.put("else:")
+            self.pad += " "
+            self.put(f"if {length} and b[p] == 1: p += 1")
+        read = self.value(slot)
+        self.flush()
+        self.put(f"{value} = {read}")
+        if slot.presence:
+            self.pad = self.pad[:-1]
+
     def tags(self, layout: StructLayout, path: str, count: str) -> list[tuple[str, str]]:
         """Read a tag section whose count starts with the byte in ``count``; known tags into variables."""
         if not layout.tagged:
@@ -282,9 +300,7 @@ class _Writer:
         for index, (slot, (_, value)) in enumerate(zip(layout.tagged, values, strict=True)):
             self.put(f"{'if' if index == 0 else 'elif'} {tag} == {slot.tag}:")
             self.pad += " "
-            read = self.value(slot)
-            self.flush()
-            self.put(f"{value} = {read}")
+            self.tagged(slot, value, length)
             self.put(f"if p != {end}: bad_tag(what, {slot.path!r}, p, {end})")
             self.pad = self.pad[:-1]
         self.put(f"else: p = {end}")

@@ -297,13 +297,21 @@ class _Writer:
         self.put(f"{inner} = []")
         self.put(f"{inner}_add = {inner}.append")
         self.add = f"{inner}_add"
+        if slot.presence:
+            self.put(f"{self.add}(b'\\0' if {value} is None else b'\\1')")
+            self.put(f"if {value} is not None:")
+            self.pad += " "
         self.value(slot, value)
         self.flush()
+        if slot.presence:
+            self.pad = self.pad[:-1]
         self.put(f"{inner} = b''.join({inner})")
         self.put(f"{section}.append(varint({slot.tag}) + varint(len({inner})) + {inner})")
 
     def differs(self, slot: Slot, value: str) -> str:
         """The expression that is true when ``value`` has to be sent."""
+        if slot.presence:
+            return "True"
         if slot.is_list and slot.default == []:
             return f"({value} is None or len({value}) > 0)"
         if slot.layout is not None and not slot.is_list:

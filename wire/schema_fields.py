@@ -47,6 +47,7 @@ class Declared:
     nullable_since: int = 0
     nullable_until: int = ANY_VERSION
     compact: bool = True
+    presence: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,8 @@ class FieldSpec:
     """One field of a struct over all versions.
 
     ``required``: the constructor has no default for it. ``tag`` counts from version ``tagged_since``; before that
-    the field stands in line. ``compact=False`` keeps the old length prefix also in flexible versions.
+    the field stands in line. ``compact=False`` keeps the old length prefix also in flexible versions. ``presence``:
+    a byte before a tagged struct says whether it is there.
     """
 
     name: str
@@ -68,6 +70,7 @@ class FieldSpec:
     nullable_since: int
     nullable_until: int
     compact: bool
+    presence: bool
 
     def present(self, version: int) -> bool:
         """Whether ``version`` carries the field at all."""
@@ -92,13 +95,15 @@ def field(
     nullable_since: int = 0,
     nullable_until: int = ANY_VERSION,
     compact: bool = True,
+    presence: bool = False,
 ) -> Any:
     """Declare an optional field: what a version does not carry, and what the constructor is not given, is ``default``.
 
     Without ``default`` it is Kafka's: 0, empty text, empty list, the zero uuid, and ``None`` for a type that allows
     it. ``since`` and ``until`` are the first and last version that carry the field. With ``tag`` it is a tagged
     field (KIP-482), from ``tagged_since`` on where that is later than ``since``; a tagged struct is ``None`` when it
-    is not sent. ``X | None`` may be null in every version unless ``nullable_since``/``nullable_until`` narrow that.
+    is not sent. With ``presence`` it is always sent: a byte in front of it says whether it is there, which is how Kafka
+    writes a tagged struct that may be null and whose default is not null. ``X | None`` may be null in every version unless ``nullable_since``/``nullable_until`` narrow that.
     """
     return Declared(
         default=default,
@@ -109,6 +114,7 @@ def field(
         nullable_since=nullable_since,
         nullable_until=nullable_until,
         compact=compact,
+        presence=presence,
     )
 
 
@@ -138,6 +144,7 @@ def field_spec(owner: str, name: str, annotation: Any, declared: Declared | None
         nullable_since=given.nullable_since if nullable else ANY_VERSION + 1,
         nullable_until=given.nullable_until,
         compact=given.compact,
+        presence=given.presence,
     )
 
 

@@ -28,6 +28,7 @@ class Slot:
     compact: bool
     tag: int | None
     default: object
+    presence: bool = False
 
     def element(self) -> Slot:
         """The slot of one element of a list: never null."""
@@ -91,4 +92,5 @@ def _slot(spec: FieldSpec, version: int, flexible: bool, path: str) -> Slot:
         compact=flexible and spec.compact,
         tag=spec.tag if spec.tagged(version) else None,
         default=spec.default,
+        presence=spec.presence,
     )

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from stratalog.wire.batch import Record, iter_headers, iter_records
+from stratalog.wire.records import group, transaction
 from tests.java.differ.compare import Comparison, Difference
 from tests.java.differ.side import Side
 from tests.java.differ.story import REQUESTS, Ask, Wanted
@@ -164,3 +167,35 @@ def test_names_are_given_once() -> None:
     """A difference is found again by its name, a story too."""
     for names in ([story.name for story in STORIES], [wanted.name for wanted in WANTED]):
         assert len(names) == len(set(names))
+
+
+def records_of(directory: Path) -> Iterator[Record]:
+    """Every record in the segments of a partition, but for control records."""
+    for path in sorted(directory.glob("*.log")):
+        data = path.read_bytes()
+        for position, header in iter_headers(data):
+            if not header.is_control:
+                yield from iter_records(data, position)
+
+
+def test_what_kafkas_group_coordinator_wrote_is_understood(comparison, kafka_server) -> None:
+    """Decoded and encoded again in its version, each value is the same bytes."""
+    kinds = set()
+    for record in records_of(Path(kafka_server[1], "__consumer_offsets-0")):
+        key = group.decode_key(record.key)
+        kinds.add(type(key).__name__)
+        if key is not None and record.value is not None:
+            version = int.from_bytes(record.value[:2], "big")
+            assert group.encode_value(group.decode_value(key, record.value), version) == record.value, key
+    assert {"OffsetCommitKey", "GroupMetadataKey", "ConsumerGroupMemberMetadataKey"} <= kinds
+
+
+def test_what_kafkas_transaction_coordinator_wrote_is_understood(comparison, kafka_server) -> None:
+    """Decoded and encoded again in its version, each value is the same bytes."""
+    count = 0
+    for record in records_of(Path(kafka_server[1], "__transaction_state-0")):
+        if record.value is not None:
+            version = int.from_bytes(record.value[:2], "big")
+            assert transaction.encode_value(transaction.decode_value(record.value), version) == record.value
+            count += 1
+    assert count > 50

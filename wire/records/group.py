@@ -177,7 +177,10 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions=(0, 0), flexible=0):
-    """What a member has said of itself."""
+    """What a member has said of itself.
+
+    Kafka writes null for a member of the new protocol, and takes a record that says nothing for one of the old.
+    """
 
     instance_id: str | None
     rack_id: str | None
@@ -187,7 +190,7 @@ class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions=(0, 0), flex
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: Int32 = field(-1)
     server_assignor: str | None
-    classic_member_metadata: ClassicMemberMetadata | None = field(None, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(None, tag=0, presence=True)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions=(0, 0)):

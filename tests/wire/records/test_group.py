@@ -125,7 +125,22 @@ GOLDEN = [
             ),
         ),
         "0005 000167 00016d",
-        "0000 00 00 0263 032f68 02 0274 00 00000002 00 01 00 0b 00000001 02 0272 02ff 00 00",
+        "0000 00 00 0263 032f68 02 0274 00 00000002 00 01 00 0c 01 00000001 02 0272 02ff 00 00",
+    ),
+    (
+        ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"),
+        ConsumerGroupMemberMetadataValue(
+            instance_id=None,
+            rack_id=None,
+            client_id="c",
+            client_host="/h",
+            subscribed_topic_names=[],
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=2,
+            server_assignor=None,
+        ),
+        "0005 000167 00016d",
+        "0000 00 00 0263 032f68 01 01 00000002 00 01 00 01 00",
     ),
     (
         ConsumerGroupTargetAssignmentMetadataKey(group_id="g"),
@@ -238,3 +253,12 @@ def test_value_refused(value, match):
     """A value with a version that is not known, bytes too few or too many is refused."""
     with pytest.raises(DecodeError, match=match):
         decode_value(GroupMetadataKey(group="g"), bytes.fromhex(value))
+
+
+@pytest.mark.parametrize(("tagged", "timeout_ms"), [("00", None), ("01 00 0b 0000afc8 02 0272 02ff 00 00", 45_000)])
+def test_members_that_were_written_without_a_presence_byte_are_read(tagged, timeout_ms):
+    """As this broker wrote them once: nothing for a member of the new protocol, the struct alone for one of the old."""
+    key = ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
+    found = decode_value(key, bytes.fromhex("0000 00 00 0263 032f68 01 01 00000002 00" + tagged))
+    classic = found.classic_member_metadata
+    assert (None if classic is None else classic.session_timeout_ms) == timeout_ms
