@@ -129,3 +129,13 @@ def test_a_stranger_is_refused():
     with pytest.raises(KafkaError) as caught:
         leader().follower_fetched(9, 0, leader_log_end_offset=0, now_ms=0)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_more_replicas_are_asked_for_than_there_are():
+    """min.insync.replicas=2 on a partition of one replica, as in Kafka 4: it counts as 1."""
+    state = leader(replicas=(1,), in_sync=(1,), end=5)
+    state.check_enough_replicas(2)
+    assert state.is_acknowledged(5, 2)
+    state = leader(replicas=(1, 2), in_sync=(1,), end=5)
+    with pytest.raises(KafkaError):
+        state.check_enough_replicas(3)

@@ -150,3 +150,34 @@ def test_struct_default():
     assert one.spot is not two.spot
     assert one.many is not two.many
     assert Places().many is not Places().many
+
+
+class Inner(Struct):
+    number: Int32
+    texts: list[str]
+
+
+class Held(Message, api_key=1, versions=(0, 0), flexible=0):
+    inner: Inner | None = field(tag=3, presence=True)
+
+
+@pytest.mark.parametrize(
+    ("inner", "written"),
+    [
+        (None, "01 03 01 00"),
+        (Inner(number=0, texts=[]), "01 03 07 01 00000000 01 00"),
+        (Inner(number=1, texts=["a"]), "01 03 09 01 00000001 02 0261 00"),
+    ],
+)
+def test_a_tagged_struct_with_a_presence_byte_is_always_sent(inner, written):
+    """One that is empty is not null."""
+    data = encode_bytes(Held(inner=inner), 0)
+    assert data == bytes.fromhex(written)
+    assert decode(Held, 0, data).inner == inner
+
+
+@pytest.mark.parametrize("data", ["01 03 00", "01 03 02 00 00", "01 03 01 01", "01 03 07 02 00000000 01 00"])
+def test_a_presence_byte_without_its_struct_is_an_error(data):
+    """Or one that is neither of the two."""
+    with pytest.raises(DecodeError):
+        decode(Held, 0, bytes.fromhex(data))
