@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from aiohttp import web
 
+from stratalog.broker.http_connections import HttpConnections, HttpProtocol
+from stratalog.broker.http_origin import this_host_only
+from stratalog.broker.http_refusals import MistakesOfClients, answer_bad_requests
 from stratalog.broker.metrics import Metrics
 
 __all__ = ["HttpServer", "Route"]
@@ -14,7 +18,14 @@ __all__ = ["HttpServer", "Route"]
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+log = logging.getLogger(__name__)
+mistakes = MistakesOfClients()
+log.addFilter(mistakes)
+
 Route = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
+"""Answered under every name of the host: a load balancer asks by address or by any name."""
 
 
 class HttpServer:
@@ -38,17 +49,22 @@ class HttpServer:
         self._problems = problems
         self._more = dict(more or {})
         self._runner: web.AppRunner | None = None
+        self._connections: HttpConnections
 
-    async def prepare(self) -> Callable[[], asyncio.BaseProtocol]:
-        """Get ready to serve; what makes the protocol of a connection, for whoever listens."""
-        application = web.Application()
+    async def prepare(self, connections: HttpConnections) -> Callable[[], HttpProtocol]:
+        """Get ready to serve; what makes the protocol of a connection, for the listener.
+
+        ``connections`` hear when a request begins and ends.
+        """
+        self._connections = connections
+        application = web.Application(middlewares=[self._noted, answer_bad_requests, this_host_only(OPEN_PATHS)])
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics_text)
         for target, route in self._more.items():
             method, _, path = target.rpartition(" ")
             application.router.add_route(method or "GET", path, route)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(application, access_log=None, logger=log, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         self._runner = runner
         assert runner.server is not None
@@ -59,6 +75,18 @@ class HttpServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    @web.middleware
+    async def _noted(self, request: web.Request, handler: Route) -> web.StreamResponse:
+        """Requests in progress are not idle."""
+        connection = self._connections.of(request.protocol)
+        if connection is None:
+            return await handler(request)
+        connection.request_began(request.content.is_eof)
+        try:
+            return await handler(request)
+        finally:
+            connection.request_ended()
 
     async def _livez(self, _request: web.Request) -> web.Response:
         """The loop turns: that this is answered at all is the answer."""

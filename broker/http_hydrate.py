@@ -8,7 +8,6 @@ from aiohttp import web
 
 from stratalog.broker.authorizer import Operation
 from stratalog.broker.http import Route
-from stratalog.broker.http_origin import of_this_host
 from stratalog.broker.http_refusals import changing_refusal, json_body, refused
 from stratalog.broker.hydration import hydrate
 from stratalog.broker.unified_log import UnifiedLog
@@ -44,7 +43,7 @@ def hydrate_routes(node: Node) -> dict[str, Route]:
         except KafkaError as error:
             return refused(503, str(error))
 
-    return {"POST /v1/topics/{topic}/partitions/{partition}/hydrate": of_this_host(answer)}
+    return {"POST /v1/topics/{topic}/partitions/{partition}/hydrate": answer}
 
 
 def _led(node: Node, topic: str, partition: str) -> UnifiedLog | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stratalog.broker.accepting import Listening, listen
+from stratalog.broker.http_connections import HttpConnections, HttpLimits, HttpProtocol
 from stratalog.broker.listening import naming_setting
 from stratalog.broker.machine import machine_of
 
@@ -29,20 +31,23 @@ log = logging.getLogger(__name__)
 class HttpListener:
     """A port that is there at once, and its server when that is imported."""
 
-    def __init__(self, make: Callable[[], HttpServer], failed: Callable[[], None]) -> None:
+    def __init__(
+        self, make: Callable[[], HttpServer], failed: Callable[[], None], limits: HttpLimits | None = None
+    ) -> None:
         """``make`` makes the server when its modules are imported. ``failed`` is called if there will be none."""
         self._make = make
         self._failed = failed
-        self._listening: asyncio.Server | None = None
+        self.connections = HttpConnections(asyncio.get_running_loop(), limits or HttpLimits())
+        self._listening: Listening | None = None
         self._opening: asyncio.Task[None] | None = None
         self._server: HttpServer | None = None
-        self._new_protocol: Callable[[], asyncio.BaseProtocol] | None = None
+        self._new_protocol: Callable[[], HttpProtocol] | None = None
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the port; the address, with the port that was chosen for 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         with naming_setting("stratalog.http.listener (--http)", host, port):
-            self._listening = await loop.create_server(self._connected, host or None, port, start_serving=False)
+            self._listening = await listen(loop, self._connected, host or None, port, backlog=_BACKLOG)
         for bound in self._listening.sockets:
             with bound.dup() as same:
                 same.listen(_BACKLOG)
@@ -65,10 +70,11 @@ class HttpListener:
             self._listening.close()
         if self._server is not None:
             await self._server.close()
+        self.connections.close()
 
     def _connected(self) -> asyncio.BaseProtocol:
         assert self._new_protocol is not None
-        return self._new_protocol()
+        return self.connections.guarded(self._new_protocol())
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
@@ -76,7 +82,7 @@ class HttpListener:
         try:
             await loop.run_in_executor(thread, import_module, _MODULE)
             self._server = self._make()
-            self._new_protocol = await self._server.prepare()
+            self._new_protocol = await self._server.prepare(self.connections)
             assert self._listening is not None
             await self._listening.start_serving()
         except Exception:

@@ -7,28 +7,31 @@ read from here as if from its own server (DNS rebinding). Its requests still car
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
-from stratalog.broker.http import Route
+__all__ = ["Handler", "host_is_local", "this_host_only"]
 
-__all__ = ["host_is_local", "of_this_host"]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def of_this_host(route: Route) -> Route:
-    """The route, for requests that came over loopback only under a loopback name; others get 421.
+def this_host_only(open_paths: Collection[str]) -> Middleware:
+    """Answers requests that came over loopback only under a loopback name, but for ``open_paths``; others get 421.
 
-    Who listens elsewhere has names that we cannot know, and has put something in front that does.
+    Who listens elsewhere has names that we cannot know, and has put something in front that does. It stands before the
+    routes, so a new one has it as well.
     """
 
-    async def checked(request: web.Request) -> web.StreamResponse:
+    @web.middleware
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
         local = "" if request.transport is None else str(request.transport.get_extra_info("sockname")[0])
-        if _is_loopback(local) and not host_is_local(request.headers):
+        if request.path not in open_paths and _is_loopback(local) and not host_is_local(request.headers):
             name = request.headers.get("Host", "")
             text = f"this address is for its own machine; {name!r} is another name: use localhost or 127.0.0.1\n"
             return web.Response(status=421, text=text)
-        return await route(request)
+        return await handler(request)
 
     return checked
 

@@ -8,15 +8,43 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from stratalog.broker.authorizer import Authorizer, Operation, ResourceType
+from stratalog.broker.http_origin import Handler
 
-__all__ = ["ANONYMOUS", "changing_refusal", "json_body", "refused"]
+__all__ = [
+    "ANONYMOUS",
+    "MISTAKES",
+    "MistakesOfClients",
+    "answer_bad_requests",
+    "changing_refusal",
+    "json_body",
+    "refused",
+]
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+
+MISTAKES: Final = (HttpProcessingError, ClientPayloadError, web.RequestPayloadError)
+"""Raised by aiohttp for bytes that are no HTTP, and for bodies that are not what their header says."""
+
+
+class MistakesOfClients(logging.Filter):
+    """Keeps out of the log what anybody could fill it with: errors that a client's bytes cause. ``count`` has their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is about something else."""
+        mistake = record.exc_info is not None and isinstance(record.exc_info[1], MISTAKES)
+        self.count += mistake
+        return not mistake
 
 
 def refused(status: int, reason: str) -> web.Response:
@@ -46,10 +74,24 @@ def changing_refusal(
 async def json_body(request: web.Request) -> dict[str, Any] | web.Response:
     """The JSON object that was sent, or what to answer if it is none."""
     try:
-        body = json.loads(await request.text())
+        body = json.loads(await request.read())
+    except RecursionError:
+        return refused(400, "the body is not the JSON of settings: it is nested too deeply")
     except ValueError as error:
         return refused(400, f"the body is not JSON: {error}")
     return body if isinstance(body, dict) else refused(400, 'the body is a JSON object, as {} or {"name": "value"}')
+
+
+@web.middleware
+async def answer_bad_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A body that cannot be read is the client's mistake: 400, and nothing in the log.
+
+    A broken encoding (gzip that is none), a body that ends too early.
+    """
+    try:
+        return await handler(request)
+    except MISTAKES as error:
+        return refused(400, f"the body cannot be read: {error}")
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,6 @@ from aiohttp import web
 
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.http import Route
-from stratalog.broker.http_origin import of_this_host
 from stratalog.broker.http_refusals import changing_refusal, json_body, refused
 from stratalog.broker.tier_watch import TierWatch, TooManyWatchers
 from stratalog.broker.verification import verification_of
@@ -68,9 +67,9 @@ def tier_routes(node: Node, watch: TierWatch) -> dict[str, Route]:
         return response
 
     return {
-        "/v1/tier": of_this_host(snapshot),
-        "/v1/tier/events": of_this_host(events),
-        "POST /v1/tier/verification": of_this_host(_verified(node, watch)),
+        "/v1/tier": snapshot,
+        "/v1/tier/events": events,
+        "POST /v1/tier/verification": _verified(node, watch),
     }
 
 

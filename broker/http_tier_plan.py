@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from stratalog.broker.http import Route
-from stratalog.broker.http_origin import of_this_host
 from stratalog.broker.http_refusals import refused
 from stratalog.broker.tier_plan import planned_steps
 
@@ -30,7 +29,7 @@ def plan_routes(node: Node) -> dict[str, Route]:
             return refused(404, f"topic {topic!r} does not exist")
         return web.json_response({"bucket": node.config.bucket_url, "topic": topic, "steps": await _steps(node, topic)})
 
-    return {"/v1/tier/plan": of_this_host(answer)}
+    return {"/v1/tier/plan": answer}
 
 
 async def _steps(node: Node, topic: str | None) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from stratalog.broker.authorizer import Operation
 from stratalog.broker.http import Route
-from stratalog.broker.http_origin import of_this_host
 from stratalog.broker.http_refusals import changing_refusal, json_body, refused
 from stratalog.metadata.config_resolution import ConfigEntry
 from stratalog.metadata.config_types import ConfigError
@@ -56,7 +55,7 @@ def tiering_routes(node: Node) -> dict[str, Route]:
         return await _change(node, topic, body, validate_only=validate_only)
 
     path = "/v1/topics/{topic}/tiering"
-    return {f"GET {path}": of_this_host(show), f"PATCH {path}": of_this_host(change)}
+    return {f"GET {path}": show, f"PATCH {path}": change}
 
 
 async def _change(node: Node, topic: str, body: Mapping[str, Any], *, validate_only: bool) -> web.Response:

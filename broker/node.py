@@ -37,7 +37,7 @@ from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.mount import Mount
-from stratalog.broker.network_limits import segments_open_max, server_limits
+from stratalog.broker.network_limits import http_limits, segments_open_max, server_limits
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import Quotas
@@ -96,7 +96,8 @@ class Node:
         self.tier_watch = TierWatch(self)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
-        self.http = HttpListener(self._http_server, self.failed.set)
+        self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
+        self.http.connections.add_figures(self.metrics)
 
     new_topic_id = staticmethod(new_topic_id)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from stratalog.broker.accepting import Listening, listen
 from stratalog.broker.buffers import BufferPool
 from stratalog.broker.clock import Clock
 from stratalog.broker.config_listeners import Listener, SecurityProtocol
@@ -38,6 +39,9 @@ _REFUSED_LOG_SECONDS: Final = 10.0
 _ACCEPT_TURNS: Final = 4
 """Turns of the loop in which a connection that the kernel has given us becomes one that can be closed."""
 
+_FEW_CONNECTIONS: Final = 8
+"""An address with fewer gets one of those that are reserved: an administrator, not a flood."""
+
 _HELD_LONGER_SECONDS: Final = 60.0
 """A connection that is held is not heard before it is closed, however late the timers come."""
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
@@ -47,8 +51,8 @@ _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
 class ServerLimits:
     """What all clients together may use; setting names are Kafka's.
 
-    ``connections_max`` (``max.connections``), ``connections_per_ip_max`` (``max.connections.per.ip``, with
-    ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
+    ``connections_max`` (``max.connections``), ``connections_reserved`` (of those, the ones that only addresses with few
+    connections get), ``connections_per_ip_max`` (``max.connections.per.ip``, with ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
     (``connections.max.idle.ms``), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
     connections), ``request_memory_per_ip_bytes`` (``stratalog.request.memory.per.ip.bytes``: what unfinished large
     requests of one address hold of it; None is half), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
@@ -65,7 +69,8 @@ class ServerLimits:
     request_memory_per_ip_bytes: int | None = None
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
-    backlog: int = 512
+    backlog: int = 1024
+    connections_reserved: int = 0
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -110,7 +115,7 @@ class Server:
             dispatch=dispatch,
             limits=self.limits.connection,
         )
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listening] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._recent: deque[float] = deque()
         self._per_host: Counter[str] = Counter()
@@ -195,14 +200,14 @@ class Server:
 
         tls = self._tls[listener.name] if listener.protocol in _ENCRYPTED else None
         with naming_setting(f"listeners ({listener.name})", listener.host, listener.port):
-            server = await loop.create_server(
+            server = await listen(
+                loop,
                 connected,
                 listener.host or None,
                 listener.port,
                 backlog=self.limits.backlog,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else AUTHENTICATION_SECONDS,
-                start_serving=False,
+                tls=tls,
+                handshake_seconds=AUTHENTICATION_SECONDS,
             )
         for accepting in server.sockets:
             # Accepted sockets inherit the sizes; they must be set before the handshake to widen the window.
@@ -252,6 +257,9 @@ class Server:
         limits = self.limits
         if len(self.connections) >= limits.connections_max:
             return f"max.connections of {limits.connections_max} is reached"
+        left = limits.connections_max - len(self.connections)
+        if left <= limits.connections_reserved and self._per_host[connection.host] >= _FEW_CONNECTIONS:
+            return f"the last {limits.connections_reserved} connections are for addresses with fewer than {_FEW_CONNECTIONS}"
         per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
         if self._per_host[connection.host] >= per_host_max:
             return f"max.connections.per.ip of {per_host_max} is reached"

@@ -55,6 +55,10 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.history.copies.min", INT, 16, at_least(1), mode=WIDE,
             doc="Copies of earlier manifests that an archive keeps at least; older ones leave the bucket through the trash "
                 "when they are older than stratalog.trash.grace.ms, and no cut, lease or job needs them."),
+    setting("stratalog.http.connections.max", INT, 64, at_least(1),
+            doc="Connections of the HTTP port at one time."),
+    setting("stratalog.http.connections.per.ip.max", INT, 16, at_least(1),
+            doc="The same from one address. A browser opens at most six."),
     setting("stratalog.http.listener", STRING, "127.0.0.1:8080", NonEmptyText(),
             doc="host:port of health, readiness and metrics; port 0 is any free port."),
     setting("stratalog.incarnation", LONG, 0, at_least(-1), internal=True,

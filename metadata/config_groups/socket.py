@@ -39,9 +39,11 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="New connections a second, of all listeners together."),
     setting("max.connections", INT, INT_MAX, at_least(0), mode=WIDE,
-            doc="Connections at one time; a listener may have its own bound."),
+            doc="Connections at one time; never more than there are descriptors for. Not set, the last sixteenth is for "
+                "addresses with fewer than 8."),
     setting("max.connections.per.ip", INT, INT_MAX, at_least(0), mode=WIDE,
-            doc="Connections at one time from one address."),
+            doc="Connections at one time from one address; not set, a quarter of those that the process has descriptors "
+                "for. 2147483647 in the file of settings is no limit."),
     setting("max.connections.per.ip.overrides", STRING, "", mode=WIDE,
             doc="Other bounds for some addresses, as address:count pairs."),
     setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS), unused=_ONE_BROKER,
@@ -51,7 +53,7 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("socket.connection.setup.timeout.ms", LONG, 10_000, unused=_ONE_BROKER,
             doc="First wait for a connection to another broker."),
     setting("socket.listen.backlog.size", INT, 50, at_least(1),
-            doc="Connections that may wait to be accepted; the kernel's somaxconn bounds it."),
+            doc="Connections that may wait to be accepted, 1,024 if not set; the kernel's somaxconn bounds it."),
     setting("socket.receive.buffer.bytes", INT, 102_400,
             doc="SO_RCVBUF of a client's socket; -1 leaves it to the kernel's own tuning."),
     setting("socket.request.max.bytes", INT, 104_857_600, at_least(1), doc="Largest request that is read."),

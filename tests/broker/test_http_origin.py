@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from stratalog.broker.http_origin import host_is_local, of_this_host
+from stratalog.broker.http_origin import host_is_local, this_host_only
 
 
 class Arrived:
@@ -49,6 +49,16 @@ async def test_over_loopback_only_a_local_name_is_answered(address, host, status
         return web.Response(text="secret")
 
     request = make_mocked_request("GET", "/v1/tier", headers={"Host": host}, transport=Arrived(address))
-    answer = await of_this_host(route)(request)
+    answer = await this_host_only({"/livez"})(request, route)
     assert answer.status == status
     assert (answer.text == "secret") == (status == 200)
+
+
+async def test_open_paths_are_answered_under_every_name():
+    """A load balancer asks by any name."""
+
+    async def route(_request):
+        return web.Response(text="ok")
+
+    request = make_mocked_request("GET", "/livez", headers={"Host": "evil.example"}, transport=Arrived("127.0.0.1"))
+    assert (await this_host_only({"/livez"})(request, route)).status == 200

@@ -13,10 +13,10 @@ from stratalog.broker.http_refusals import changing_refusal, json_body
 
 
 def request(remote: str | None = "127.0.0.1", content_type: str = "application/json", text: str = "{}") -> Any:
-    async def body() -> str:
-        return text
+    async def body() -> bytes:
+        return text.encode()
 
-    return SimpleNamespace(remote=remote, content_type=content_type, text=body)
+    return SimpleNamespace(remote=remote, content_type=content_type, read=body)
 
 
 @pytest.mark.parametrize("remote", ["127.0.0.1", "127.1.2.3", "::1"])
@@ -49,7 +49,9 @@ def test_the_authorizer_is_asked() -> None:
     assert "User:ANONYMOUS may not ALTER_CONFIGS topic 't'" in json.loads(refusal.text or "")["error"]
 
 
-@pytest.mark.parametrize(("text", "words"), [("{", "not JSON"), ("[]", "a JSON object")])
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "not JSON"), ("[]", "a JSON object"), ("[" * 200_000, "nested too deeply")]
+)
 async def test_a_body_that_is_no_object_is_refused(text: str, words: str) -> None:
     """With what was expected."""
     answer = await json_body(request(text=text))

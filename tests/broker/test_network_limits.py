@@ -37,7 +37,8 @@ def test_kafkas_defaults_are_bounded(limits, descriptors):
     """Where Kafka says "no limit", descriptors and memory still have one; buffers are the kernel's."""
     descriptors(1 << 20)
     found = limits()
-    assert found.connections_max == 10_000
+    assert (found.connections_max, found.connections_reserved, found.connections_per_ip_max) == (10_000, 625, 2500)
+    assert found.backlog == 1024
     assert found.connection_rate_max is None
     assert found.idle_ms == 600_000
     assert 0 < found.request_memory_bytes <= 1 << 30
@@ -54,6 +55,8 @@ def test_what_is_set_holds(limits):
         max_connection_creation_rate=9,
         connections_max_idle_ms=1000,
         queued_max_request_bytes=5_000_000,
+        stratalog_request_memory_per_ip_bytes=1_000_000,
+        socket_listen_backlog_size=50,
         socket_send_buffer_bytes=70_000,
         socket_receive_buffer_bytes=-1,
         socket_request_max_bytes=2_000_000,
@@ -61,7 +64,8 @@ def test_what_is_set_holds(limits):
         stratalog_request_elements_max=5000,
         stratalog_request_tags_max=3,
     )
-    assert (found.connections_max, found.connections_per_ip_max) == (5, 3)
+    assert (found.connections_max, found.connections_reserved, found.connections_per_ip_max) == (5, 0, 3)
+    assert (found.backlog, found.request_memory_per_ip_bytes) == (50, 1_000_000)
     assert found.per_ip_overrides == {"10.0.0.1": 7, "::1": 2}
     assert (found.connection_rate_max, found.idle_ms, found.request_memory_bytes) == (9, 1000, 5_000_000)
     assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (70_000, None)
@@ -75,6 +79,14 @@ def test_clients_cannot_take_the_descriptors_of_the_logs(limits, descriptors, so
     """A connection costs two; enough of them stay for segments, whatever max.connections says."""
     descriptors(soft)
     assert limits(max_connections=2_000_000).connections_max == most
+
+
+def test_an_address_may_have_all_connections_if_that_is_asked_for(limits, descriptors):
+    """Kafka's default, written down; and with few descriptors an address still gets what a client needs."""
+    descriptors(1 << 20)
+    assert limits(max_connections_per_ip=(1 << 31) - 1).connections_per_ip_max == (1 << 31) - 1
+    descriptors(1024)
+    assert limits().connections_per_ip_max == 64
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,15 @@ def test_an_announcement_alone_is_not_charged():
     assert memory.large_bytes == BASE_BYTES
 
 
+def test_unfinished_frames_keep_no_other_from_beginning():
+    """However much they hold: only complete requests that wait to be carried out do."""
+    memory = ReceiveMemory(64 * MIB)
+    begin(memory, held=100 * MIB)
+    assert memory.accepts
+    memory.used_bytes += 65 * MIB
+    assert not memory.accepts
+
+
 def test_what_is_granted_counts_against_the_budget_and_the_address():
     """The sums follow each grant, and are nothing after the last frame."""
     memory = ReceiveMemory(64 * MIB)

@@ -109,6 +109,19 @@ async def test_connections_above_a_limit_are_closed_at_once(serve, wire, caplog,
     assert (await clients[0].ask(wire.EchoRequest(text="a"), wire.EchoResponse)).text == "a"
 
 
+async def test_the_last_connections_are_for_addresses_with_few(serve, wire, caplog):
+    """A flood from one address leaves room for an administrator at another."""
+    edge = await serve(wire.echo_api(), limits=ServerLimits(connections_max=12, connections_reserved=2))
+    for _ in range(10):
+        await (await edge.client()).ask(wire.EchoRequest(text=""), wire.EchoResponse)
+    assert await (await edge.client()).closed_by_server()
+    assert "the last 2 connections are for addresses with fewer than 8" in caplog.text
+    for _ in range(2):
+        other = await edge.client(local_addr=("127.0.0.2", 0))
+        await other.ask(wire.EchoRequest(text=""), wire.EchoResponse)
+    assert await (await edge.client(local_addr=("127.0.0.2", 0))).closed_by_server()
+
+
 async def test_a_closed_connection_makes_room(serve, wire, until):
     """Limits count what is open now."""
     edge = await serve(wire.echo_api(), limits=ServerLimits(connections_max=1, connections_per_ip_max=1))
