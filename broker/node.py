@@ -32,6 +32,7 @@ from stratalog.broker.fetch_sessions import FetchSessions
 from stratalog.broker.housekeeping import Housekeeping
 from stratalog.broker.http_listener import HttpListener
 from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
+from stratalog.broker.log_limits import LogLimits
 from stratalog.broker.machine import machine_of
 from stratalog.broker.metadata_fragments import MetadataFragments
 from stratalog.broker.metadata_log import open_metadata
@@ -98,6 +99,7 @@ class Node:
         """Set when the last log directory has failed: the process has nothing left to serve."""
         self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
         self.http.connections.add_figures(self.metrics)
+        self.log_limits = LogLimits(self.clock.monotonic)
 
     new_topic_id = staticmethod(new_topic_id)
 
@@ -117,6 +119,7 @@ class Node:
 
     async def _start(self) -> None:
         tune_allocator()
+        self.log_limits.install(self.metrics)
         loop = asyncio.get_running_loop()
         self.tick = Tick(loop)
         self.purgatory = Purgatory(loop, self.clock)
@@ -201,6 +204,7 @@ class Node:
         if "removals" in built:
             self.removals.close()
         await self.http.close()
+        self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)
         if "directories" in built:
             self.directories.release()
@@ -359,9 +363,8 @@ class Node:
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def _directory_failed(self, writer: DirectoryWriter, error: OSError) -> None:
-        directory = self.directories.of(writer)
         try:
-            directory.files.mark_offline(str(error))
+            self.directories.of(writer).files.mark_offline(str(error))
         except OSError as second:
             log.warning("%s could not be marked offline: %s", writer.path, second)
         if not self.directories.online or writer.path == self.config.metadata_log_dir:
@@ -385,14 +388,14 @@ class Node:
         await self.tiering.close()
         await self.deep_work.close()
         await self.http.close()
+        self.log_limits.remove()
         await self.directories.settle()
         partitions = [unified.partition for unified in self.led.table]
         for partition in partitions:
             partition.close()
         broker = self.image.brokers.brokers.get(self.node_id)
-        metadata_partition = self.control.log.partition
         self.directories.close(
-            [*partitions, metadata_partition],
+            [*partitions, self.control.log.partition],
             broker_epoch=-1 if broker is None else broker.epoch,
             sync_threads=self._sync_threads,
         )
