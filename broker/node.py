@@ -111,6 +111,7 @@ class Node:
         Raises `Invalid` for directories that are not this broker's, `Corrupt` for metadata that cannot be read,
         `OSError` for ports and disks; then everything is let go of, and the files are as a kill would leave them.
         """
+        self.log_limits.install(self.metrics)
         try:
             await self._start()
         except BaseException:
@@ -119,7 +120,6 @@ class Node:
 
     async def _start(self) -> None:
         tune_allocator()
-        self.log_limits.install(self.metrics)
         loop = asyncio.get_running_loop()
         self.tick = Tick(loop)
         self.purgatory = Purgatory(loop, self.clock)
