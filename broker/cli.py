@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Final
 
@@ -59,6 +60,12 @@ COMMANDS: Final = {
     ),
 }
 
+PRIVATE: Final = frozenset({"dev", "serve", "mount", "restore", "cut", "tier", "compact", "erase"})
+"""Commands that write records, or what can lead to some, into directories: only their own account reads those.
+
+`stratalog.umask` is for those who want it otherwise of a broker.
+"""
+
 HELP: Final = """Kafka topics that never fill a disk.
 
 Results go to stdout, everything else to stderr. With --json a result is one JSON object a line.
@@ -102,6 +109,8 @@ cli.params.append(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    if PRIVATE.intersection(sys.argv[1:2]):
+        os.umask(0o077)
     cli(prog_name="stratalog", args=sys.argv[1:])
 
 

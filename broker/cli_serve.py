@@ -205,6 +205,7 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
         from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
 
     allow_descriptors()
+    os.umask(int(config.text("stratalog.umask") or "077", 8))
     for notice in config.notices:
         log.info("%s", notice)
     stop = asyncio.Event()

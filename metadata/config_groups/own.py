@@ -93,6 +93,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.trash.grace.ms", LONG, 86_400_000, at_least(0), mode=WIDE,
             doc="How long an object stays in the bucket after retention, DeleteRecords, a merge or the deletion of its "
                 "topic took it out of the archive. Longer than any read that takes no lease."),
+    setting("stratalog.umask", STRING, "077", OneOf(("077", "027", "007", "022")),
+            doc="Who else may read what the broker writes to directories, as umask(1) says it: 077 no other account, 027 "
+                "the group. It holds for log directories, the cache and a bucket in a directory; what exists keeps its mode."),
     setting("stratalog.unauthenticated.request.bytes.max", INT, 64 << 10, at_least(1024),
             doc="Largest request of a connection that must still authenticate."),
 )
