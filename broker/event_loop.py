@@ -27,6 +27,10 @@ T = TypeVar("T")
 EVENTS_MAX: Final = 256
 """Sockets looked at in one turn; those beyond them are still ready in the next."""
 
+ROUND_SECONDS_MAX: Final = 0.02
+_TIMED_FROM: Final = 16
+"""Of more sockets than this, those that have not been told of within the time come first in the next turn."""
+
 Ready = Callable[[], bool]
 """Called when asyncio's reader of a socket would be; False leaves the event to that one. Raises nothing."""
 
@@ -46,6 +50,8 @@ class ReadySockets(selectors.EpollSelector):
         self._may_rest = False
         self.idle_seconds = 0.0
         """How long nobody was ready, since the beginning."""
+        self._next: dict[int, int] = {}
+        """Whose turn comes first, if the latest turn did not reach all: ranks by descriptor."""
         self.ready_count = 0
         """Sockets that the latest look found ready."""
 
@@ -95,7 +101,6 @@ class ReadySockets(selectors.EpollSelector):
         else:
             seconds = math.ceil(timeout * 1e3) * 1e-3  # epoll counts milliseconds: rather late than early
         left: list[tuple[selectors.SelectorKey, int]] = []
-        known = self._known
         resting = self._resting
         if seconds:
             began = SystemClock.monotonic()
@@ -109,10 +114,7 @@ class ReadySockets(selectors.EpollSelector):
         self.ready_count = len(events)
         self._telling = True
         try:
-            for descriptor, event in events:
-                ready = known.get(descriptor)
-                if ready is None or not ready():
-                    self._leave(left, descriptor, event)
+            self._tell(events, left)
             if resting.due != math.inf and SystemClock.monotonic() >= resting.due:
                 self._look_at_resting()
             for callable_ in self._afterwards:
@@ -121,6 +123,24 @@ class ReadySockets(selectors.EpollSelector):
             self._telling = False
             self._afterwards.clear()
         return left
+
+    def _tell(self, events: list[tuple[int, int]], left: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Tell those who are known of ``events``, as far as the time of a turn goes; the others are ``left`` to asyncio."""
+        known = self._known
+        count = len(events)
+        if self._next:
+            # epoll names the same sockets first each time.
+            turn, self._next = self._next, {}
+            events.sort(key=lambda event: turn.get(event[0], count))
+        timed = count > _TIMED_FROM
+        late = SystemClock.monotonic() + ROUND_SECONDS_MAX if timed else math.inf
+        for number, (descriptor, event) in enumerate(events, 1):
+            ready = known.get(descriptor)
+            if ready is None or not ready():
+                self._leave(left, descriptor, event)
+            elif timed and SystemClock.monotonic() > late:
+                self._next = {each: rank for rank, (each, _) in enumerate(events[number:])}
+                return
 
     def _look_at_resting(self) -> bool:
         """Tell of those who rest and have sent something."""

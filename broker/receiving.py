@@ -237,7 +237,7 @@ class FrameReceiver:
                 return True
             self._pool.wait(self._resume, self._monotonic())
             return False
-        self._goal_bytes = goal = self._goal()
+        self._goal_bytes = goal = self._goal(buffer)
         if goal <= BASE_BYTES or (buffer.users == 1 and goal <= buffer.capacity):
             return True
         if self._position + goal <= buffer.capacity:
@@ -340,9 +340,14 @@ class FrameReceiver:
         if self._frame_bytes > self._preferred_bytes:
             self._preferred_bytes = min(self._frame_bytes, EAGER_BYTES + BASE_BYTES)
 
-    def _goal(self) -> int:
-        """The room that the unfinished frame should have now: all it needs if it is small or memory is there."""
-        room = max(BASE_BYTES, 2 * (self._filled - self._position))
+    def _goal(self, buffer: ReceiveBuffer) -> int:
+        """The room that the unfinished frame should have now: all it needs if it is small or memory is there.
+
+        A larger frame gets twice its room when that is full, not before: its bytes are copied each time.
+        """
+        room = buffer.capacity - self._position
+        if self._filled == buffer.capacity:
+            room = max(BASE_BYTES, 2 * (self._filled - self._position))
         if self._pool.memory.plenty(self._host):
             room = max(room, EAGER_BYTES)
         return min(self._frame_bytes, room)

@@ -1,12 +1,14 @@
 import asyncio
 import gc
+import selectors
 import socket
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from stratalog.broker.event_loop import BrokerLoop, add_reader, ready_sockets_of, remove_reader, run
+from stratalog.broker.event_loop import BrokerLoop, ReadySockets, add_reader, ready_sockets_of, remove_reader, run
 from stratalog.broker.tick import Tick
 
 
@@ -383,3 +385,30 @@ async def test_the_time_in_which_nobody_is_ready_is_counted():
     began = asyncio.get_running_loop().time()
     await asyncio.sleep(0.005)
     assert 0 < sockets.idle_seconds - idle_seconds <= asyncio.get_running_loop().time() - began
+
+
+def test_many_ready_sockets_are_told_of_in_rounds():
+    """A round ends when its time is over; those who were left come in the next ones, nobody twice before all had a turn."""
+    sockets = ReadySockets()
+    pairs = [socket.socketpair() for _ in range(60)]
+    told = []
+
+    def ready(number):
+        told.append(number)
+        time.sleep(0.002)
+        return True
+
+    for number, (mine, theirs) in enumerate(pairs):
+        sockets.register(mine, selectors.EVENT_READ)
+        sockets.tell(mine.fileno(), lambda number=number: ready(number))
+        theirs.send(b"x")
+    sockets.select(1.0)
+    assert len(told) <= 15
+    for _ in range(60):
+        if len(told) < 60:
+            sockets.select(1.0)
+    assert len(set(told[:60])) == 60
+    sockets.close()
+    for mine, theirs in pairs:
+        mine.close()
+        theirs.close()

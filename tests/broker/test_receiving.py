@@ -148,6 +148,25 @@ def test_memory_for_a_large_frame_is_at_most_twice_its_size():
     assert 20 << 20 <= max(together) <= (40 << 20) + 2 * BASE_BYTES
 
 
+def test_a_large_frame_is_moved_a_few_times():
+    """However small the pieces are in which 20 MiB come, its buffer doubles, and no byte is copied more than a few times."""
+    taken = []
+
+    class Measured(BufferPool):
+        __slots__ = ()
+
+        def take(self, capacity=BASE_BYTES):
+            taken.append(capacity)
+            return super().take(capacity)
+
+    pool = BufferPool(1 << 30)
+    pool.__class__ = Measured
+    feed = Feed(pool)
+    feed.feed(framed(bytes(20 << 20)), 50_000)
+    assert len(feed.frames) == 1
+    assert len(taken) <= 8
+
+
 def test_large_frames_of_a_busy_connection_need_no_copy():
     """From the second frame of 1 MiB on, the buffer has the frame's size from its first byte."""
     feed = Feed()
