@@ -85,7 +85,7 @@ SERVER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("producer.purgatory.purge.interval.requests", INT, 1000, unused=_NO_PURGE,
             doc="Requests between two purges of waiting Produce requests."),
     setting("queued.max.request.bytes", LONG, -1,
-            doc="Bytes that unfinished and waiting requests of all connections may hold before no more are read; -1 is "
+            doc="Bytes that unfinished and waiting requests of all connections may hold before large ones wait; -1 is "
                 "1 GiB."),
     setting("queued.max.requests", INT, 500, at_least(1), unused=_NO_POOL,
             doc="Requests that may wait between network and request threads."),
