@@ -97,20 +97,31 @@ def probe(store: ObjectStore, *, prefix: str = PROBE_PREFIX, racing: bool = True
     """
     trial = _Trial(store, f"{prefix}/{uuid.uuid4().hex}", racing=racing)
     try:
-        return ProbeReport(
-            url=store.url,
-            claimed=store.capabilities,
-            conditional_create=trial.run("conditional create", trial.conditional_create),
-            compare_and_swap=trial.run("compare and swap", trial.compare_and_swap),
-            reads=trial.run("reads", trial.reads),
-            ordered_list=trial.run("listing", trial.ordered_list),
-            checksums=trial.run("checksums", trial.checksums),
-            deletes=trial.run("deletes", trial.deletes),
-            metadata=trial.run("metadata", trial.metadata),
-            problems=tuple(trial.problems),
-        )
-    finally:
-        store.delete_many(sorted(trial.keys))
+        report = _report(store, trial)
+    except (StoreUnavailable, StoreDenied) as error:
+        if trial.answered:
+            try:
+                trial.clean()
+            except StoreError as other:
+                error.add_note(f"What the probe had written could not be deleted either: {other}")
+        raise
+    trial.clean()
+    return report
+
+
+def _report(store: ObjectStore, trial: _Trial) -> ProbeReport:
+    return ProbeReport(
+        url=store.url,
+        claimed=store.capabilities,
+        conditional_create=trial.run("conditional create", trial.conditional_create),
+        compare_and_swap=trial.run("compare and swap", trial.compare_and_swap),
+        reads=trial.run("reads", trial.reads),
+        ordered_list=trial.run("listing", trial.ordered_list),
+        checksums=trial.run("checksums", trial.checksums),
+        deletes=trial.run("deletes", trial.deletes),
+        metadata=trial.run("metadata", trial.metadata),
+        problems=tuple(trial.problems),
+    )
 
 
 class _Trial:
@@ -121,6 +132,8 @@ class _Trial:
         self._prefix = prefix
         self._racing = racing
         self.keys: set[str] = set()
+        self.answered = False
+        """Whether any check came to its end: else there is nothing to clean up."""
         self.problems: list[str] = []
 
     def run(self, name: str, check: Callable[[], str]) -> bool:
@@ -133,9 +146,14 @@ class _Trial:
             problem = error.reason
         except StoreError as error:
             problem = str(error)
+        self.answered = True
         if problem:
             self.problems.append(f"{name}: {problem}")
         return not problem
+
+    def clean(self) -> None:
+        """Delete what was written. Raises what the store raises."""
+        self._store.delete_many(sorted(self.keys))
 
     def conditional_create(self) -> str:
         """Create twice: the second must be refused and the first must stay."""

@@ -225,3 +225,17 @@ def test_a_store_that_reads_stale_bytes_is_not_asked_again():
     store = Stale(MemoryStore())
     store.written, store.old = {}, {}
     assert not probe(store).reads
+
+
+def test_the_first_failure_is_named_and_not_that_of_the_clean_up():
+    """A missing right to write is none to delete; what nobody answered is not cleaned up at all."""
+    store = FaultyStore(MemoryStore(), [FaultRule(Fault.FAIL_BEFORE, count=None)])
+    with pytest.raises(StoreUnavailable) as refused:
+        probe(store)
+    assert refused.value.operation == "put_if_absent"
+    assert [call.operation for _, call in store.injected] == ["put_if_absent"]
+    store.set_rules([FaultRule(Fault.FAIL_BEFORE, "list"), FaultRule(Fault.FAIL_BEFORE, "delete_many")])
+    with pytest.raises(StoreUnavailable) as refused:
+        probe(store)
+    assert refused.value.operation == "list"
+    assert "could not be deleted either" in refused.value.__notes__[0]
