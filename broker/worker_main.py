@@ -230,7 +230,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
     # Ctrl-C in a terminal goes to the whole group; the broker shuts down in order and closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tune_allocator()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s worker %(name)s: %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s worker %(name)s: %(message)s"
+    )
     serve(socket.socket(fileno=descriptor))
     _exit()
 
