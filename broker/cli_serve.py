@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from stratalog.broker.bucket_url import bucket_url_fault
 from stratalog.broker.cli_command import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, command
 from stratalog.broker.cli_output import ExitCode, json_option, note, reports_errors, write_json
-from stratalog.broker.config import BrokerConfig, Flags, load_config
+from stratalog.broker.config import BrokerConfig, ConfigRefused, Flags, load_config
 from stratalog.broker.config_listeners import parse_address
 from stratalog.broker.event_loop import run
 
@@ -199,7 +200,13 @@ def free_or_any(address: str) -> str:
 
 
 async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
-    """Run a node until a signal, or until its last log directory fails; the exit code."""
+    """Run a node until a signal, or until its last log directory fails; the exit code.
+
+    Raises `ConfigRefused` for a bucket that cannot be.
+    """
+    fault = bucket_url_fault(config.bucket_url, read_only=config.boolean("stratalog.read.only"))
+    if fault:
+        raise ConfigRefused([f"stratalog.bucket.url (--bucket): {fault}"])
     with _uncollected():
         from stratalog.broker.network_limits import allow_descriptors  # noqa: PLC0415 - as below
         from stratalog.broker.node import Node  # noqa: PLC0415 - the command line starts without the broker
