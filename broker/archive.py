@@ -224,6 +224,7 @@ class Archive:
                 self._step(plan_events.Claimed(report.view.remote_end))
         elif not self._ended(report):
             self._warn("claim", report)
+            self.unified.metrics.remote_copy_errors += 1
             self._step(plan_events.ClaimFailed(self._dice.random()))
 
     def _claimed_deleted(self, remote_end: int) -> None:
@@ -294,6 +295,7 @@ class Archive:
             self._step(plan_events.RemoteEndMoved(report.remote_end))
         elif not self._ended(report):
             self._warn("commit", report)
+            self.unified.metrics.remote_copy_errors += 1
             self._step(plan_events.CommitFailed(self._dice.random()))
 
     def _read_back(self, action: plan_events.SendReadBack) -> None:

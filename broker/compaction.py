@@ -21,6 +21,8 @@ from stratalog.broker.cleaner_worker import BeginCleaning, CleanGroup, EndCleani
 from stratalog.broker.machine import machine_of
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.worker_main import Start
+from stratalog.broker.worker_metrics import add_worker_metrics
+from stratalog.broker.worker_watch import WorkerState
 from stratalog.broker.workers import Workers
 from stratalog.hot.cleaner import CleanedSegment, MapBuilt, drop_leftovers
 from stratalog.hot.cleaner_plan import Section, cleanable_section, dirtiest
@@ -78,6 +80,7 @@ class Compaction:
     def start(self) -> None:
         """Begin. Without ``log.cleaner.enable`` compacted topics only grow."""
         self._add_figures()
+        add_worker_metrics(self._node.metrics, self._node.tiering, self._node.deep_work, self)
         if self._node.config.boolean("log.cleaner.enable"):
             self._look_later()
         else:
@@ -317,6 +320,11 @@ class Compaction:
             start = Start("stratalog.broker.cpu_worker:cpu_worker", threads=threads, niceness=_NICENESS)
             self._workers = self._machine.workers("cleaner", start)
         return self._workers
+
+    @property
+    def worker(self) -> WorkerState | None:
+        """How the worker does; None before the first compaction."""
+        return None if self._workers is None else self._workers.state
 
     def _forget(self, session: int) -> None:
         if self._workers is not None and not self._closed:

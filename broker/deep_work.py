@@ -15,6 +15,7 @@ from typing import Any, Final
 from stratalog.broker.cpu_worker import Rework
 from stratalog.broker.machine import machine_of
 from stratalog.broker.worker_main import Start
+from stratalog.broker.worker_watch import WorkerState
 from stratalog.broker.workers import OnDone, Workers
 from stratalog.hot.batch_search import BatchSearch, TimestampOffset
 from stratalog.wire.compression import Codec
@@ -141,6 +142,11 @@ class DeepWork:
 
         self._queue.put(source, search, done)
         return await outcome
+
+    @property
+    def worker(self) -> WorkerState:
+        """How the worker does."""
+        return self._workers.state
 
     async def close(self) -> None:
         """End the worker; what it still does fails."""

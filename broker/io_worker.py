@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from stratalog.tier.commands import (
     RemoveArchive,
     RemoveTopicDocument,
     Report,
+    ScanCache,
     SetLogStart,
     TrashArchive,
     Upload,
@@ -29,6 +30,7 @@ from stratalog.tier.commands import (
 )
 from stratalog.tier.probe import probe
 from stratalog.tier.read_only_store import open_to_read
+from stratalog.tier.retrying_store import RetryPolicy
 from stratalog.tier.source import source_length
 from stratalog.tier.store import UnsafeStore
 from stratalog.tier.throttled_store import ThrottledStore, TokenBucket
@@ -36,7 +38,7 @@ from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
-__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_patience", "io_worker"]
+__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_patience", "io_worker", "unanswered_seconds"]
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,8 @@ class Executed:
 
 _REQUEST_SECONDS_MAX: Final = 300.0
 """Without an answer of the store; its own retries end after less than three minutes."""
+_FIRST_ANSWER_SECONDS_MAX: Final = 3.0
+"""A store that has never answered is told of after so long; one that has is tried for a minute."""
 _SLOWEST_BYTES_PER_SECOND: Final = 256 << 10
 """Who sends or fetches more slowly than this is not waited for: a gigabyte takes up to 73 minutes."""
 
@@ -103,6 +107,19 @@ def io_patience(command: object) -> float:
         slowest = min(_SLOWEST_BYTES_PER_SECOND, max(1, command.bytes_per_second // 8))
         return _REQUEST_SECONDS_MAX + _moved_bytes(command.upload) / slowest
     return _REQUEST_SECONDS_MAX + _moved_bytes(command) / _SLOWEST_BYTES_PER_SECOND
+
+
+def unanswered_seconds(idle: Iterable[tuple[object, float]]) -> float:
+    """For how long the store has answered none of the commands under way; 0.0 if none has to be answered soon.
+
+    A command that moves many bytes, or looks at files beside the store, says nothing of the store by its silence.
+    """
+    quick = [
+        seconds
+        for command, seconds in idle
+        if not isinstance(command, ScanCache) and io_patience(command) <= _REQUEST_SECONDS_MAX
+    ]
+    return min(quick, default=0.0)
 
 
 def _moved_bytes(command: object) -> int:
@@ -137,6 +154,8 @@ class IoWorker:
         """Called on the thread of a command whenever the store has answered it."""
         self._costs = _Costs()
         self._single_writer = bool(options.get("single_writer"))
+        if url.startswith("s3:"):
+            options = {"retry": RetryPolicy(first_deadline_s=_FIRST_ANSWER_SECONDS_MAX), **options}
         opened = (open_to_read if read_only else open_store)(url, **options)
         self._store = CountingStore(opened, log_count=1, on_request=self._count)
         self._worker = Worker(self._store)

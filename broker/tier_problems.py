@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.metrics import Metrics
 
 if TYPE_CHECKING:
     from stratalog.broker.archive import Archive
+    from stratalog.broker.bucket_health import BucketState
     from stratalog.broker.reconciling import Reconciling
     from stratalog.broker.unified_log import UnifiedLog
+    from stratalog.broker.worker_watch import WorkerState
 
-__all__ = ["add_problem_metrics", "archive_problems", "first_of"]
+__all__ = ["add_problem_metrics", "archive_problems", "bucket_problems", "first_of"]
 
 _TOLD_MAX: Final = 20
 """Sentences of one kind: a bucket that is gone takes every partition with it."""
@@ -35,8 +37,24 @@ def archive_problems(archives: Iterable[Archive], checks: Mapping[UnifiedLog, Re
     return first_of(lost) + first_of(waiting)
 
 
-def add_problem_metrics(metrics: Metrics, archives: Collection[Archive]) -> None:
-    """Counts over ``archives``, a view that follows what is led."""
+def bucket_problems(bucket: BucketState, worker: WorkerState, now_ms: int) -> list[str]:
+    """A sentence if the bucket does not answer, and one if the worker that asks it hangs."""
+    problems = []
+    if bucket.failing_since_ms is not None:
+        seconds = max(0, now_ms - bucket.failing_since_ms) // 1000
+        problems.append(f"the bucket has not answered for {seconds} s: {bucket.error}")
+    return [*problems, worker.problem] if worker.problem else problems
+
+
+def add_problem_metrics(
+    metrics: Metrics, archives: Collection[Archive], bucket_state: Callable[[], BucketState]
+) -> None:
+    """Counts over ``archives``, a view that follows what is led, and whether the bucket answers."""
+    metrics.add_gauge(
+        "stratalog_tier_bucket_up",
+        "1 while the bucket answers, 0 while it does not; no sample before it was first asked.",
+        lambda: [({}, float(state == "ok"))] if (state := bucket_state().state) != "unused" else [],
+    )
     metrics.add_gauge(
         "stratalog_tier_lost_partitions",
         "Partitions whose archive is known to exist and is not in the bucket.",

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from stratalog.broker.worker_watch import WorkerState
+
 __all__ = [
     "STATES",
     "BrokerFacts",
@@ -253,6 +255,7 @@ class BrokerFacts(NamedTuple):
     uploads_waiting: int
     verification: Json | None = None
     read_only: bool = False
+    worker: WorkerState = WorkerState("io", 0.0, 0, "")
 
 
 def summary(facts: BrokerFacts, totals: Totals) -> Json:
@@ -268,6 +271,11 @@ def summary(facts: BrokerFacts, totals: Totals) -> Json:
             "failing_since_ms": facts.failing_since_ms,
             "answered_ms": facts.answered_ms,
             "last_error": facts.last_error,
+        },
+        "worker": {
+            "oldest_command_seconds": round(facts.worker.oldest_command_seconds, 1),
+            "hangs": facts.worker.hangs,
+            "problem": facts.worker.problem,
         },
         "partitions": totals.partitions,
         "tiered_partitions": totals.tiered_partitions,

@@ -145,7 +145,7 @@ class TierWatch:
     def _summary(self, totals: Totals) -> dict[str, Any]:
         node = self._node
         tiering, topics = node.tiering, node.metrics.topics.values()
-        health, books = tiering.health, tiering.chunks.books
+        health, bucket, books = tiering.health, tiering.bucket_state, tiering.chunks.books
         running = tuple(
             RunningUpload(
                 command.request.partition.topic,
@@ -160,9 +160,10 @@ class TierWatch:
         facts = BrokerFacts(
             now_ms=node.clock.wall_ms(),
             bucket_url=node.config.bucket_url,
-            failing_since_ms=health.failing_since_ms,
+            failing_since_ms=bucket.failing_since_ms,
             answered_ms=health.answered_ms,
-            last_error=health.last_error,
+            last_error=bucket.error,
+            worker=tiering.worker,
             cache_used_bytes=books.used_bytes,
             cache_limit_bytes=books.limit_bytes,
             cache_hits=books.hits,

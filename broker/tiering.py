@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
 from stratalog.broker.archive_removal import RemovalSettings
-from stratalog.broker.bucket_health import BucketHealth
+from stratalog.broker.bucket_health import BucketHealth, BucketState
 from stratalog.broker.clock import Clock
 from stratalog.broker.cold_reads import open_cold_reads
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
-from stratalog.broker.io_worker import Executed, RatedUpload, io_patience
+from stratalog.broker.io_worker import Executed, RatedUpload, io_patience, unanswered_seconds
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.machine import machine_of
 from stratalog.broker.merging import Merging
@@ -26,11 +26,12 @@ from stratalog.broker.reconciling import Reconciling
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.tier_metrics import add_tier_metrics
-from stratalog.broker.tier_problems import add_problem_metrics, archive_problems
+from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, bucket_problems
 from stratalog.broker.tier_retention import planned_log_start
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
 from stratalog.broker.worker_main import Start
+from stratalog.broker.worker_watch import WorkerState
 from stratalog.broker.workers import Workers
 from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
 from stratalog.tier import commands
@@ -124,35 +125,32 @@ class Tiering:
             border_reads=lambda: self._border_reads + sum(one.border_reads for one in self._remotes.values()),
             merged_objects=lambda: self._merging.merged_objects,
         )
-        add_problem_metrics(metrics, self._archives.values())
+        add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
 
     def _elapsed_ms(self) -> int:
         """Time for whatever waits or is remembered for a while: the wall clock may jump."""
         return int(self._clock.monotonic() * 1000)
 
     def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
-        url, options = self.config.bucket_url, dict(self.config.bucket_options)
-        target = Start(
-            "stratalog.broker.io_worker:io_worker",
-            {"url": url, "options": options, "read_only": self.config.boolean("stratalog.read.only")},
-            threads=_IO_THREADS,
-            niceness=_IO_NICENESS,
-        )
+        config = self.config
+        options: dict[str, Any] = {"url": config.bucket_url, "options": dict(config.bucket_options)}
+        options["read_only"] = config.boolean("stratalog.read.only")
+        target = Start("stratalog.broker.io_worker:io_worker", options, threads=_IO_THREADS, niceness=_IO_NICENESS)
         return machine_of(loop).workers("io", target, patience=io_patience)
 
     # -- workers --------------------------------------------------------------------------------------------------
 
     def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
         """Have the ``io`` worker carry out a command."""
-        topic = self._topic_metrics(command)
+        topic, asked_ms = self._topic_metrics(command), self._clock.wall_ms()
 
         def done(executed: Executed | None, error: Exception | None) -> None:
             if executed is None:
                 lost = commands.FailedReport(str(error), retriable=isinstance(error, Retriable))
-                self.health.note(lost, self._clock.wall_ms())
+                self.health.note(lost, self._clock.wall_ms(), asked_ms=asked_ms)
                 answered(lost)
                 return
-            self.health.note(executed.report, self._clock.wall_ms())
+            self.health.note(executed.report, self._clock.wall_ms(), asked_ms=asked_ms)
             self._requests.update(executed.requests)
             if topic is not None and isinstance(command, _READS):
                 topic.remote_fetch_requests += 1
@@ -389,7 +387,18 @@ class Tiering:
 
     def problems(self) -> list[str]:
         """What is wrong while the broker serves, a sentence each."""
-        return archive_problems(self._archives.values(), self._reconciling)
+        archives = archive_problems(self._archives.values(), self._reconciling)
+        return [*bucket_problems(self.bucket_state, self.worker, self._clock.wall_ms()), *archives]
+
+    @property
+    def worker(self) -> WorkerState:
+        """How the ``io`` worker does."""
+        return self._io.state
+
+    @property
+    def bucket_state(self) -> BucketState:
+        """Whether the bucket answers."""
+        return self.health.state(self._clock.wall_ms(), unanswered_seconds(self.worker.idle))
 
     async def close(self) -> None:
         """Stop; what a worker still does is recognised or collected later."""

@@ -43,6 +43,8 @@ class WorkerState(NamedTuple):
     oldest_command_seconds: float
     hangs: int
     problem: str
+    idle: tuple[tuple[object, float], ...] = ()
+    """Commands under way, as far as the worker has told, and for how many seconds each has not got on."""
 
 
 class _Sent(NamedTuple):
@@ -116,7 +118,12 @@ class WorkerWatch:
         """How the worker does."""
         oldest = next(iter(self._sent.values()), None)
         age_seconds = 0.0 if oldest is None else max(0.0, now - oldest.at)
-        return WorkerState(self.role, age_seconds, self.hangs, self._problem())
+        idle = tuple(
+            (self._sent[request_id].command, seconds)
+            for request_id, seconds in self._idle_seconds.items()
+            if request_id in self._sent
+        )
+        return WorkerState(self.role, age_seconds, self.hangs, self._problem(), idle)
 
     def _problem(self) -> str:
         if self._silent_ticks >= WORRYING_TICKS:

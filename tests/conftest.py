@@ -365,8 +365,9 @@ class ServeProcess:
     def start(self) -> ServeProcess:
         """Start and wait for the line that says it is ready."""
         command = [sys.executable, "-m", "stratalog", "serve", "--listen", self.address, "--http", "127.0.0.1:0"]
-        command += ["--data", f"{self.directory}/data", "--bucket", f"file://{self.directory}/bucket"]
-        command += [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        settings = {"stratalog.bucket.url": f"file://{self.directory}/bucket", **self.settings}
+        command += ["--data", f"{self.directory}/data"]
+        command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         with open(f"{self.directory}/stderr", "a") as stderr:  # noqa: PTH123 - a path in a string
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
         line = self.process.stdout.readline()

@@ -19,6 +19,7 @@ from stratalog.tier.store import (
     ObjectStore,
     PreconditionFailed,
     Source,
+    StoreError,
     StoreUnavailable,
     Version,
 )
@@ -39,12 +40,14 @@ class RetryPolicy:
 
     Waits are chosen evenly between 0 and a bound that doubles from ``first_wait_s`` to ``longest_wait_s`` ("full
     jitter"), so that many clients of a struggling store do not return together. No attempt begins later than
-    ``deadline_s`` after the first; ``math.inf`` never gives up.
+    ``deadline_s`` after the first; ``math.inf`` never gives up. As long as the store has never answered,
+    ``first_deadline_s`` counts instead, if it is shorter: a store that cannot be reached at all is told of soon.
     """
 
     deadline_s: float = 60.0
     first_wait_s: float = 0.1
     longest_wait_s: float = 5.0
+    first_deadline_s: float = math.inf
 
     def wait_bound_s(self, failures: int) -> float:
         """Return the longest wait after the given number of failures (1 or more)."""
@@ -65,6 +68,7 @@ class RetryingStore(StoreWrapper):
         self._policy = policy or RetryPolicy()
         self._timing = timing or Timing()
         self._silent_until_s = -math.inf
+        self._answered = False
 
     def put_if_absent(
         self,
@@ -123,24 +127,33 @@ class RetryingStore(StoreWrapper):
         failures = 0
         while True:
             try:
-                return run()
+                result = run()
             except StoreUnavailable as error:
                 failures += 1
                 wait_s = self._timing.random.uniform(0.0, self._policy.wait_bound_s(failures))
                 elapsed_s = self._timing.now_s() - started_s
-                if elapsed_s + wait_s > self._policy.deadline_s:
+                if elapsed_s + wait_s > self._deadline_s:
                     error.add_note(f"Gave up after {failures} attempts in {elapsed_s:.1f} s.")
                     raise
                 self._say(error, elapsed_s + wait_s)
+            except StoreError:
+                self._answered = True
+                raise
+            else:
+                self._answered = True
+                return result
             self._timing.sleep_s(wait_s)
+
+    @property
+    def _deadline_s(self) -> float:
+        policy = self._policy
+        return policy.deadline_s if self._answered else min(policy.deadline_s, policy.first_deadline_s)
 
     def _say(self, error: StoreUnavailable, elapsed_s: float) -> None:
         """Log what is being waited for: once in the time that one call may take, however many calls wait at once."""
         now_s = self._timing.now_s()
         if elapsed_s < SAY_AFTER_S or now_s < self._silent_until_s:
             return
-        self._silent_until_s = now_s + min(self._policy.deadline_s, 60.0)
-        limit = (
-            f", for at most {self._policy.deadline_s:.0f} s in all" if math.isfinite(self._policy.deadline_s) else ""
-        )
+        self._silent_until_s = now_s + min(self._deadline_s, 60.0)
+        limit = f", for at most {self._deadline_s:.0f} s in all" if math.isfinite(self._deadline_s) else ""
         log.warning("no success for %.0f s, trying again%s: %s", elapsed_s, limit, error)

@@ -78,6 +78,14 @@ export function said(summary) {
       error: bucket.last_error,
     };
   }
+  if (summary.worker && summary.worker.problem) {
+    return {
+      level: "alarm",
+      headline: "The process that talks to the bucket hangs",
+      detail: `Producing and reading what is on this disk go on; ${waits}. The process is replaced by itself.`,
+      error: summary.worker.problem,
+    };
+  }
   if (problems) {
     return {
       level: "alarm",
@@ -112,6 +120,7 @@ export function said(summary) {
 /** What is said aloud when it changes, and only then. */
 export function announcement(summary) {
   if (summary.bucket.state === "failing") return "The bucket does not answer.";
+  if (summary.worker && summary.worker.problem) return "The process that talks to the bucket hangs.";
   if (summary.problems) return `${plural(summary.problems, "partition")} with a problem.`;
   return "The tier is well.";
 }

@@ -140,6 +140,19 @@ def test_frozen_segments_are_claimed_uploaded_committed_read_back_and_evicted(ri
     assert rig.settle() == []
 
 
+@pytest.mark.parametrize("kind", ["Claim", "Upload", "Commit"])
+def test_whatever_keeps_records_from_the_bucket_counts_as_an_error(rig, kind):
+    """A bucket that cannot be claimed copies as little as one that takes no upload: the alarm is the same."""
+    rig.write(5)
+    rig.archive.look()
+    while type(rig.queue[0][0]).__name__ != kind:
+        rig.step()
+    rig.step(commands.FailedReport("connection refused", retriable=True))
+    assert rig.unified.metrics.remote_copy_errors == 1
+    rig.settle()
+    assert rig.unified.metrics.remote_copy_errors == 1
+
+
 @pytest.mark.parametrize("kind", ["Claim", "Upload", "Commit", "ReadBack"])
 def test_an_answer_that_is_lost_is_asked_for_again(rig, kind):
     """Whether or not the command was carried out: the end is the same, and no range stands twice."""

@@ -30,3 +30,24 @@ def test_a_read_back_is_remembered():
     health.note(commands.VerifiedUpTo(5), 10)
     health.note(commands.MovedReport(3, "moved"), 20)
     assert (health.read_back_ms, health.answered_ms) == (10, 20)
+
+
+def test_it_fails_since_what_failed_was_asked_for():
+    """Or since the last answer, if that came later."""
+    health = BucketHealth()
+    health.note(FAILED, 90, asked_ms=20)
+    assert health.failing_since_ms == 20
+    health.note(commands.MissingReport("k", "no k"), 100, asked_ms=30)
+    health.note(FAILED, 190, asked_ms=40)
+    assert health.failing_since_ms == 100
+
+
+def test_the_state_is_told_before_a_command_has_failed():
+    """Who has been silent for seconds towards everything that was asked does not answer."""
+    health = BucketHealth()
+    assert health.state(10_000, 2.9) == ("unused", None, "")
+    assert health.state(10_000, 5.0) == ("failing", 5_000, "no answer for 5 s; it is waited for")
+    health.note(commands.MovedReport(3, "moved"), 10_000)
+    assert health.state(10_000, 0.0) == ("ok", None, "")
+    health.note(FAILED, 20_000, asked_ms=15_000)
+    assert health.state(21_000, 0.0) == ("failing", 15_000, "connection refused")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stratalog.broker.io_worker import RatedUpload, ask, io_patience, io_worker
+from stratalog.broker.io_worker import RatedUpload, ask, io_patience, io_worker, unanswered_seconds
 from stratalog.tier import commands, opening
 from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
@@ -190,3 +190,12 @@ def test_every_answer_of_the_store_is_progress(bucket, worker):
     worker.on_progress = lambda: calls.append(1)
     executed = worker.execute(READ)
     assert len(calls) == sum(executed.requests.values()) > 0
+
+
+def test_silence_counts_where_an_answer_was_due():
+    """An upload that takes its time says nothing, nor does a look at files; one that got on a moment ago says it is well."""
+    upload = commands.Upload(SegmentRequest(PARTITION, bytes(16), 0, 1, 0, [b"x" * 1000]), CLAIM.claimant)
+    scan = commands.ScanCache("/cache")
+    assert unanswered_seconds([]) == unanswered_seconds([(upload, 9.0), (scan, 9.0)]) == 0.0
+    assert unanswered_seconds([(CLAIM, 7.0), (READ, 5.0), (upload, 0.0)]) == 5.0
+    assert unanswered_seconds([(CLAIM, 7.0), (READ, 0.0)]) == 0.0

@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 from typing import NamedTuple
 
+from stratalog.broker.bucket_health import BucketState
 from stratalog.broker.metrics import Metrics
-from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, first_of
+from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, bucket_problems, first_of
+from stratalog.broker.worker_watch import WorkerState
 
 
 class Led(NamedTuple):
@@ -36,7 +38,27 @@ def test_thousands_of_problems_are_a_few_lines():
 def test_lost_partitions_are_counted():
     """Those of the moment, also when partitions come and go."""
     metrics, archives = Metrics(), []
-    add_problem_metrics(metrics, archives)
+    add_problem_metrics(metrics, archives, lambda: BucketState("ok", None, ""))
     assert b"stratalog_tier_lost_partitions 0" in metrics.render()
     archives += [archive(lost=True), archive(), archive(lost=True)]
     assert b"stratalog_tier_lost_partitions 2" in metrics.render()
+
+
+def test_a_bucket_that_does_not_answer_and_a_worker_that_hangs_are_told():
+    """Each in a sentence; neither while all is well."""
+    well, hung = WorkerState("io", 0.0, 0, ""), WorkerState("io", 40.0, 1, "the io worker hung")
+    assert bucket_problems(BucketState("ok", None, "an old error"), well, 10_000) == []
+    failing = BucketState("failing", 3_000, "connection refused")
+    told = ["the bucket has not answered for 7 s: connection refused", "the io worker hung"]
+    assert bucket_problems(failing, hung, 10_000) == told
+
+
+def test_whether_the_bucket_is_up_is_a_gauge():
+    """Without a sample as long as nothing was asked."""
+    metrics, states = Metrics(), [BucketState("unused", None, "")]
+    add_problem_metrics(metrics, [], lambda: states[-1])
+    name = b"\nstratalog_tier_bucket_up "
+    assert name not in metrics.render()
+    for state, value in (("ok", b"1.0"), ("failing", b"0.0")):
+        states.append(BucketState(state, None, ""))
+        assert name + value in metrics.render()

@@ -163,3 +163,19 @@ def test_a_call_that_succeeds_soon_says_nothing(faulty, retrying, caplog):
     faulty.set_rules([FaultRule(Fault.FAIL_BEFORE, count=3)])
     retrying.put("k", b"1")
     assert caplog.records == []
+
+
+def test_a_store_that_never_answered_is_given_up_soon(faulty, virtual_time):
+    """Until its first answer, be that an error; then the whole deadline counts."""
+    timing = Timing(virtual_time.now_s, virtual_time.sleep_s, random.Random(1))
+    retrying = RetryingStore(faulty, RetryPolicy(10.0, 0.1, 1.0, first_deadline_s=2.0), timing=timing)
+    for limit_s, answer in ((2.0, True), (10.0, False)):
+        faulty.set_rules([FaultRule(Fault.FAIL_BEFORE, count=None)])
+        started = virtual_time.now
+        with pytest.raises(InjectedFault):
+            retrying.get("k")
+        assert limit_s - 1.0 <= virtual_time.now - started <= limit_s
+        faulty.set_rules([])
+        if answer:
+            with pytest.raises(NotFound):
+                retrying.get("k")
