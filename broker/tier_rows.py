@@ -280,7 +280,7 @@ def summary(facts: BrokerFacts, totals: Totals) -> Json:
         "partitions": totals.partitions,
         "tiered_partitions": totals.tiered_partitions,
         "tiered_topics": len(totals.tiered_topics),
-        "problems": totals.problems,
+        "problems": totals.problems + bool(facts.worker.problem),
         "local_bytes": totals.local_bytes,
         "remote_bytes": totals.remote_bytes,
         "lag": {"offsets": totals.offsets, "bytes": totals.waiting_bytes, "since_ms": totals.waiting_since_ms},

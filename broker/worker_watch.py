@@ -44,7 +44,10 @@ class WorkerState(NamedTuple):
     hangs: int
     problem: str
     idle: tuple[tuple[object, float], ...] = ()
-    """Commands under way, as far as the worker has told, and for how many seconds each has not got on."""
+    """Commands under way, as far as the worker has told, and for how many seconds each has not got on.
+
+    All that wait, once the worker has been silent for long.
+    """
 
 
 class _Sent(NamedTuple):
@@ -118,11 +121,11 @@ class WorkerWatch:
         """How the worker does."""
         oldest = next(iter(self._sent.values()), None)
         age_seconds = 0.0 if oldest is None else max(0.0, now - oldest.at)
-        idle = tuple(
-            (self._sent[request_id].command, seconds)
-            for request_id, seconds in self._idle_seconds.items()
-            if request_id in self._sent
-        )
+        silent = self._silent_ticks * TICK_SECONDS
+        told = {each: seconds + silent for each, seconds in self._idle_seconds.items() if each in self._sent}
+        if self._silent_ticks >= WORRYING_TICKS:  # whatever waits gets on no more than what is under way
+            told = dict.fromkeys(self._sent, silent) | told
+        idle = tuple((self._sent[each].command, seconds) for each, seconds in told.items())
         return WorkerState(self.role, age_seconds, self.hangs, self._problem(), idle)
 
     def _problem(self) -> str:

@@ -67,6 +67,14 @@ export function barText(spans) {
 export function said(summary) {
   const { now_ms: now, bucket, lag, problems } = summary;
   const waits = lag.bytes ? `${bytes(lag.bytes)} wait on this disk` : "nothing waits on this disk";
+  if (summary.worker && summary.worker.problem) {
+    return {
+      level: "alarm",
+      headline: "The process that talks to the bucket hangs",
+      detail: `Producing and reading what is on this disk go on; ${waits}. The process is replaced by itself.`,
+      error: summary.worker.problem,
+    };
+  }
   if (bucket.state === "failing") {
     return {
       level: "alarm",
@@ -76,14 +84,6 @@ export function said(summary) {
         : `Producing and reading what is on this disk go on; ${waits}, and nothing is removed from it meanwhile.` +
           " Uploads are tried again by themselves.",
       error: bucket.last_error,
-    };
-  }
-  if (summary.worker && summary.worker.problem) {
-    return {
-      level: "alarm",
-      headline: "The process that talks to the bucket hangs",
-      detail: `Producing and reading what is on this disk go on; ${waits}. The process is replaced by itself.`,
-      error: summary.worker.problem,
     };
   }
   if (problems) {
@@ -119,8 +119,8 @@ export function said(summary) {
 
 /** What is said aloud when it changes, and only then. */
 export function announcement(summary) {
-  if (summary.bucket.state === "failing") return "The bucket does not answer.";
   if (summary.worker && summary.worker.problem) return "The process that talks to the bucket hangs.";
+  if (summary.bucket.state === "failing") return "The bucket does not answer.";
   if (summary.problems) return `${plural(summary.problems, "partition")} with a problem.`;
   return "The tier is well.";
 }

@@ -81,7 +81,7 @@ def test_a_bar_is_a_sentence(say):
 
 
 def test_the_first_sentence_is_the_worst_that_is_known(say):
-    """The bucket before problems before lag; an empty broker is no alarm."""
+    """A worker that hangs, then the bucket, then problems, then lag; an empty broker is no alarm."""
     away = {"url": "s3://b", "state": "failing", "failing_since_ms": 10 * DAY - 5 * MINUTE, "last_error": "refused"}
     lag = {"offsets": 5, "bytes": 2048, "since_ms": 10 * DAY - MINUTE}
     told = say(
@@ -91,8 +91,10 @@ def test_the_first_sentence_is_the_worst_that_is_known(say):
         ["said", summary()],
         ["said", summary(tiered_partitions=0)],
         ["said", summary(bucket={"url": "s3://b", "state": "ok", "read_only": True})],
+        ["said", summary(bucket=away, problems=1, worker={"problem": "the io worker hung"})],
     )
-    assert [one["level"] for one in told] == ["alarm", "alarm", "busy", "calm", "calm", "calm"]
+    assert [one["level"] for one in told] == ["alarm", "alarm", "busy", "calm", "calm", "calm", "alarm"]
+    assert (told[6]["headline"], told[6]["error"]) == ("The process that talks to the bucket hangs", "the io worker hung")
     assert told[0]["headline"] == "The bucket has not answered for 5 min"
     assert "2.0 KiB wait on this disk" in told[0]["detail"]
     assert told[0]["error"] == "refused"

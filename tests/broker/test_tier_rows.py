@@ -17,6 +17,7 @@ from stratalog.broker.tier_rows import (
     spans,
     summary,
 )
+from stratalog.broker.worker_watch import WorkerState
 
 OFFSETS = st.integers(0, 40)
 TIMES = st.none() | st.integers(0, 1000)
@@ -171,6 +172,15 @@ def test_the_state_of_the_bucket_is_what_its_last_answers_were():
     assert summary(broker_facts(), Totals())["bucket"]["state"] == "ok"
     bucket = summary(failing, Totals())["bucket"]
     assert (bucket["state"], bucket["failing_since_ms"], bucket["last_error"]) == ("failing", 950, "connection refused")
+
+
+def test_a_worker_that_hangs_is_a_problem():
+    """Beside those of partitions, with its sentence."""
+    well = summary(broker_facts(), Totals())
+    assert (well["worker"], well["problems"]) == ({"oldest_command_seconds": 0.0, "hangs": 0, "problem": ""}, 0)
+    hung = summary(broker_facts(worker=WorkerState("io", 31.26, 1, "the io worker hung")), Totals())
+    expected = {"oldest_command_seconds": 31.3, "hangs": 1, "problem": "the io worker hung"}
+    assert (hung["worker"], hung["problems"]) == (expected, 1)
 
 
 def test_a_hit_rate_needs_somebody_who_asked():

@@ -43,7 +43,7 @@ def test_silence_while_commands_wait_is_told_and_then_ends_the_process():
     one = watch()
     one.sent(1, Order(), 100.0)
     assert ticks(one, WORRYING_TICKS - 1) is None
-    assert one.state(104.0) == WorkerState("io", 4.0, 0, "")
+    assert one.state(104.0)[:4] == ("io", 4.0, 0, "")
     one.tick(running=True)
     assert "no sign of life for 5 s, 1 commands wait" in one.state(105.0).problem
     number, why = ticks(one, 100)
@@ -57,6 +57,20 @@ def test_silence_while_commands_wait_is_told_and_then_ends_the_process():
     one.sent(2, Order(), 140.0)
     one.answered(2)
     assert one.state(141.0) == WorkerState("io", 0.0, 1, "")
+
+
+def test_silence_counts_for_what_is_under_way_and_then_for_all_that_waits():
+    """Pulses say how long a command has not got on; ticks of silence come on top."""
+    one = watch()
+    first, second = Order(), Order()
+    one.sent(1, first, 0.0)
+    one.sent(2, second, 0.0)
+    one.pulse({1: 2.0})
+    assert one.state(2.0).idle == ((first, 2.0),)
+    ticks(one, 3)
+    assert one.state(5.0).idle == ((first, 5.0),)
+    ticks(one, 2)
+    assert one.state(7.0).idle == ((first, 7.0), (second, 5.0))
 
 
 def test_a_command_that_does_not_get_on_ends_the_process_after_its_own_patience():

@@ -187,3 +187,33 @@ def test_the_coordinators_log_is_dumped(kafka, broker) -> None:
     said = kafka.dump(files, "--transaction-log-decoder").clean().text
     states = set(re.findall(r'"transactionStatus":(\d+)', said))
     assert {"0", "1", "2", "3", "4", "5"} <= states, states
+
+
+def test_committed_records_behind_an_aborted_transaction_over_many_objects(kafka, serve, clients) -> None:
+    """kafka-console-consumer, read_committed, twice: the second time every chunk is cached, so that answers cross objects."""
+    broker = serve("log.retention.check.interval.ms=200")
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    configs = {"remote.storage.enable": "true", "internal.segment.bytes": "2000", "local.retention.bytes": "0"}
+    admin.create_topics([NewTopic("many", 1, config={**configs, "retention.ms": "-1"})])["many"].result(60)
+    producer = clients.producer(broker.address, transactional_id="many", linger_ms=0)
+    producer.init_transactions(60)
+    for count, end in ((40, producer.abort_transaction), (10, producer.commit_transaction)):
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce("many", b"%d of %d " % (number, count) + b"." * 300, partition=0)
+            producer.flush(60)
+        end(60)
+    plain = clients.producer(broker.address, linger_ms=0)
+    for _ in range(8):  # so that the segments of the transactions are frozen
+        plain.produce("many", b"plain" + b"." * 300, partition=0)
+        plain.flush(60)
+    end_seconds = time.monotonic() + 60
+    while any(int(path.stem) < 52 for path in broker.files(".log", partition="many-0")):
+        assert time.monotonic() < end_seconds, "the transactions were not evicted"
+        time.sleep(0.2)
+    for _ in range(2):
+        rows = kafka.run(
+            "consumer.ConsoleConsumer", "--bootstrap-server", broker.address, "--topic", "many", "--partition", "0",
+            "--offset", "0", "--max-messages", "18", "--timeout-ms", "20000", "--isolation-level", "read_committed",
+        ).ok().splitlines()  # fmt: skip
+        assert [row.rstrip(".") for row in rows] == [f"{number} of 10 " for number in range(10)] + ["plain"] * 8
