@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from stratalog.tier.store import ObjectStore
+from crc32c import crc32c
+
+from stratalog.tier.checked_read import read_checked
+from stratalog.tier.store import ObjectInfo, ObjectStore
+from stratalog.wire.errors import Corrupt
 
 __all__ = ["CopiesItself", "copy_object"]
 
@@ -28,5 +32,12 @@ def copy_object(store: ObjectStore, key: str, target_key: str) -> None:
     """
     if isinstance(store, CopiesItself) and store.copy_inside(key, target_key):
         return
-    data, _ = store.get(key)
-    store.put(target_key, data, metadata=store.head(key).metadata)
+
+    def read() -> tuple[bytes, ObjectInfo]:
+        info, (data, _) = store.head(key), store.get(key)
+        if len(data) != info.size_bytes or (info.crc32c is not None and crc32c(data) != info.crc32c):
+            raise Corrupt(f"{key} was read with other bytes than the store describes: it is not copied")
+        return data, info
+
+    data, info = read_checked(read)
+    store.put(target_key, data, crc32c=info.crc32c, metadata=info.metadata)

@@ -18,7 +18,7 @@ from crc32c import crc32c
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.bucket_json import decompressed
 from stratalog.tier.bucket_walk import PartitionFolder
-from stratalog.tier.checked_read import get_checked
+from stratalog.tier.checked_read import get_checked, read_checked
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.entry_chain import Chain, choose_chain
 from stratalog.tier.erasure_audit import replaced_objects
@@ -305,7 +305,7 @@ class _Planner:
 def entry_of_object(store: ObjectStore, folder: PartitionFolder, key: str, size_bytes: int) -> Entry:
     """The entry that a manifest would hold of an object, from its footer.
 
-    The CRC-32C of the whole is the store's, or is computed by reading the object. Raises `Corrupt` for an object that is
+    The CRC-32C of the whole is the store's, or is computed by reading the object until it comes twice. Raises `Corrupt` for an object that is
     damaged or says that it is another one, and what the store raises.
     """
     footer = read_object_footer(store, key)
@@ -318,10 +318,23 @@ def entry_of_object(store: ObjectStore, folder: PartitionFolder, key: str, size_
         raise Corrupt(f"{key} says that it holds offsets [{entry.base}, {entry.end}) of {footer.partition}")
     crc = store.head(key).crc32c
     if crc is None:
-        crc = 0
-        for position in range(0, size_bytes, _PIECE_BYTES):
-            crc = crc32c(store.get_range(key, position, min(_PIECE_BYTES, size_bytes - position)), crc)
+        crc = read_checked(partial(_crc_read_twice, store, key, size_bytes))
     return replace(entry, key=key, size_bytes=size_bytes, crc32c=crc)
+
+
+def _crc_read_twice(store: ObjectStore, key: str, size_bytes: int) -> int:
+    """What two readings agree upon: no other checksum covers the whole, and the manifest will hold it for good."""
+    found = {_crc_of(store, key, size_bytes) for _ in range(2)}
+    if len(found) > 1:
+        raise Corrupt(f"{key} was read twice, with other bytes each time: look for what changes them on their way")
+    return found.pop()
+
+
+def _crc_of(store: ObjectStore, key: str, size_bytes: int) -> int:
+    crc = 0
+    for position in range(0, size_bytes, _PIECE_BYTES):
+        crc = crc32c(store.get_range(key, position, min(_PIECE_BYTES, size_bytes - position)), crc)
+    return crc
 
 
 def _uncovered(evidence: _Evidence, chain: Chain) -> tuple[tuple[int, int], ...]:

@@ -12,6 +12,7 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.tier.anomaly import Anomaly, AnomalyKind
+from stratalog.tier.checked_read import read_checked
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.footer import BLOBS, Footer
@@ -189,15 +190,19 @@ class _Check:
 
     def _check_whole(self, footer: Footer) -> Iterator[Anomaly]:
         """The CRC-32C of the whole object: the data has been read, the rest follows."""
-        entry = self._entry
-        position, crc = footer.entry.data_bytes, self._crc
+        try:
+            read_checked(lambda: self._check_rest(footer.entry.data_bytes))
+        except Corrupt as error:
+            yield self._found(AnomalyKind.WRONG_CRC, str(error))
+
+    def _check_rest(self, position: int) -> None:
+        entry, crc = self._entry, self._crc
         while position < entry.size_bytes:
             piece = self._store.get_range(entry.key, position, min(_PIECE_BYTES, entry.size_bytes - position))
             crc = crc32c(piece, crc)
             position += len(piece)
         if crc != entry.crc32c:
-            detail = f"the object has CRC-32C {crc:08x}, {entry.crc32c:08x} was uploaded"
-            yield self._found(AnomalyKind.WRONG_CRC, detail)
+            raise Corrupt(f"the object has CRC-32C {crc:08x}, {entry.crc32c:08x} was uploaded")
 
 
 def _epochs_told(entry: Entry, found: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:

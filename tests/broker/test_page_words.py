@@ -94,7 +94,10 @@ def test_the_first_sentence_is_the_worst_that_is_known(say):
         ["said", summary(bucket=away, problems=1, worker={"problem": "the io worker hung"})],
     )
     assert [one["level"] for one in told] == ["alarm", "alarm", "busy", "calm", "calm", "calm", "alarm"]
-    assert (told[6]["headline"], told[6]["error"]) == ("The process that talks to the bucket hangs", "the io worker hung")
+    assert (told[6]["headline"], told[6]["error"]) == (
+        "The process that talks to the bucket hangs",
+        "the io worker hung",
+    )
     assert told[0]["headline"] == "The bucket has not answered for 5 min"
     assert "2.0 KiB wait on this disk" in told[0]["detail"]
     assert told[0]["error"] == "refused"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from stratalog.tier.checked_read import READS_MAX
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.object_copy import CopiesItself, copy_object
 from stratalog.tier.prefix_store import PrefixStore
 from stratalog.tier.store import NotFound
 from stratalog.tier.wrappers import CountingStore
+from stratalog.wire.errors import Corrupt
 
 
 def pytest_generate_tests(metafunc):
@@ -60,3 +63,17 @@ def test_stores_around_one_that_does_not_copy_say_so():
     assert not store.copy_inside("a", "b")
     copy_object(store, "a", "b")
     assert store.get("b")[0] == b"data"
+
+
+def test_bytes_that_were_damaged_on_their_way_are_not_copied(memory_store):
+    """They are read again; what differs each time is no copy."""
+    memory_store.put("a", b"data", metadata={"name": "value"})
+    faulty = FaultyStore(memory_store, [FaultRule(Fault.CORRUPT, "get", count=READS_MAX - 1)])
+    faulty.copy_inside = lambda key, target_key: False
+    copy_object(faulty, "a", "b")
+    assert memory_store.get("b")[0] == b"data"
+    assert memory_store.head("b").metadata == memory_store.head("a").metadata
+    faulty.set_rules([FaultRule(Fault.TRUNCATE, "get", count=READS_MAX)])
+    with pytest.raises(Corrupt, match="it is not copied"):
+        copy_object(faulty, "a", "c")
+    assert [info.key for info in memory_store.list("")] == ["a", "b"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.tier.bucket_walk import iter_partitions, iter_topics
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.repair_plan import entry_of_object
 from stratalog.wire.errors import Corrupt
 
@@ -21,6 +22,21 @@ def test_a_store_without_checksums_has_the_object_read(archive, monkeypatch):
     monkeypatch.setattr(archive.store, "head", lambda key: _without_crc(head(key)))
     entry = archive.manifest.entries[0]
     assert entry_of_object(archive.store, folder, entry.key, entry.size_bytes) == entry
+
+
+@pytest.mark.parametrize("skip", range(3))
+def test_a_reading_that_was_damaged_on_its_way_enters_no_manifest(archive, monkeypatch, skip):
+    """Two readings must agree: what is written down is what every later check goes by."""
+    folder = next(iter_partitions(archive.store, next(iter_topics(archive.store))))
+    entry = archive.manifest.entries[0]
+    faulty = FaultyStore(archive.store, [FaultRule(Fault.CORRUPT, "get_range", skip=skip)])
+    monkeypatch.setattr(faulty, "head", lambda key: _without_crc(archive.store.head(key)))
+    assert entry_of_object(faulty, folder, entry.key, entry.size_bytes) == entry
+    monkeypatch.undo()
+    faulty.set_rules([FaultRule(Fault.CORRUPT, "get_range", count=None)])
+    monkeypatch.setattr(faulty, "head", lambda key: _without_crc(archive.store.head(key)))
+    with pytest.raises(Corrupt, match="with other bytes each time"):
+        entry_of_object(faulty, folder, entry.key, entry.size_bytes)
 
 
 def _without_crc(info):

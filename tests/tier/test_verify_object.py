@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from stratalog.tier.anomaly import AnomalyKind
+from stratalog.tier.checked_read import READS_MAX
 from stratalog.tier.entry import LeaderEpoch
+from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.manifest_json import from_bytes
+from stratalog.tier.verify_object import verify_object_bytes
 
 
 def test_every_flipped_bit_of_an_object_is_found(archive):
@@ -34,3 +39,13 @@ def test_compaction_may_have_removed_where_an_epoch_began(archive):
         epochs = (LeaderEpoch(1, base), LeaderEpoch(2, begun))
         archive.replace_object(0, data, epochs=epochs)
         assert archive.kinds(deep=True) == found, begun
+
+
+@pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.TRUNCATE])
+def test_what_was_damaged_on_its_way_is_no_anomaly(archive, fault):
+    """Each kind of request is damaged as often as it may be; the archive is well."""
+    entry = archive.manifest.entries[0]
+    for operation in ("get_range", "get_suffix"):
+        for skip in range(6):
+            faulty = FaultyStore(archive.store, [FaultRule(fault, operation, skip=skip, count=READS_MAX - 1)])
+            assert verify_object_bytes(faulty, archive.manifest.partition, entry) == []
