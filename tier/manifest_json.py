@@ -119,13 +119,13 @@ def from_bytes(data: bytes, key: str, *, contiguous: bool = True) -> Manifest:
         fields = parse_json(data, key)
         if fields["format"] != FORMAT_NAME:
             raise Corrupt(f"the format is {fields['format']!r}, {FORMAT_NAME!r} is expected")
+        _check_checksum(data, fields)  # first: a flipped bit of the version is damage, not age
         needed = integer(fields, "min_reader_version")
         if needed > READER_VERSION:
             raise NewerManifest(
                 f"{key}: this manifest needs a reader of version {needed}, this one is of version {READER_VERSION}: "
                 "upgrade"
             )
-        _check_checksum(data, fields)
         manifest = _parse(fields)
     except NewerManifest:
         raise

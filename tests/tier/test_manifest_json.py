@@ -113,6 +113,25 @@ def test_marks_of_the_second_version_survive_their_bytes(manifest):
     assert mark_deleted(marked, now_ms=78) is marked
 
 
+def test_no_flipped_bit_makes_another_manifest(manifest):
+    """It is damage, never age: of a damaged version number nobody concludes that a newer release is needed.
+
+    Only the name of the checksum may be damaged unseen; it then counts as a field of somebody else.
+    """
+    raw = to_bytes(manifest)
+    unseen = 0
+    for bit in range(8 * len(raw)):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            read = from_bytes(bytes(damaged), "k")
+        except Corrupt:
+            continue
+        unseen += 1
+        assert dataclasses.replace(read, unknown=()) == manifest
+    assert unseen < 8 * len("crc32c")
+
+
 def test_a_manifest_for_newer_readers_is_refused(manifest):
     """What it holds besides would otherwise be missing silently."""
     with pytest.raises(NewerManifest, match="upgrade"):
