@@ -47,7 +47,8 @@ class RealMachine:
     def workers(self, role: str, start: Start, *, patience: Patience | None = None) -> Workers:
         """A worker process; threads for a store that lives in the memory of this process."""
         if str(start.options.get("url", "")).startswith("memory:"):
-            return ThreadWorkers(self._loop, load_target(start.target, start.options), threads=start.threads)
+            target = load_target(start.target, start.options)
+            return ThreadWorkers(self._loop, target, threads=start.threads, role=role)
         return ProcessWorkers(self._loop, role, start, patience=patience)
 
     def kernel_sync(self, directory: str) -> KernelSync[Any] | None:

@@ -158,8 +158,10 @@ class _Submitting:
 class ThreadWorkers(_Submitting):
     """Executes commands in threads of this process: for stores that live in its memory, and for tests."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, target: Executes, *, threads: int = 4) -> None:
-        super().__init__(loop, "thread")
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, target: Executes, *, threads: int = 4, role: str = "thread"
+    ) -> None:
+        super().__init__(loop, role)
         self._target = target
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="worker")
 

@@ -24,7 +24,7 @@ from stratalog.tier.segment_reader import CorruptObject
 from stratalog.tier.segment_upload import put_segment
 from stratalog.tier.store import NotFound, ObjectStore
 from stratalog.tier.swap_in import swapped_in
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, StratalogError
 
 __all__ = ["MERGE_KIND", "merge_objects"]
 
@@ -59,10 +59,13 @@ def merge_objects(store: ObjectStore, command: MergeObjects) -> ObjectsMerged:
         swapped = change_manifest(
             store, command.partition, lambda manifest: _swapped(store, manifest, command, inputs, output)
         )
-    except (Corrupt, NotFound, JobRefused):
-        change_manifest(
-            store, command.partition, lambda manifest: end_job(manifest, command.uuid, now_ms=command.now_ms)
-        )
+    except (Corrupt, NotFound, JobRefused) as error:
+        try:
+            change_manifest(
+                store, command.partition, lambda manifest: end_job(manifest, command.uuid, now_ms=command.now_ms)
+            )
+        except StratalogError as other:
+            error.add_note(f"The job could not be ended either, the next merge strikes it off: {other}")
         raise
     return ObjectsMerged(_view(swapped), len(inputs), output.data_bytes)
 

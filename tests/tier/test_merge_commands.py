@@ -122,6 +122,17 @@ def test_a_damaged_or_missing_object_ends_the_merge(archive, log_bytes):
     assert (manifest.jobs, manifest.entries) == ((), entries)
 
 
+def test_damage_is_told_though_the_job_cannot_be_ended(archive, log_bytes):
+    """The first failure is the one that somebody has to act upon."""
+    entries = read_manifest(archive, log_bytes.partition).manifest.entries
+    data = archive.get(entries[3].key)[0]
+    archive.put(entries[3].key, data[:50] + b"?" + data[51:])
+    failing = FaultyStore(archive, [FaultRule(Fault.FAIL_BEFORE, "compare_and_swap", skip=1, count=None)])
+    with pytest.raises(CorruptObject) as refused:
+        merge_objects(failing, merge(log_bytes))
+    assert "could not be ended either" in refused.value.__notes__[0]
+
+
 def test_retention_in_between_stops_the_swap(archive, log_bytes):
     """What it dropped is not brought back."""
 
