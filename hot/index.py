@@ -113,10 +113,12 @@ class OffsetIndex:
             return self.base_offset, 0
         return self.base_offset + self.relative_offsets[slot - 1], self.positions[slot - 1]
 
-    def floor_position(self, position: int) -> int:
-        """The largest indexed batch border at or below ``position``, else 0."""
+    def floor_at(self, position: int) -> tuple[int, int]:
+        """The offset and position of the last entry at or below ``position``; the base offset and 0 below all."""
         slot = bisect_right(self.positions, min(position, 0x7FFFFFFF))
-        return self.positions[slot - 1] if slot else 0
+        if not slot:
+            return self.base_offset, 0
+        return self.base_offset + self.relative_offsets[slot - 1], self.positions[slot - 1]
 
     def truncate(self, position: int) -> None:
         """Forget every batch that begins at or above byte ``position``."""

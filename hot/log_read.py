@@ -83,12 +83,13 @@ def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int
     """The last batch border within ``room`` bytes of ``start``, and its offset; the first batch's end if ``one``."""
     limit = start + room
     first, behind = segment.base_offset, segment.next_offset
+    indexed_offset, indexed = segment.indexes.offsets.floor_at(limit)
     after, border = start, first
-    for floor in (max(segment.indexes.offsets.floor_position(limit), start), start):
+    for floor in (max(indexed, start), start):
         after, border = floor, first
         for position, size_bytes, base_offset, last_offset in scan_borders(file, floor, end):
-            if position == floor > start and not first <= base_offset < behind:
-                break  # the index has no checksum, and did not lead to a batch
+            if position == floor > start and last_offset != indexed_offset:
+                break  # the index has no checksum, and did not lead to the batch of its entry
             after = position + size_bytes
             if after > limit and not (one and position == start):
                 return position, base_offset if border <= base_offset < behind else border

@@ -352,21 +352,25 @@ class Segment:
 
         Raises `OSError`, and `Corrupt` for a header on the way that cannot be one of this segment.
         """
+        return self._locate(offset, *self.indexes.offsets.floor(offset))
+
+    def _locate(self, offset: int, indexed_offset: int, after: int) -> tuple[int, BatchHeader] | None:
         file, end = self.file, self.written_bytes
-        indexed_offset, after = self.indexes.offsets.floor(offset)
         misled = 0 < after < end
+        due = self.base_offset
         for position, size_bytes, base_offset, last_offset in scan_borders(file, after, end):
-            misled = misled and not self.base_offset <= base_offset <= indexed_offset
+            misled = misled and last_offset != indexed_offset
             if misled:
                 break
+            if base_offset < due or last_offset >= self.next_offset:
+                raise unreadable(self.path(), position)
             if last_offset >= offset:
-                if base_offset < self.base_offset or last_offset >= self.next_offset:
-                    raise unreadable(self.path(), position)
                 return position, read_header(file.pread(HEADER_BYTES, position))
-            after = position + size_bytes
-        if misled:  # the index has no checksum: it led to no batch at or below its own entry
-            self.rebuild_indexes()
-            return self.locate(offset)
+            after, due = position + size_bytes, last_offset + 1
+        if misled:  # the index has no checksum: it did not lead to the batch of its entry
+            if not self.pending:
+                self.rebuild_indexes()
+            return self._locate(offset, self.base_offset, 0)
         if after < end:
             raise unreadable(self.path(), after)
         return None
@@ -389,12 +393,5 @@ class Segment:
 
     def info(self, *, active: bool) -> SegmentInfo:
         """The segment as others see it."""
-        return SegmentInfo(
-            self.base_offset,
-            self.next_offset,
-            self.size_bytes,
-            self.path(),
-            self.first_append_ms,
-            self.max_timestamp.timestamp_ms,
-            active,
-        )
+        times = self.first_append_ms, self.max_timestamp.timestamp_ms
+        return SegmentInfo(self.base_offset, self.next_offset, self.size_bytes, self.path(), *times, active)

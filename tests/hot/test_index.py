@@ -74,7 +74,8 @@ def test_lookup_is_the_floor_entry(numbers, wanted):
         times.maybe_append(number, 100 + number)
     floor = max((number for number in numbers if number <= wanted), default=None)
     assert index.lookup(100 + wanted) == (0 if floor is None else floor * 10)
-    assert index.floor_position(wanted * 10) == (0 if floor is None else floor * 10)
+    assert index.floor_at(wanted * 10)[1] == (0 if floor is None else floor * 10)
+    assert index.floor(100 + wanted) == index.floor_at(wanted * 10)
     assert times.lookup(wanted) == (TimeEntry(-1, 100) if floor is None else TimeEntry(floor, 100 + floor))
 
 
