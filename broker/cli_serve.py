@@ -104,7 +104,8 @@ def serve(
     \b
       ready kafka=HOST:PORT http=HOST:PORT bucket=URL
 
-    SIGTERM or SIGINT stops it in order, a second one at once.
+    SIGTERM or SIGINT stops it in order, a second one at once. So does SIGHUP, what a terminal sends that is closed; under
+    nohup it is ignored. Settings are changed at run time with kafka-configs, not by a signal.
     """  # noqa: D301 - the escape is click's mark of a paragraph to be left as it is
     config = _load(path, assignments, Flags(data=data, bucket=bucket, listen=listen, http=http))
     if print_config:
@@ -258,7 +259,9 @@ async def _first(*events: asyncio.Event) -> None:
 def _handle_signals(stop: asyncio.Event) -> None:
     """The first SIGTERM or SIGINT sets `stop`; a second one ends the process at once.
 
-    What arrives together is one signal: timeout(1) sends it to the process and again to its group.
+    What arrives together is one signal: timeout(1) sends it to the process and again to its group. SIGHUP sets `stop`, as
+    it ends a JVM in order, and is never a second signal: a terminal and its shell send one each, and systemd's SendSIGHUP
+    one behind each SIGTERM. Where nohup has it ignored, it stays ignored.
     """
     loop = asyncio.get_running_loop()
     asked_at: float | None = None
@@ -274,6 +277,8 @@ def _handle_signals(stop: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped, number)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
 
 
 def _text(address: tuple[str, int]) -> str:

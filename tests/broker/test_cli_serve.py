@@ -53,6 +53,35 @@ def test_serve_keeps_its_data_and_marks_a_clean_stop(start_command, tmp_path) ->
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_closed_terminal_stops_it_in_order(start_command, tmp_path) -> None:
+    """SIGHUP is no crash, however often it comes: the stop is announced and marked as clean."""
+    process = start_command("serve", "--data", "data")
+    assert process.stdout.readline().startswith("ready")
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "stopping" in errors
+    assert "Second" not in errors
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_under_nohup_a_closed_terminal_means_nothing(start_command, tmp_path) -> None:
+    """The signal that is ignored stays ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start_command("serve", "--data", "data")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.stdout.readline().startswith("ready")
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors.count("stopping")) == (0, 1)
+
+
 def test_a_taken_port_ends_the_start_with_words(live_broker, tmp_path) -> None:
     """Exit code 1, no trace."""
     command = [
@@ -148,7 +177,7 @@ async def test_the_second_signal_ends_at_once(monkeypatch, capsys, together) -> 
         assert codes == [1]
         assert "Second SIGINT: stopping at once" in capsys.readouterr().err
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 
