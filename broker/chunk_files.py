@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Final
 
+from stratalog.broker.ballast import clear_cache, same_file_system
 from stratalog.broker.cache_names import chunk_name, known_files, name_around
 from stratalog.broker.cold_admission import ColdAdmission
 from stratalog.broker.fill_gate import FillGate
@@ -243,6 +244,22 @@ class ChunkFiles:
         return f"{self.directory}/{chunk_name(topic_id, chunk_id, next(self._names))}"
 
     # -- room on the disk -----------------------------------------------------------------------------------------
+
+    def give_way(self, directory: str) -> None:
+        """The disk of ``directory`` is full: if the cache lies there, all that nobody reads goes."""
+        if not same_file_system(directory, self.directory):
+            return
+        self._note_free(0)
+        if not self._scanned and self._scan_waiters is None:  # what an earlier run left is in no books yet
+            self._aside(self._clear)
+
+    def _clear(self) -> None:
+        try:
+            removed = clear_cache(self.directory)
+        except OSError as error:
+            log.warning("the chunk cache %s cannot be cleared: %s", self.directory, error)
+        else:
+            log.warning("the disk is full: %d files of the chunk cache %s have gone", removed, self.directory)
 
     def _note_free(self, free_bytes: int) -> None:
         self.books.note_free(free_bytes)

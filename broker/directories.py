@@ -6,14 +6,17 @@ A directory belongs to one broker of one cluster (``meta.properties``) and to on
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from operator import ne
 
+from stratalog.broker.ballast import NOTHING_SPARE, Ballast, Spare
 from stratalog.broker.directory_writer import DirectoryWriter
 from stratalog.broker.machine import machine_of
 from stratalog.broker.partition import Partition
@@ -41,6 +44,7 @@ class Directory:
     writer: DirectoryWriter
     directory_id: bytes
     lock: int
+    ballast: Ballast
 
     @property
     def path(self) -> str:
@@ -72,21 +76,25 @@ class Directories:
         sync_threads: Executor,
         on_failed: Callable[[DirectoryWriter, OSError], None],
         metadata_only: str | None = None,
+        spare: Spare = NOTHING_SPARE,
     ) -> Directories:
         """Lock and load every directory; the first start gives the cluster its id.
 
+        ``spare`` is what makes room where the disk is full.
         Raises `Invalid` for a directory of another broker, cluster or process, `OSError` for one that cannot be used.
         """
         locks: list[int] = []
         try:
-            loaded = _load(paths, files, locks)
+            every = dict.fromkeys(paths)
+            ballasts = [Ballast(path, spare.ballast_bytes) for path in every]
+            loaded = _load(ballasts, every, files, locks, spare.cache_dir)
             cluster_id = _cluster_id([one.owner for one in loaded], node_id)
         except BaseException:
             for lock in locks:
                 os.close(lock)
             raise
         directories = []
-        for one, lock in zip(loaded, locks, strict=True):
+        for one, lock, ballast in zip(loaded, locks, ballasts, strict=True):
             if one.owner is None or one.owner.directory_id is None:
                 one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
                 write_meta_properties(files, one.path, one.owner)
@@ -99,7 +107,7 @@ class Directories:
                 kernel_sync=machine_of(loop).kernel_sync(one.path),
             )
             assert one.owner.directory_id is not None
-            directories.append(Directory(one, writer, one.owner.directory_id, lock))
+            directories.append(Directory(one, writer, one.owner.directory_id, lock, ballast))
             _report(one)
         return cls(directories, cluster_id, node_id, metadata_only=metadata_only)
 
@@ -175,13 +183,23 @@ class Directories:
         if directory.writer.offline is not None:
             return not partitions
         try:
-            yield from directory.files.checkpoint_steps({one.topic_partition: one.log for one in partitions})
+            files, ballast = directory.files, directory.ballast
+            logs = {one.topic_partition: one.log for one in partitions}
+            ballast.lend(partial(files.write_recovery_points, logs))
             yield
-            directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in partitions})
+            ballast.lend(files.store_bounds)
+            yield
+            high_watermarks = {one.topic_partition: one.high_watermark for one in partitions}
+            ballast.lend(partial(files.write_high_watermarks, high_watermarks))
         except OSError as error:
             directory.writer.report(error)
             return False
         return True
+
+    def hold_ballast(self) -> None:
+        """Keep room for what must be written on a full disk, where there is any."""
+        for directory in self.online:
+            directory.ballast.hold()
 
     def verified(self) -> None:
         """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""
@@ -229,15 +247,20 @@ class Directories:
         return [(directory, grouped[directory.path]) for directory in self.all]
 
 
-def _load(paths: Iterable[str], files: Filesystem, locks: list[int]) -> list[LogDirectory]:
+def _load(
+    ballasts: Iterable[Ballast], paths: Iterable[str], files: Filesystem, locks: list[int], cache_dir: str
+) -> list[LogDirectory]:
     """Lock and load each directory; the locks are added to ``locks`` as they are taken, also before an error."""
     loaded = []
-    for path in paths:
+    for ballast, path in zip(ballasts, paths, strict=True):
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
             raise Invalid(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
         locks.append(_lock(path))
+        ballast.make_room(cache_dir)
         loaded.append(LogDirectory.load(path, files))
     return loaded
 

@@ -43,6 +43,10 @@ _GONE = _NO_DESCRIPTOR | {errno.ENOENT}
 log = logging.getLogger(__name__)
 
 
+def _nothing_gives_way(_path: str) -> None:
+    """No cache lies on this disk, as far as is known."""
+
+
 class LogOwner(Protocol):
     """Who appends to a log and wants to know how far it has got."""
 
@@ -90,6 +94,8 @@ class DirectoryWriter:
         self._tick = tick
         self._sync_threads = sync_threads
         self._on_failed = on_failed
+        self.on_full: Callable[[str], None] = _nothing_gives_way
+        """Called with `path` when its disk is full: something there may give way to records."""
         self._kernel_sync = kernel_sync
         if kernel_sync is not None:
             add_reader(loop, kernel_sync.fileno(), partial(self._kernel_has_synced, kernel_sync))
@@ -169,7 +175,13 @@ class DirectoryWriter:
             return
         self._shortage_told_again_at = self._loop.time() + _SHORTAGE_TOLD_SECONDS
         if error.errno in _DISK_FULL:
-            log.error("the disk of %s is full (%s): appends fail until there is room, reads go on", self.path, error)
+            self.on_full(self.path)
+            log.error(
+                "the disk of %s is full (%s): appends fail until there is room, reads go on. The chunk cache gives way if "
+                "it lies there; lower local.retention.bytes of tiered topics, or enlarge the file system",
+                self.path,
+                error,
+            )
             return
         log.error(
             "no file descriptor is left for %s (%s): what needs one fails until others are closed; raise the limit "

@@ -35,6 +35,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.flush.interval.messages": str((1 << 63) - 1),
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "stratalog.ballast.bytes": "0",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
 }

@@ -44,7 +44,8 @@ class Housekeeping:
         self._round_version = -1
 
     def start(self) -> None:
-        """Begin."""
+        """Begin; what a start on a full disk left of the ballast is held before clients come."""
+        self._node.directories.hold_ballast()
         config = self._node.config
         retention_ms = config.integer("log.retention.check.interval.ms")
         checkpoint_ms = min(
@@ -171,6 +172,7 @@ class Housekeeping:
         )
 
     def _checkpoint(self) -> Steps[None]:
+        self._node.directories.hold_ballast()
         yield from self._node.directories.checkpoint_all_steps(self._all_partitions())
         self._node.tiering.checkpoint()
 

@@ -15,6 +15,7 @@ from stratalog.broker import api
 from stratalog.broker.allocator import tune_allocator
 from stratalog.broker.authorizer import authorizer_of
 from stratalog.broker.background_removal import BackgroundRemoval
+from stratalog.broker.ballast import Spare, raise_if_full
 from stratalog.broker.clock import Clock, SystemClock
 from stratalog.broker.compaction import Compaction
 from stratalog.broker.config import BrokerConfig
@@ -114,8 +115,9 @@ class Node:
         self.log_limits.install(self.metrics)
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
             await self._abandon()
+            raise_if_full(error)
             raise
 
     async def _start(self) -> None:
@@ -133,6 +135,7 @@ class Node:
             sync_threads=self._sync_threads,
             on_failed=self._directory_failed,
             metadata_only=self.config.metadata_only_dir,
+            spare=Spare(self.config.cache_dir, self.config.integer("stratalog.ballast.bytes")),
         )
         self.cluster_id = self.directories.cluster_id
         self.dispatcher = self._dispatcher()
@@ -169,8 +172,7 @@ class Node:
         await self.mount.start()
         self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
-        self.removals = BackgroundRemoval(loop)
-        self.housekeeping = Housekeeping(self)
+        self.removals, self.housekeeping = BackgroundRemoval(loop), Housekeeping(self)
         self.housekeeping.start()
         self.compaction = Compaction(self)
         self.compaction.start()

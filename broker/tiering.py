@@ -8,6 +8,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
@@ -103,6 +104,8 @@ class Tiering:
             aside=self._removing,
             metrics=metrics,
         )
+        for directory in directories.all:
+            directory.writer.on_full = self.chunks.give_way
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._views = RemoteViews()
@@ -340,7 +343,8 @@ class Tiering:
         """Make one partition's log start durable; False if the disk fails or is full."""
         directory = self._directories.of(unified.partition.directory)
         try:
-            directory.files.write_checkpoints({unified.topic_partition: unified.log})
+            logs = {unified.topic_partition: unified.log}
+            directory.ballast.lend(partial(directory.files.write_checkpoints, logs))
         except OSError as error:
             directory.writer.report(error)
             return False
@@ -358,7 +362,7 @@ class Tiering:
             if states == self._checkpointed.get(directory.path, directory.files.remote_logs):
                 continue
             try:
-                write_remote_log(directory.files.files, directory.path, states)
+                directory.ballast.lend(partial(write_remote_log, directory.files.files, directory.path, states))
             except OSError as error:
                 directory.writer.report(error)
                 continue

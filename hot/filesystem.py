@@ -202,7 +202,11 @@ class RealFile:
 
     def writev(self, buffers: Sequence[Buffer]) -> int:
         """Append the buffers; returns how many bytes were taken."""
-        return os.writev(self._fd, buffers)
+        try:
+            return os.writev(self._fd, buffers)
+        except OSError as error:
+            error.filename = self.path  # what a full disk keeps from being written
+            raise
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file."""

@@ -64,6 +64,7 @@ class Plan:
                 "offsets.topic.replication.factor": "1",
                 "log.segment.delete.delay.ms": str(dice.choice((100, 2000))),
                 "metadata.log.max.record.bytes.between.snapshots": str(dice.choice((1000, 20_971_520))),
+                "stratalog.ballast.bytes": "0",
                 "stratalog.trash.grace.ms": str(dice.choice((0, 500, 5000))),
                 "stratalog.trash.check.interval.ms": str(dice.choice((300, 2000))),
             },

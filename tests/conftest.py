@@ -33,7 +33,7 @@ WAIT_SECONDS = 30
 CONFORMANCE = ("tests/tier/test_store.py",)
 """What runs where `--store` is given and no file is."""
 LOOPS_OF_BOTH_KINDS = ("test_connection.py",)
-SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+SETTINGS = {"log.segment.delete.delay.ms": "1000", "stratalog.ballast.bytes": "0"}
 
 
 def pytest_addoption(parser):

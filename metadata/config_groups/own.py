@@ -13,6 +13,9 @@ _MIB: Final = 1 << 20
 
 # fmt: off
 OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
+    setting("stratalog.ballast.bytes", LONG, 8 * _MIB, at_least(0),
+            doc="File in each log directory that is given up when a start finds the disk full, so that checkpoints can be "
+                "written; a sixteenth of the file system at most. 0 is none."),
     setting("stratalog.bucket.url", STRING, None, NonEmptyText(),
             doc="Where history is archived: file:///path, s3://bucket/prefix, memory: or any fsspec URL; not set, the "
                 "directory beside the first log directory whose name is that one's with -bucket behind it."),
