@@ -80,8 +80,8 @@ class Directories:
     ) -> Directories:
         """Lock and load every directory; the first start gives the cluster its id.
 
-        ``spare`` is what makes room where the disk is full.
-        Raises `Invalid` for a directory of another broker, cluster or process, `OSError` for one that cannot be used.
+        ``spare`` is what makes room where the disk is full. Raises `Invalid` for a directory of another broker, cluster or
+        process, `OSError` for one that cannot be used.
         """
         locks: list[int] = []
         try:
