@@ -330,7 +330,8 @@ class _RecoveryReport:
         self._rebuilt += len(report.indexes_rebuilt)
         self._truncated_bytes += report.truncated_bytes
         if report.tail_offset is not None:
-            log.error(
+            log.log(
+                logging.WARNING if report.tail_is_short else logging.ERROR,
                 "%s ends at offset %d: %d bytes behind it are no whole batch (%s). A stop in the middle of a write "
                 "leaves such bytes, never acknowledged; so does a disk that changed them. They are kept in %s",
                 log_.topic_partition,

@@ -123,7 +123,8 @@ def open_metadata(
         METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=clock.wall_ms(), refuse_damage=True
     )
     if log_.recovery.tail_offset is not None:
-        log.error(
+        log.log(
+            logging.WARNING if log_.recovery.tail_is_short else logging.ERROR,
             "the metadata log ends at offset %d: %d bytes behind it are no whole batch (%s); they are kept in %s. If "
             "topics or settings are missing now, restore the directory from a copy",
             log_.recovery.tail_offset,

@@ -28,6 +28,8 @@ __all__ = ["Placing", "empty_batch", "find_batch", "keep_damaged", "misplaced", 
 _SEARCH_BYTES_MAX: Final = 64 << 20
 _CHECKED_BYTES_MAX: Final = 4 * _SEARCH_BYTES_MAX
 """How much is put through CRCs in one search: bytes that look like headers everywhere must not hold up a start."""
+_CRC_FIELD: Final = 4
+_DELTA_FIELD: Final = 6
 _MAGIC_POSITION: Final = 16
 _MAGIC: Final = b"\x02"
 _DELTA_MAX: Final = (1 << 31) - 1
@@ -68,6 +70,8 @@ def find_batch(data: bytes, place: Placing) -> int | None:
                     found = next_offset = (base_offset if fits else next_offset) + header.last_offset_delta + 1
                     position, follows = position + header.size_bytes, True
                     continue
+        if follows and _has_the_crc_of_the_rest(data, position):
+            return next_offset + BATCH_HEADER.unpack_from(data, position)[_DELTA_FIELD] + 1
         at = data.find(_MAGIC, position + _MAGIC_POSITION + 1)
         if at < 0:
             break
@@ -83,6 +87,14 @@ def _header_at(data: bytes, position: int) -> BatchHeader | None:
     sound = header.magic == _MAGIC[0] and header.batch_length >= HEADER_BYTES - LOG_OVERHEAD_BYTES
     whole = position + header.size_bytes <= len(data) and header.last_offset_delta >= 0
     return header if sound and whole else None
+
+
+def _has_the_crc_of_the_rest(data: bytes, position: int) -> bool:
+    """Whether all that is left is one batch but for its length, which no CRC covers."""
+    if position + HEADER_BYTES > len(data):
+        return False
+    fields = BATCH_HEADER.unpack_from(data, position)
+    return fields[_DELTA_FIELD] >= 0 and fields[_CRC_FIELD] == crc32c(memoryview(data)[position + CRC_START :])
 
 
 def _has_its_crc(data: bytes, position: int, header: BatchHeader) -> bool:
@@ -139,6 +151,7 @@ def keep_damaged(
         report.truncated_bytes = cut_bytes
         if quarantine.directory is not None:
             report.tail_offset, report.reason = end_offset, reason
+            report.tail_is_short = _header_at(rest, 0) is None
         return end_offset
     report.damaged_offset, report.reason = end_offset, reason
     resume = end_offset

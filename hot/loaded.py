@@ -67,6 +67,8 @@ class RecoveryReport:
     """Bytes of a torn tail that were cut off the active segment."""
     tail_offset: int | None = None
     """The offset due where that tail began, if it was more than zeroes and lies in ``quarantine`` now."""
+    tail_is_short: bool = False
+    """No batch begins there that could be whole, as after a stop in the middle of a write."""
     damaged_offset: int | None = None
     """The first offset that could not be read where more than a torn tail was lost."""
     resume_offset: int | None = None

@@ -110,3 +110,37 @@ def test_damage_can_be_a_reason_not_to_start(closed, at):
     active = path(closed, 30)
     active.write_bytes(active.read_bytes()[:-1])
     assert closed.open(CONFIG, clean=False, refuse_damage=True).log_end_offset == 32
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_a_flipped_length_of_the_last_batch_is_no_torn_tail(bench, bit):
+    """Its CRC, which does not cover the length, fits what is there: a write that was cut short has no such CRC."""
+    log = bench.open()
+    for _ in range(3):
+        bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    file = path(bench, 0)
+    data = bytearray(file.read_bytes())
+    at = 2 * len(data) // 3
+    data[at + 8 + bit // 8] ^= 0x80 >> bit % 8
+    file.write_bytes(data)
+    log = bench.open(clean=False)
+    assert (log.recovery.damaged_offset, log.recovery.tail_offset, log.log_end_offset) == (4, None, 4)
+    assert (Path(log.recovery.quarantine) / f"{0:020d}.log.from-{at}").read_bytes() == data[at:]
+
+
+@pytest.mark.parametrize(("cut", "short"), [(1, True), (100, True), (0, False)])
+def test_a_tail_says_whether_it_was_ever_whole(bench, cut, short):
+    """A stop leaves less of a batch than its header says; all of it with a wrong CRC is more likely a damaged one."""
+    log = bench.open()
+    for _ in range(3):
+        bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    file = path(bench, 0)
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data[: len(data) - cut])
+    log = bench.open(clean=False)
+    assert (log.recovery.tail_offset, log.recovery.tail_is_short) == (4, short)

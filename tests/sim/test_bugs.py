@@ -135,7 +135,7 @@ SEEDS_MAX = 100
 
 BUGS: dict[Bug, str] = {
     acknowledged_before_the_sync: "was acknowledged|out of order|held",
-    no_sync_of_data: "was acknowledged|out of order|held|it had been at",
+    no_sync_of_data: "was acknowledged|out of order|held|it had been at|records are lost",
     no_sync_of_names: "was acknowledged|out of order|not there after a restart|held|lost|it had been at",
     evicted_before_the_commit: "evicted below",
     committed_without_an_object: "which is not there",
