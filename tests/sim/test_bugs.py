@@ -84,7 +84,8 @@ def producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def log_starts_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Checkpoints are not written."""
-    patch.setattr(LogDirectory, "write_checkpoints", lambda *_: None)
+    patch.setattr(LogDirectory, "write_recovery_points", lambda *_: None)
+    patch.setattr(LogDirectory, "store_bounds", lambda *_: None)
 
 
 def answers_overtake(patch: pytest.MonkeyPatch) -> None:
