@@ -5,6 +5,7 @@ Start-up time is why: ``stratalog --help`` imports none of the broker.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar
@@ -49,9 +50,19 @@ class ExampleCommand(_Examples):
 
 
 class ExampleGroup(_Examples, click.Group):
-    """A group of commands with examples."""
+    """A group of commands with examples, which knows a command by a name that is nearly right."""
 
     command_class = ExampleCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it. Click itself compares names only with those of commands that are imported."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], known, n=1)
+            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""))
+        return super().resolve_command(ctx, args)
 
 
 class LazyPath(NamedTuple):

@@ -79,3 +79,15 @@ def test_a_command_of_another_room_is_dressed_like_ours(monkeypatch) -> None:
     assert CliRunner().invoke(group, ["far"]).output == "reached\n"
     failed = CliRunner().invoke(group, ["far", "--fail"])
     assert (failed.exit_code, failed.stderr) == (2, "Error: a wrong setting\n")
+
+
+def test_a_command_that_is_nearly_right_is_suggested() -> None:
+    """Of those that are not imported, too; exit code 2, and without a name that is near no guess."""
+    group = LazyGroup(
+        "top", lazy={"status": LazyPath("nowhere", "x", "Look."), "topic": LazyPath("nowhere", "x", "T.")}
+    )
+    found = CliRunner().invoke(group, ["topics"])
+    assert (found.exit_code, "No such command 'topics'. Did you mean 'topic'?" in found.stderr) == (2, True)
+    assert "Did you mean 'status'?" in CliRunner().invoke(group, ["statu"]).stderr
+    assert "mean" not in CliRunner().invoke(group, ["zebra"]).stderr
+    assert "No such option" in CliRunner().invoke(group, ["--zebra"]).stderr
