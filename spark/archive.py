@@ -35,6 +35,7 @@ from stratalog.wire.topic import TopicPartition, uuid_text
 
 __all__ = [
     "check_found",
+    "check_topics_exist",
     "find_manifests",
     "find_timestamp",
     "is_assigned",
@@ -191,6 +192,16 @@ def _newest_topics(manifests: Iterable[Manifest]) -> list[Manifest]:
                 len(ids), name, uuid_text(ids[-1]), ", ".join(uuid_text(topic_id) for topic_id in ids[:-1]),
             )  # fmt: skip
     return newest
+
+
+def check_topics_exist(store: ObjectStore, topics: Sequence[str]) -> None:
+    """Raise `Unknown` for a topic of which the bucket has no key; costs a LIST or two for each, and no manifest."""
+    there = [
+        topic
+        for topic in topics
+        if parse_view_name(topic) is not None or next(topic_folders(store, [topic]), None) is not None
+    ]
+    check_found(store, Subscription(topics=tuple(topics)), [TopicPartition(topic, 0) for topic in there])
 
 
 def check_found(store: ObjectStore, subscription: Subscription, found: Collection[TopicPartition]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic_ns, sleep
@@ -23,19 +24,17 @@ from stratalog.spark.cli_options import (
     check_topics,
     pairs,
     refuse_options,
+    session_may_know_more,
     size_text,
     spark_options,
-    spark_session,
     store_options,
 )
+from stratalog.spark.spark_on_demand import SparkOnDemand
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from stratalog.spark.backfill import BackfillSettings, Summary
     from stratalog.spark.backfill_plan import BackfillPlan
-    from stratalog.spark.backfill_spark import SparkRunner
     from stratalog.spark.options import ReadOptions
     from stratalog.tier.prices import PriceTable
 
@@ -63,7 +62,7 @@ _FILE_BYTES_MAX: Final = 4 << 30
 @click.option("--partition-by", "partitioning", default="date", show_default=True, metavar="LIST", help="Folders below the topic's: date or hour of the record (UTC), none, value.FIELD of JSON values, or a list like date,value.carrier.")  # fmt: skip
 @click.option("--file-bytes", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of a file to aim at.")  # fmt: skip
 @click.option("--task-bytes", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Most bytes of the archive a Spark task.")  # fmt: skip
-@click.option("--run-bytes", type=Size(), default="16GiB", show_default=True, metavar="SIZE", help="Commit after so many bytes of the archive; a kill loses no more than that.")  # fmt: skip
+@click.option("--run-bytes", type=Size(), default="16GiB", show_default=True, metavar="SIZE", help="Commit after so many bytes of the archive, or after a span of offsets that has more: the cores share what there is, in spans of 32 MiB at least. A kill loses no more than that.")  # fmt: skip
 @click.option("--min-file-bytes", "file_bytes_min", type=Size(), default="0", metavar="SIZE", help="Leave a partition's newest records for later while they are fewer bytes in the archive.")  # fmt: skip
 @click.option("--max-wait", "wait_seconds", type=click.FloatRange(min=0), default=3600.0, show_default=True, metavar="SECONDS", help="But not for longer than this after their upload.")  # fmt: skip
 @click.option("--rewrite", is_flag=True, help="Convert anew what was compacted in the archive since.")
@@ -91,8 +90,11 @@ def backfill(**given: Any) -> None:
         for settings in chosen:
             _foresee(settings, given)
         return
-    with spark_session("stratalog backfill", given["master"], given["spark_conf"]) as spark:
-        chosen = [_with_session(settings, spark) for settings in chosen]
+    with ExitStack() as stack:
+        spark = SparkOnDemand(stack, given["master"], given["spark_conf"], given["cores"])
+        if any(session_may_know_more(settings.read) for settings in chosen):
+            spark.start()
+        chosen = [spark.completed(settings) for settings in chosen]
         check_topics([settings.read for settings in chosen])
         _convert(chosen, spark, given)
 
@@ -142,18 +144,6 @@ def _settings(given: Mapping[str, Any], topic: str) -> BackfillSettings:
     )
 
 
-def _with_session(settings: BackfillSettings, spark: SparkSession) -> BackfillSettings:
-    """What flags and options leave open about S3, as the session says it in Hadoop's words."""
-    from dataclasses import replace  # noqa: PLC0415 - not for --help
-
-    from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415
-
-    s3a = s3a_of_session(spark)
-    archive = completed(settings.read.store_options, s3a, settings.read.archive)
-    target = completed(settings.target_options, s3a, settings.target)
-    return replace(settings, read=replace(settings.read, store_options=archive), target_options=target)
-
-
 def _refuse(read: ReadOptions, given: Mapping[str, str]) -> None:
     """Options of the source that a copy of the archive has no use for. Raises `Invalid`."""
     refuse_options(given, COLUMN_OPTIONS, "files hold all columns, and are made of what is archived")
@@ -171,26 +161,17 @@ def _refuse(read: ReadOptions, given: Mapping[str, str]) -> None:
         raise Invalid("option 'hotTail' is not for a backfill: what is converted is what is archived")
 
 
-def _convert(chosen: Sequence[BackfillSettings], spark: SparkSession, given: Mapping[str, Any]) -> None:
+def _convert(chosen: Sequence[BackfillSettings], spark: SparkOnDemand, given: Mapping[str, Any]) -> None:
     """Backfill each topic; with ``--follow`` again and again, until interrupted."""
-    from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415
-
-    _convert_with(SparkRunner(spark), chosen, given, given["cores"] or spark.sparkContext.defaultParallelism)
-
-
-def _convert_with(
-    runner: SparkRunner, chosen: Sequence[BackfillSettings], given: Mapping[str, Any], cores: int
-) -> None:
-    from dataclasses import replace  # noqa: PLC0415 - not for --help
-
-    from stratalog.spark.backfill import backfill as run  # noqa: PLC0415
+    from stratalog.spark.backfill import backfill as run  # noqa: PLC0415 - not for --help
     from stratalog.spark.backfill_progress import ProgressBar  # noqa: PLC0415
 
     while True:
         for settings in chosen:
             started_s = monotonic_ns() / 1e9
+            prepared = spark.prepare(settings)
             with ProgressBar(settings.topic) as bar:
-                summary = run(replace(settings, core_count=cores), runner, bar)
+                summary = run(prepared, spark, bar)
             if summary.runs or given["follow_seconds"] is None:
                 _tell(settings, summary, monotonic_ns() / 1e9 - started_s, as_json=given["as_json"])
         if given["follow_seconds"] is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.spark.cli_options import Size, check_topics
+from stratalog.spark.cli_options import Size, check_before_spark, check_topics
 from stratalog.spark.cli_rewrite import (
     Duration,
     completed_options,
@@ -56,6 +56,7 @@ def compact(**given: Any) -> None:
 
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
+    check_before_spark([each.read for each in chosen])
     with rewriter_of(given, "compact") as (rewriter, cores, s3a):
         chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
         check_topics([each.read for each in chosen])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stratalog.spark.cli_options import check_topics, size_text
+from stratalog.spark.cli_options import check_before_spark, check_topics, size_text
 from stratalog.spark.cli_rewrite import (
     completed_options,
     read_options,
@@ -63,6 +63,7 @@ def erase(**given: Any) -> None:
 
     chosen = [_settings(given, topic) for topic in given["topics"]]
     whole = True
+    check_before_spark([each.read for each in chosen])
     with rewriter_of(given, "erase") as (rewriter, cores, s3a):
         chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
         check_topics([each.read for each in chosen])

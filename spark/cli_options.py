@@ -27,11 +27,13 @@ __all__ = [
     "TASK_OPTIONS",
     "Size",
     "archive_options",
+    "check_before_spark",
     "check_topics",
     "pairs",
     "progress_bar",
     "quiet_logging",
     "refuse_options",
+    "session_may_know_more",
     "size_text",
     "spark_options",
     "spark_session",
@@ -152,6 +154,24 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     task = bar.add_task(description, total=None)
     with bar:
         yield lambda done_bytes, total_bytes: bar.update(task, completed=done_bytes, total=total_bytes)
+
+
+_SPARKS_OWN_FILES: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_HOME")
+
+
+def session_may_know_more(read: ReadOptions) -> bool:
+    """Whether settings that only a session reads, in ``spark-defaults.conf`` or ``core-site.xml``, may say how S3 is reached."""
+    return read.archive.startswith(("s3:", "s3a:")) and any(name in os.environ for name in _SPARKS_OWN_FILES)
+
+
+def check_before_spark(reads: Sequence[ReadOptions]) -> None:
+    """Raise `Unknown` for a topic that is not there, and what the store raises, in seconds: a session takes longer."""
+    from stratalog.spark.archive import check_topics_exist  # noqa: PLC0415 - not for --help
+    from stratalog.spark.fetch import open_archive  # noqa: PLC0415
+
+    for read in reads:
+        if not session_may_know_more(read):
+            check_topics_exist(open_archive(read.archive, read.store_options), read.subscription.topics or ())
 
 
 def check_topics(reads: Sequence[ReadOptions]) -> None:

@@ -14,6 +14,7 @@ import click
 from stratalog.spark.cli_options import (
     COLUMN_OPTIONS,
     archive_options,
+    check_before_spark,
     pairs,
     refuse_options,
     spark_options,
@@ -90,7 +91,7 @@ def stats(
     subscription = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
     given = {**source_options, **store_options(bucket, endpoint_url, region), "archive": bucket, **subscription}
     refuse_options(source_options, COLUMN_OPTIONS, "every record is decoded from the archive")
-    parse_options(given)  # what is wrong is told before Spark is started
+    check_before_spark([parse_options(given)])
     with spark_session("stratalog stats", master, spark_conf) as spark:
         s3a = s3a_of_session(spark)
         rows = archive_stats(spark, parse_options(completed(given, s3a, bucket)), grouping, Keys(keys))

@@ -20,13 +20,15 @@ from stratalog.tier.leases import LEASE_MS_MAX
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["EARLIEST", "LATEST", "OffsetBound", "ReadOptions", "Subscription", "parse_options"]
+__all__ = ["EARLIEST", "LATEST", "TOPIC_NAMES", "OffsetBound", "ReadOptions", "Subscription", "parse_options"]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The two offsets that stand for an end of the log, as in Spark's JSON and in Kafka's ListOffsets."""
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
+TOPIC_NAMES: Final = frozenset(name.lower() for name in _STRATEGIES)
+"""The options that say what is read, in lower case."""
 _OWN: Final = (
     "archive",
     "path",
@@ -64,6 +66,8 @@ _WITHOUT_EFFECT: Final = (
 _KNOWN: Final = {
     name.lower(): name for name in (*_STRATEGIES, *_OWN, *VALUE_OPTIONS, *_STORE, *_CONNECTOR, *_WITHOUT_EFFECT)
 }
+_ALIASES: Final = {"schema.registry.url": "schemaregistry"}
+"""Names that other readers of Kafka's records give the same thing, in lower case."""
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set the source option 'startingOffsets' to 'earliest' or to offsets instead",
     "kafka.key.deserializer": "keys are read as binary; decode them with DataFrame functions",
@@ -161,7 +165,7 @@ def parse_options(
 
     A ``subscription`` that is given stands for the options that say what is read. Raises `Invalid` for an unknown, refused, missing or malformed one.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    given = _renamed({name.lower(): value for name, value in options.items()})
     _check_names(given)
     archive = given.get("archive") or given.get("path")
     if not archive:
@@ -200,6 +204,15 @@ def parse_options(
         values=values,
         store_options={name: given[name] for name in _STORE if name in given},
     )
+
+
+def _renamed(given: Mapping[str, str]) -> dict[str, str]:
+    """The options under their own names. Raises `Invalid` for one that is given by two names, with two values."""
+    found = {name: value for name, value in given.items() if name not in _ALIASES}
+    for alias, name in _ALIASES.items():
+        if alias in given and found.setdefault(name, given[alias]) != given[alias]:
+            raise Invalid(f"options '{alias}' and '{_KNOWN[name]}' are the same, and have two values: leave one out")
+    return found
 
 
 def _check_names(given: Mapping[str, str]) -> None:

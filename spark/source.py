@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from stratalog.spark.fetch import ReadRequest, open_archive, open_quarantine, read_slices
 from stratalog.spark.hadoop_settings import completed
 from stratalog.spark.hot_tail import HotSlice, read_hot_slices
-from stratalog.spark.options import ReadOptions, parse_options
+from stratalog.spark.options import TOPIC_NAMES, ReadOptions, parse_options
 from stratalog.spark.parquet_plan import ParquetSlice
 from stratalog.spark.parquet_read import read_parquet_slices
 from stratalog.spark.read_lease import PARTS_MAX, LeaseTicket, finish_task, give_back, keep_lease, lease_if_needed
@@ -31,6 +31,10 @@ from stratalog.wire.errors import Invalid
 __all__ = ["FORMAT", "LeasedTask", "StratalogReader", "StratalogSource", "source_with"]
 
 FORMAT: Final = "stratalog"
+_NO_WRITER: Final = (
+    "format 'stratalog' cannot write: an archive is written by its brokers; produce to them instead, with "
+    ".format('kafka') and their address"
+)
 
 
 class StratalogSource(DataSource):
@@ -43,8 +47,11 @@ class StratalogSource(DataSource):
         given = {name.lower(): value for name, value in options.items()}
         url = given.get("archive") or given.get("path", "")
         super().__init__(completed(given, self.s3a, url) if self.s3a else given)
-        # Whether it is read or streamed Spark tells later; what only a stream may have is checked then.
-        self._parsed = parse_options(self.options, streaming=True)
+        # Whether it is read, streamed or written Spark tells later. What only a stream may have is checked then, and
+        # options that name no topic may be those of a writer, who is to hear that there is none.
+        self._parsed: ReadOptions | None = None
+        if not TOPIC_NAMES.isdisjoint(given):
+            self._parsed = parse_options(self.options, streaming=True)
 
     @classmethod
     def name(cls) -> str:
@@ -53,8 +60,9 @@ class StratalogSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's Kafka source, or those of the option ``columns``."""
-        formats = resolve_values(self._parsed.values)
-        return spark_ddl(self._parsed.columns, formats.kinds() if formats else {})
+        parsed = self._parsed or parse_options(self.options, streaming=True)
+        formats = resolve_values(parsed.values)
+        return spark_ddl(parsed.columns, formats.kinds() if formats else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of ``schema``, which a user's ``.schema(...)`` may have narrowed."""
@@ -70,7 +78,11 @@ class StratalogSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Raise `Invalid`: an archive is written by brokers alone."""
         del schema, overwrite
-        raise Invalid("format 'stratalog' cannot write: an archive is written by its brokers; produce to them instead")
+        raise Invalid(_NO_WRITER)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - PySpark's name
+        """The same for ``writeStream``."""
+        self.writer(schema, overwrite)
 
 
 def source_with(s3a: Mapping[str, str]) -> type[StratalogSource]:

@@ -12,8 +12,12 @@ from pyspark.sql import SparkSession
 
 from stratalog.broker.cli import cli
 from stratalog.spark import __main__ as spark_main
-from stratalog.spark import cli_backfill
+from stratalog.spark import cli_backfill, spark_on_demand
+from stratalog.spark.backfill import backfill
+from stratalog.spark.cli_options import session_may_know_more
 from stratalog.spark.jobs import backfill as job
+from stratalog.spark.ledger_store import LedgerStore
+from stratalog.spark.options import parse_options
 
 
 @pytest.fixture
@@ -65,12 +69,58 @@ def test_a_dry_run_tells_requests_bytes_tasks_and_cost(tmp_path: Path, orders: A
     assert not (tmp_path / "lake").exists()
 
 
+def no_session(*_: object) -> None:
+    raise AssertionError("a session was started")
+
+
+def test_no_session_is_started_for_nothing(
+    tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a wrong topic, a wrong target, and a target that has everything; what a dead driver left is finished."""
+    monkeypatch.setattr(spark_on_demand, "spark_session", no_session)
+    wrong = run(orders, tmp_path / "lake", "--topic", "oders")
+    assert (wrong.exit_code, "did you mean 'orders'" in wrong.stderr) == (3, True)
+    settings = rig.settings(orders, str(tmp_path / "lake"))
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(LedgerStore, "publish", lambda self: None)
+        assert backfill(settings, rig.HereRunner()).rows == 100
+    assert list((tmp_path / "lake").glob("orders/*/*.parquet")) == []
+    found = run(orders, tmp_path / "lake")
+    assert (found.exit_code, found.stdout) == (0, "orders: nothing new in the archive.\n")
+    assert len(list((tmp_path / "lake").glob("orders/*/*.parquet"))) == 1
+    other = run(orders, tmp_path / "lake", "--partition-by", "hour")
+    assert (other.exit_code, "was filled with" in other.stderr) == (2, True)
+    for command in (["stats"], ["compact", "--any-policy"], ["erase", "--key", "k"]):
+        found = CliRunner().invoke(cli, [*command, "--bucket", orders.store.url, "--topic", "oders"])
+        assert (found.exit_code, "did you mean 'orders'" in found.stderr) == (3, True), found.output
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "expected"),
+    [
+        ("s3://b/p", ["SPARK_CONF_DIR"], True),
+        ("s3://b/p", ["PYSPARK_GATEWAY_PORT"], True),
+        ("s3://b/p", [], False),
+        ("file:///b", ["SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"], False),
+    ],
+)
+def test_a_session_may_know_more_of_s3(
+    monkeypatch: pytest.MonkeyPatch, url: str, variables: list[str], expected: bool
+) -> None:
+    """Where its own files say how S3 is reached, it comes first."""
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in variables:
+        monkeypatch.setenv(name, "1")
+    assert session_may_know_more(parse_options({"path": url, "subscribe": "t"})) is expected
+
+
 @pytest.mark.spark
 def test_topics_are_converted_and_summed_up(
     spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Spark; once more there is nothing new; a topic that is not there is a wrong command."""
-    monkeypatch.setattr(cli_backfill, "spark_session", lambda name, master, options: spark)
+    monkeypatch.setattr(spark_on_demand, "spark_session", lambda name, master, options: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     found = run(orders, tmp_path / "lake", "--json", "--partition-by", "none")
     assert found.exit_code == 0, found.output
@@ -88,7 +138,7 @@ def test_following_goes_on_until_interrupted(
     spark: SparkSession, tmp_path: Path, orders: Any, batches: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came between two looks is converted; looks that find nothing say nothing."""
-    monkeypatch.setattr(cli_backfill, "spark_session", lambda name, master, options: spark)
+    monkeypatch.setattr(spark_on_demand, "spark_session", lambda name, master, options: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     naps = []
 

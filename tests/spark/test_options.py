@@ -220,3 +220,14 @@ def test_columns_of_errors_are_there_where_something_is_decoded() -> None:
         {"path": "x", "assign": '{"paid":[0]}', "valueFormat": "avro", "schemaRegistry": "http://r"}
     ).values.value.subject
     assert subject == "paid-value"
+
+
+def test_the_registry_has_two_names() -> None:
+    """That of Confluent's clients is taken, too; one of both is enough."""
+    given = {"valueFormat": "avro", "schema.registry.url": "http://r:8081"}
+    assert parse(**given).values == parse(valueFormat="avro", schemaRegistry="http://r:8081").values
+    assert parse(**given, schemaRegistry="http://r:8081").values == parse(**given).values
+    with pytest.raises(Invalid, match=r"'schema.registry.url' and 'schemaRegistry' are the same, and have two values"):
+        parse(**given, schemaRegistry="http://other:8081")
+    with pytest.raises(Invalid, match=r"unknown option 'schema.registry'; did you mean 'schemaRegistry'"):
+        parse(**{"schema.registry": "x"})

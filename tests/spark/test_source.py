@@ -203,10 +203,26 @@ def test_mistakes_are_told(spark: SparkSession, file_archive: Any, options: dict
         read(spark, file_archive, **options).count()
 
 
-def test_writing_is_refused(spark: SparkSession, file_archive: Any) -> None:
-    """It says what to do instead."""
+@pytest.mark.parametrize("options", [{}, {"topic": "x"}, {"subscribe": "x", "path": "x"}])
+def test_writing_is_refused(spark: SparkSession, file_archive: Any, tmp_path: Path, options: dict[str, str]) -> None:
+    """It says what to do instead, whatever options a writer is given."""
+    rows = read(spark, file_archive)
     with pytest.raises(Exception, match="an archive is written by its brokers"):
-        read(spark, file_archive).write.format("stratalog").options(subscribe="x", path="x").mode("append").save()
+        rows.write.format("stratalog").options(**options).mode("append").save()
+    if "path" not in options:
+        given = {"subscribe": "orders", "path": file_archive.store.url}
+        stream = spark.readStream.format("stratalog").options(**given).load().writeStream.format("stratalog")
+        with pytest.raises(Exception, match="an archive is written by its brokers"):
+            stream.options(**options, checkpointLocation=str(tmp_path)).start().awaitTermination()
+
+
+@pytest.mark.parametrize("options", [{}, {"topic": "x"}])
+def test_a_read_without_a_topic_is_a_mistake_at_load(
+    spark: SparkSession, file_archive: Any, options: dict[str, str]
+) -> None:
+    """Though it might have been a writer."""
+    with pytest.raises(Exception, match=r"one of the following options must be specified|unknown option 'topic'"):
+        spark.read.format("stratalog").options(**options).load(file_archive.store.url)
 
 
 @pytest.mark.parametrize(
