@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +15,6 @@ from stratalog.spark.spark_on_demand import SparkOnDemand
 from stratalog.wire.errors import Unknown
 
 
-class FakeSpark:
-    """As much of a session as is asked for."""
-
-    class sparkContext:  # noqa: N801 - PySpark's name
-        defaultParallelism = 7
-
-
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, rig: Any) -> list[str]:
     """What becomes of sessions; their tasks run in this process."""
@@ -29,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch, rig: Any) -> list[str]:
     @contextmanager
     def session(name: str, master: str | None, options: Any) -> Any:
         events.append(f"started for {name} on {master}")
-        yield FakeSpark()
+        yield SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=7))
         events.append("stopped")
 
     monkeypatch.setattr(spark_on_demand, "spark_session", session)
