@@ -11,19 +11,21 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from stratalog.broker.archive_alarms import tell
 from stratalog.broker.archive_log_start import ArchiveLogStart
 from stratalog.broker.archive_removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.seal_times import SealTimes
+from stratalog.broker.tier_retention import evict_local
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_request import upload_request
-from stratalog.hot.retention import local_segments_to_evict
 from stratalog.tier import commands, plan_events
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant, Uploaded
 from stratalog.tier.plan import ArchivePlan, Phase, PlanSettings
 from stratalog.tier.plan_events import RangeRef
+from stratalog.tier.second_timeline import MadeClaims
 from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Archive"]
@@ -49,8 +51,14 @@ class Archive:
         removal: RemovalSettings | None = None,
         keep_log_start: Callable[[UnifiedLog], bool] = lambda _: True,
         keep_remote_end: Callable[[], None] = lambda: None,
+        made: Callable[[], MadeClaims | None] = lambda: None,
+        compare: Callable[[Archive, str, bool], None] = lambda *_: None,
     ) -> None:
-        """``keep_log_start`` and ``keep_remote_end`` make durable what is known of either."""
+        """``keep_log_start`` and ``keep_remote_end`` make durable what is known of either.
+
+        ``made`` are the claims of the data directory. ``compare`` has log and archive compared before this goes on, for a
+        reason, and if it is certain that the log lacks something (True) the log takes no requests meanwhile.
+        """
         self.unified = unified
         self.remote = remote
         self.claimant = claimant
@@ -68,6 +76,8 @@ class Archive:
         self._dice = dice
         self._settings = settings
         self._keep_remote_end = keep_remote_end
+        self._made = made
+        self._compare = compare
         self.log_start = ArchiveLogStart(unified, remote, self._partition, claimant, now_ms)
         self._life = 0
         self._closed = False
@@ -162,6 +172,11 @@ class Archive:
         facts = self.remote.facts
         return facts is not None and facts.deleted
 
+    def compared(self) -> None:
+        """Log and archive have been compared, and the archive's end is known: claim again."""
+        self._local_files_changed()
+        self._step(plan_events.ClaimFailed(0.0))
+
     def configured(self) -> None:
         """The topic's settings have changed."""
         config = self.unified.log.config
@@ -203,12 +218,20 @@ class Archive:
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
             archived_end=self.remote.end_offset,
+            made=self._made(),
         )
         self._send(command, self._claimed)
 
     def _claimed(self, report: commands.Report) -> None:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
-        if isinstance(report, commands.ManifestRead):
+        known_end = self.remote.end_offset
+        if isinstance(report, commands.SecondTimelineReport):
+            self._compare(self, report.message, True)
+        elif isinstance(report, commands.ManifestRead):
+            if self._made() is not None and report.view.remote_end > known_end:
+                words = f"its archive ends at offset {report.view.remote_end}, only {known_end} was known"
+                self._compare(self, f"{self._partition}: {words}: the two are compared", False)
+                return
             if not self.remote.apply(report.view):
                 self._step(plan_events.ArchiveLost("its manifest ends too early", self._dice.random()))
                 return
@@ -318,20 +341,8 @@ class Archive:
         log_ = self.unified.log
         if self._closed or self.removal.switched_off or self.evictable_offset <= log_.first_base_offset:
             return
-        try:
-            deletion = local_segments_to_evict(
-                log_.segments(),
-                log_.config,
-                now_ms=self._now_ms(),
-                log_start_offset=log_.log_start_offset,
-                evictable_offset=self.evictable_offset,
-            )
-            if deletion is None or not log_.delete_local_before(deletion.offset):
-                return
-        except OSError as error:
-            self.unified.partition.directory.report(error)
-            return
-        self._local_files_changed()
+        if evict_local(self.unified, self.evictable_offset, self._now_ms()):
+            self._local_files_changed()
 
     def _local_files_changed(self) -> None:
         """Local files went: evicted, below a log start that moved, or kept aside because the archive knew better."""
@@ -339,26 +350,16 @@ class Archive:
         self._sealed_end = max(self._sealed_end, self._local_start)
         self._step(plan_events.Evicted(self._local_start))
 
-    def _stand_down(self, action: plan_events.StandDown) -> None:
-        log.warning("%s: archiving stops here: %s", self._partition, action.reason)
+    def _tell(self, action: plan_events.StandDown | plan_events.ReportLost) -> None:
+        tell(self._partition, action)
 
     def _gap(self, action: plan_events.ReportGap) -> None:
-        if self.log_start.resume_at() is not None:
-            return  # nobody reads what lies between any more: the manifest is about to hear of it
-        log.error(
-            "%s: the archive ends at offset %d, the local log begins at %d: nothing can be archived until the gap is "
-            "settled",
-            self._partition,
-            action.remote_end,
-            action.local_start,
-        )
-
-    def _lost(self, action: plan_events.ReportLost) -> None:
-        log.error("%s: its archive is lost, it is looked for again and again: %s", self._partition, action.reason)
+        if self.log_start.resume_at() is None:  # otherwise the manifest is about to hear that it is of no interest
+            tell(self._partition, action)
 
     def _quarantine(self, action: plan_events.ReportQuarantine) -> None:
         self.corrupt = action.reason
-        log.error("%s: offsets [%d, %d) stay local: %s", self._partition, action.base, action.end, action.reason)
+        tell(self._partition, action)
 
     # -- log start ------------------------------------------------------------------------------------------------
 
@@ -409,8 +410,8 @@ class Archive:
         plan_events.SendCommit: _commit,
         plan_events.SendReadBack: _read_back,
         plan_events.EvictBelow: _evict_below,
-        plan_events.StandDown: _stand_down,
+        plan_events.StandDown: _tell,
         plan_events.ReportGap: _gap,
-        plan_events.ReportLost: _lost,
+        plan_events.ReportLost: _tell,
         plan_events.ReportQuarantine: _quarantine,
     }

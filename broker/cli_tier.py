@@ -23,6 +23,7 @@ COMMANDS: Final = {
     ),
     "policy": LazyPath("stratalog.broker.cli_tier_policy", "policy", "Print the S3 policy that a role needs, no more."),
     "set": LazyPath("stratalog.broker.cli_tier_set", "set_tier", "Change how a topic is archived."),
+    "adopt": LazyPath("stratalog.broker.cli_tier_adopt", "adopt", "Have a stopped broker archive to another bucket."),
     "gc": LazyPath("stratalog.broker.cli_tier_gc", "gc", "Find and remove what was never committed; no broker."),
     "verify": LazyPath("stratalog.broker.cli_tier_verify", "verify", "Compare a bucket with its manifests; no broker."),
     "repair": LazyPath(

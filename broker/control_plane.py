@@ -131,6 +131,11 @@ class ProducerIds:
         self._left = 0
         self._turn = asyncio.Lock()
 
+    def skip_to(self, first: int) -> None:
+        """Give out nothing below ``first`` any more; what is left of the present block goes."""
+        if self._next < first:
+            self._left = 0
+
     async def next(self) -> int:
         """An id that nobody has or will ever have. Raises `KafkaError`."""
         async with self._turn:

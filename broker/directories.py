@@ -29,7 +29,7 @@ from stratalog.hot.sync import SyncTicket
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
-__all__ = ["Directories", "Directory"]
+__all__ = ["Directories", "Directory", "lock_directory"]
 
 _UUID_BYTES = 16
 
@@ -259,13 +259,14 @@ def _load(
             if error.errno == errno.ENOSPC:
                 raise
             raise Invalid(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
-        locks.append(_lock(path))
+        locks.append(lock_directory(path))
         ballast.make_room(cache_dir)
         loaded.append(LogDirectory.load(path, files))
     return loaded
 
 
-def _lock(path: str) -> int:
+def lock_directory(path: str) -> int:
+    """Keep other processes out; the descriptor, to be closed. Raises `Invalid` if another one is there, `OSError`."""
     descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,6 +24,7 @@ from stratalog.tier.commands import (
     Report,
     ScanCache,
     SetLogStart,
+    SignBucket,
     TrashArchive,
     Upload,
     WriteProjection,
@@ -38,7 +39,17 @@ from stratalog.tier.work import Worker
 from stratalog.tier.wrappers import CountedRequest, CountingStore
 from stratalog.wire.errors import Retriable, StratalogError
 
-__all__ = ["Executed", "IoWorker", "RatedUpload", "Submit", "ask", "io_patience", "io_worker", "unanswered_seconds"]
+__all__ = [
+    "WRITES",
+    "Executed",
+    "IoWorker",
+    "RatedUpload",
+    "Submit",
+    "ask",
+    "io_patience",
+    "io_worker",
+    "unanswered_seconds",
+]
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +64,7 @@ async def ask(submit: Submit, command: Command) -> Report:
     return await done
 
 
-_WRITES: Final = (
+WRITES: Final = (
     Claim,
     Upload,
     Commit,
@@ -65,7 +76,9 @@ _WRITES: Final = (
     BeginAgain,
     RemoveArchive,
     RemoveTopicDocument,
+    SignBucket,
 )
+"""Commands that change the bucket."""
 _PAUSE_DOUBLINGS_MAX: Final = 10
 """So often the number of writes that are refused before the next probe doubles."""
 _UNLIMITED: Final = (1 << 63) - 1
@@ -188,7 +201,7 @@ class IoWorker:
             return self._rated[1]
 
     def _refuse(self, command: Command) -> FailedReport | None:
-        if not isinstance(command, _WRITES):
+        if not isinstance(command, WRITES):
             return None
         with self._probing:
             if not self._probed:

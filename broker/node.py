@@ -40,13 +40,13 @@ from stratalog.broker.metadata_log import open_metadata
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.mount import Mount
 from stratalog.broker.network_limits import http_limits, segments_open_max, server_limits
+from stratalog.broker.open_tiering import open_tiering
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.purgatory import Purgatory
 from stratalog.broker.quotas import Quotas
 from stratalog.broker.server import Server, told_listeners
 from stratalog.broker.tick import Tick
 from stratalog.broker.tier_watch import TierWatch
-from stratalog.broker.tiering import Tiering
 from stratalog.broker.topic_figures import TopicFigures
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.views import Views
@@ -56,8 +56,6 @@ from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.controller import BrokerStart, ConfigRules, TopicRules, register_broker
 from stratalog.metadata.features import bootstrap_records
 from stratalog.metadata.image import ClusterImage, ImageDelta
-from stratalog.tier.commands import WriteProjection
-from stratalog.tier.projection import topic_projection
 from stratalog.wire.errors import Corrupt
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ class Node:
         TopicFigures(self.metrics, lambda: self.tiering.archives, lambda: self.mount)
         self.metadata_fragments = MetadataFragments()
         self._files: Filesystem = RealFilesystem() if files is None else files
-        self._dice = random.Random() if dice is None else dice
+        self.dice = random.Random() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
         self._sync_threads = machine_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
         self.tier_watch = TierWatch(self)
@@ -150,22 +148,15 @@ class Node:
         self.quotas = Quotas(self.config, self.clock, self.metrics, self.server)
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
-        self.tiering = Tiering(
-            self.config,
-            clock=self.clock,
-            metrics=self.metrics,
-            dice=self._dice,
-            directories=self.directories,
-            incarnation=lambda: self.image.incarnation,
-            topic_written=self._topic_projection,
-            wake_reader=self.purgatory.check,
-        )
+        self.tiering = open_tiering(self)
         self.mount, self.views = Mount(self), Views(self)
         self.coordinators = Coordinators(self)
         await self._open_metadata()
         follow_settings(self, self._given, self.image)
         self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
+        await self.tiering.gate.look_at_start()
         await self._register()
+        await self.tiering.skip_missing_time()
         self.led.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
@@ -223,7 +214,7 @@ class Node:
             clock=self.clock,
             metrics=self.metrics,
             purgatory=self.purgatory,
-            dice=self._dice,
+            dice=self.dice,
             rework=self.deep_work.rework,
             segments_open_max=segments_open_max(),
             on_led=self._on_led,
@@ -303,18 +294,7 @@ class Node:
     def _on_led(self, unified: UnifiedLog, led: Led) -> None:
         self.coordinators.led(unified)
         self.tiering.attach(unified, led)
-        self.tiering.topic_changed(unified.topic_partition.topic)
-
-    def _topic_projection(self, unified: UnifiedLog) -> WriteProjection:
-        name = unified.topic_partition.topic
-        topic = self.image.topics.by_name[name]
-        return topic_projection(
-            name,
-            unified.topic_id,
-            partitions=len(topic.partitions),
-            configs=self.image.topic_configs(name),
-            cluster_id=self.cluster_id,
-        )
+        self.tiering.projections.topic_changed(unified.topic_partition.topic)
 
     def _on_released(self, unified: UnifiedLog) -> None:
         self.coordinators.released(unified)
@@ -356,7 +336,7 @@ class Node:
 
     def random_int(self, bound: int) -> int:
         """A number in ``[0, bound)``."""
-        return self._dice.randrange(bound)
+        return self.dice.randrange(bound)
 
     def report_corruption(self, unified: UnifiedLog, error: Corrupt) -> None:
         """Stored bytes failed their check while being read."""

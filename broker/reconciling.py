@@ -1,7 +1,7 @@
 """Rule 8 at a start: a leader that may lack what it archived asks the archive before its first write.
 
-Needed when the checkpoint of the remote end is missing or lies above the log end, or after an unclean stop without
-sync on ack. Until it is settled the partition takes no requests. The archive wins: local data that disagrees is kept
+Needed when the checkpoint of the remote end is missing or lies above the log end, after an unclean stop without
+sync on ack, and when the bucket shows a run that the data directory does not know. Until it is settled the partition takes no requests. The archive wins: local data that disagrees is kept
 aside, and the log goes on at the remote end.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from stratalog.broker.batch_mark import batch_at
 from stratalog.broker.io_worker import Submit
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
@@ -20,15 +22,29 @@ from stratalog.tier import commands
 from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
-from stratalog.tier.manifest_view import NO_ENTRIES
+from stratalog.tier.manifest_view import NO_ENTRIES, ManifestView
 from stratalog.tier.reconcile import Keep, RestartAt, must_reconcile, reconcile
+from stratalog.tier.second_timeline import MadeClaims
 
-__all__ = ["Reconciling"]
+__all__ = ["Reconciling", "TimelinePorts"]
 
 _RETRY_SECONDS: Final = 1.0
 _REASON: Final = "its archive is being compared with its local log"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePorts:
+    """What a comparison needs where the log's directory went back in time, or may have.
+
+    ``made`` are the claims of the directory. ``raise_epoch`` has the controller raise the leader epoch above one, and then
+    calls back with the new claimant. ``compared`` is called once log and archive agree.
+    """
+
+    made: MadeClaims
+    raise_epoch: Callable[[int, Callable[[Claimant], None]], None]
+    compared: Callable[[], object]
 
 
 class Reconciling:
@@ -46,7 +62,9 @@ class Reconciling:
         checkpoint: RemoteLogState | None,
         lost: bool,
         later: Callable[[float, Callable[[], None]], object],
+        timeline: TimelinePorts | None = None,
     ) -> None:
+        """``timeline`` is given where the log may be of another timeline than the archive: then batches are compared."""
         self._unified = unified
         self._remote = remote
         self._claimant = claimant
@@ -56,6 +74,7 @@ class Reconciling:
         self._checkpoint = checkpoint
         self._lost = lost
         self._later = later
+        self._timeline = timeline
         self._partition = PartitionId(
             unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
         )
@@ -66,6 +85,10 @@ class Reconciling:
 
     def needed(self) -> bool:
         """Whether this start has to ask."""
+        return self._timeline is not None or self._incomplete()
+
+    def _incomplete(self) -> bool:
+        """Whether the log may lack what was archived, whatever the bucket says."""
         log_ = self._unified.log
         return must_reconcile(
             remote_end_checkpoint=None if self._checkpoint is None else self._checkpoint.remote_end_offset,
@@ -97,30 +120,82 @@ class Reconciling:
             cluster_id=self._cluster_id,
             known_end=NO_ENTRIES,
             archived_end=0 if self._checkpoint is None else self._checkpoint.remote_end_offset,
+            made=None if self._timeline is None else self._timeline.made,
         )
         self._submit(command, self._claimed)
 
     def _claimed(self, report: commands.Report) -> None:
         if self._closed:
             return
+        if isinstance(report, commands.SecondTimelineReport) and self._timeline is not None:
+            self._timeline.raise_epoch(report.leader_epoch, self._raised)
+            return
+        if isinstance(report, commands.FencedReport | commands.LostReport) and not self._incomplete():
+            log.warning("%s is not compared with its archive now: %s", self._partition, report.message)
+            self._done(compared=False)  # whoever claims the archive next meets the same
+            return
         if not isinstance(report, commands.ManifestRead) or not self._remote.apply(report.view):
             self._wait(getattr(report, "message", "its manifest ends before what was archived"))
             return
         self.waits_for = ""
+        if report.view.deleted:
+            self._done()
+            return
+        outcome = self._outcome(report.view)
+        if isinstance(outcome, RestartAt):
+            self._begin_again(outcome)
+        elif self._timeline is not None and report.view.newest_key and self._holds(report.view.remote_end - 1):
+            command = commands.ReadLastBatch(self._partition, report.view.newest_key)
+            self._submit(command, lambda read: self._last_batch(report.view, read))
+        else:
+            self._keep(outcome)
+
+    def _raised(self, claimant: Claimant) -> None:
+        """Go on under a higher epoch."""
+        self._claimant = claimant
+        self._claim()
+
+    def _outcome(self, view: ManifestView, *, diverged: bool = False) -> Keep | RestartAt:
         log_ = self._unified.log
-        outcome = reconcile(
-            remote_end=report.view.remote_end,
-            remote_log_start=report.view.log_start_offset,
-            remote_epochs=report.view.leader_epochs,
-            snapshot_key=report.view.newest_key or None,
+        return reconcile(
+            remote_end=view.remote_end,
+            remote_log_start=view.log_start_offset,
+            remote_epochs=view.leader_epochs,
+            snapshot_key=view.newest_key or None,
             local_start=log_.local_log_start_offset,
             local_end=log_.log_end_offset,
             local_epochs=[LeaderEpoch(*entry) for entry in log_.leader_epochs.entries],
             log_start_checkpoint=log_.log_start_offset,
+            diverged=diverged,
         )
+
+    def _holds(self, offset: int) -> bool:
+        """Whether an offset is on the local disk, and as it was written: the cleaner may have changed it."""
+        log_ = self._unified.log
+        first = max(log_.local_log_start_offset, log_.log_start_offset)
+        return first <= offset < log_.log_end_offset and not log_.may_have_gaps
+
+    def _last_batch(self, view: ManifestView, report: commands.Report) -> None:
+        if self._closed:
+            return
+        if not isinstance(report, commands.LastBatchRead):
+            self._wait(f"its last batch cannot be read: {getattr(report, 'message', report)}")
+            return
+        diverged = False
+        batch = report.batch
+        if batch is not None and self._holds(batch.end - 1):
+            try:
+                diverged = batch_at(self._unified.log, batch.end - 1) != batch
+            except OSError as error:
+                self._unified.partition.directory.fail(error)
+                return
+        outcome = self._outcome(view, diverged=diverged)
         if isinstance(outcome, Keep):
             self._keep(outcome)
-            return
+        else:
+            self._begin_again(outcome)
+
+    def _begin_again(self, outcome: RestartAt) -> None:
         self._unified.partition.held_back = _REASON
         if outcome.snapshot_key is None:
             self._restart(outcome, None)
@@ -176,6 +251,8 @@ class Reconciling:
         unified.partition.restarted()
         self._done()
 
-    def _done(self) -> None:
+    def _done(self, *, compared: bool = True) -> None:
         self._unified.partition.held_back = None
+        if compared and self._timeline is not None:
+            self._timeline.compared()
         self._finished()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker.metrics import Metrics
@@ -26,13 +26,11 @@ def first_of(problems: Sequence[str]) -> list[str]:
     return [*problems[:_TOLD_MAX], f"and {more} more like the last"] if more > 0 else list(problems)
 
 
-def archive_problems(archives: Iterable[Archive], checks: Mapping[UnifiedLog, Reconciling]) -> list[str]:
+def archive_problems(archives: Iterable[Archive], checks: Iterable[tuple[UnifiedLog, Reconciling]]) -> list[str]:
     """A sentence for each archive that its bucket does not hold, and for each partition that waits for its archive."""
     lost = [f"the archive is lost: {one.lost_reason}" for one in archives if one.lost]
     waiting = [
-        f"{unified.topic_partition} waits for its archive before it serves: {one.waits_for}"
-        for unified, one in checks.items()
-        if one.waits_for
+        f"{unified.topic_partition} waits for its archive before it serves: {one.waits_for}" for unified, one in checks
     ]
     return first_of(lost) + first_of(waiting)
 

@@ -1,4 +1,4 @@
-"""Where retention moves the log start of a tiered partition: by what is archived and what is local beyond, once each."""
+"""Where retention moves the log start of a tiered partition, and what of it local retention lets go."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from itertools import chain
 
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.unified_log import UnifiedLog
+from stratalog.hot.retention import local_segments_to_evict
 from stratalog.hot.segment import SegmentInfo
 from stratalog.tier.remote_log import RemoteLog
 from stratalog.tier.remote_retention import RetainedRange, log_start_after_retention
 
-__all__ = ["planned_log_start", "retained_bytes"]
+__all__ = ["evict_local", "planned_log_start", "retained_bytes"]
 
 
 def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> int | None:
@@ -90,3 +91,23 @@ def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int
     if segment.base_offset >= offset:
         return segment.size_bytes
     return unified.log.read_range(offset, segment.end_offset).size_bytes
+
+
+def evict_local(unified: UnifiedLog, evictable_offset: int, now_ms: int) -> bool:
+    """Let go of local segments that local retention does not want and that are safely archived; whether any went.
+
+    A disk that fails goes offline.
+    """
+    log_ = unified.log
+    try:
+        deletion = local_segments_to_evict(
+            log_.segments(),
+            log_.config,
+            now_ms=now_ms,
+            log_start_offset=log_.log_start_offset,
+            evictable_offset=evictable_offset,
+        )
+        return deletion is not None and bool(log_.delete_local_before(deletion.offset))
+    except OSError as error:
+        unified.partition.directory.report(error)
+        return False

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive import Archive
+from stratalog.broker.archive_checkpoints import ArchiveCheckpoints
 from stratalog.broker.archive_removal import RemovalSettings
+from stratalog.broker.bucket_gate import BucketGate, GatePorts
 from stratalog.broker.bucket_health import BucketHealth, BucketState
 from stratalog.broker.clock import Clock
 from stratalog.broker.cold_reads import open_cold_reads
+from stratalog.broker.comparisons import ComparisonPorts, Comparisons
 from stratalog.broker.config import BrokerConfig
 from stratalog.broker.directories import Directories
 from stratalog.broker.io_worker import Executed, RatedUpload, io_patience, unanswered_seconds
@@ -23,29 +24,28 @@ from stratalog.broker.led_partitions import Led
 from stratalog.broker.machine import machine_of
 from stratalog.broker.merging import Merging
 from stratalog.broker.metrics import Metrics, TopicMetrics
-from stratalog.broker.reconciling import Reconciling
+from stratalog.broker.projections import Projections
 from stratalog.broker.remote_reader import RemotePartition
 from stratalog.broker.remote_views import RemoteViews
 from stratalog.broker.tier_metrics import add_tier_metrics
 from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, bucket_problems
 from stratalog.broker.tier_retention import planned_log_start
+from stratalog.broker.timelines import ControllerPorts, Timelines
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.broker.upload_gate import UploadGate
 from stratalog.broker.worker_main import Start
 from stratalog.broker.worker_watch import WorkerState
 from stratalog.broker.workers import Workers
-from stratalog.hot.checkpoint import RemoteLogState, write_remote_log
+from stratalog.hot.checkpoint import RemoteLogState
 from stratalog.tier import commands
 from stratalog.tier.backoff import BackoffSettings
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest import Claimant
 from stratalog.tier.plan import PlanSettings
-from stratalog.tier.projection import cluster_projection, format_projection
 from stratalog.wire.errors import Retriable
 
 __all__ = ["ArchiveFigures", "Tiering"]
 
-_UUID_BYTES: Final = 16
 _IO_THREADS: Final = 8
 """Three uploads, four fills, and one left for manifests and chunk tables."""
 _IO_NICENESS: Final = 15
@@ -82,6 +82,7 @@ class Tiering:
         dice: random.Random,
         directories: Directories,
         incarnation: Callable[[], int],
+        controller: ControllerPorts,
         topic_written: Callable[[UnifiedLog], commands.WriteProjection],
         wake_reader: Callable[[object], object],
     ) -> None:
@@ -91,7 +92,9 @@ class Tiering:
         self._dice = dice
         self._directories = directories
         self._incarnation = incarnation
-        self._topic_written = topic_written
+        self._checkpoints = ArchiveCheckpoints(directories)
+        self.gate = BucketGate(self._gate_ports())
+        self._timelines = Timelines(controller)
         self._io = self._io_workers(asyncio.get_running_loop())
         self.health = BucketHealth()
         self.uploads = UploadGate(self.submit)
@@ -109,12 +112,11 @@ class Tiering:
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._views = RemoteViews()
-        self._reconciling: dict[UnifiedLog, Reconciling] = {}
-        self._projected: set[str] = set()
+        self._comparisons = self._new_comparisons()
+        self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
         self._moved: list[UnifiedLog] = []
         self._requests: Counter[str] = Counter()
         self._border_reads = 0
-        self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
         self._merging = Merging(
             lambda: self.config,
             cluster_id=directories.cluster_id,
@@ -130,6 +132,20 @@ class Tiering:
         )
         add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
 
+    def _new_comparisons(self) -> Comparisons:
+        ports = ComparisonPorts(
+            submit=self.submit,
+            gate=self.gate,
+            checkpoints=self._checkpoints,
+            timelines=self._timelines,
+            archives=self._archives,
+            renew=self._renew,
+            cluster_id=self._directories.cluster_id,
+            now_ms=self._clock.wall_ms,
+            later=asyncio.get_running_loop().call_later,
+        )
+        return Comparisons(ports)
+
     def _elapsed_ms(self) -> int:
         """Time for whatever waits or is remembered for a while: the wall clock may jump."""
         return int(self._clock.monotonic() * 1000)
@@ -143,8 +159,36 @@ class Tiering:
 
     # -- workers --------------------------------------------------------------------------------------------------
 
+    def _gate_ports(self) -> GatePorts:
+        directories, read_only = self._directories, self.config.boolean("stratalog.read.only")
+        home = next(one for one in directories.all if one.path == self.config.metadata_log_dir)
+        return GatePorts(
+            submit=self._submit,
+            files=home.files.files,
+            directory=home.path,
+            url=self.config.bucket_url,
+            cluster_id=directories.cluster_id,
+            node_id=directories.node_id,
+            incarnation=lambda: -1 if read_only else self._incarnation(),
+            archives_known=self._checkpoints.archives_known,
+            second_timeline=self._second_timeline,
+            now_ms=self._clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
+        )
+
+    async def skip_missing_time(self) -> None:
+        """Before clients are served: give out nothing again that a time gave out which this directory does not know."""
+        if self._checkpoints.any_suspect():
+            await self._timelines.skip_now()
+
+    def _second_timeline(self, why: str) -> None:
+        self._comparisons.second_timeline(why)
+
     def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
-        """Have the ``io`` worker carry out a command."""
+        """Have the ``io`` worker carry out a command, if the bucket is the right one."""
+        self.gate.submit(command, answered)
+
+    def _submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
         topic, asked_ms = self._topic_metrics(command), self._clock.wall_ms()
 
         def done(executed: Executed | None, error: Exception | None) -> None:
@@ -185,7 +229,7 @@ class Tiering:
             archive.configured()
             return
         config = unified.log.config
-        state = self._state_of(unified)
+        state = self._checkpoints.state_of(unified)
         if not self.config.tiering_enabled or not (config.remote_storage_enable or state):
             return
         if led is Led.CREATED:
@@ -204,25 +248,17 @@ class Tiering:
         )
         self._remotes[unified] = unified.remote = remote
         archive = self._archives[unified] = self._new_archive(unified, remote)
-        reconciling = Reconciling(
-            unified,
-            remote,
-            claimant=archive.claimant,
-            cluster_id=self._directories.cluster_id,
-            submit=self.submit,
-            now_ms=self._clock.wall_ms,
-            checkpoint=state,
-            lost=led is Led.LOST,
-            later=asyncio.get_running_loop().call_later,
-        )
-        if led is not Led.CREATED and reconciling.needed():
-            self._reconciling[unified] = reconciling
-            # A log that was served all the time goes on; it stops only if its archive turns out to know better.
-            reconciling.start(lambda: self._reconciling.pop(unified, None), hold=led is not Led.RECONFIGURED)
+        self._comparisons.begin(archive, state, led)
+
+    def _renew(self, unified: UnifiedLog) -> Archive:
+        """A leadership has a higher epoch: it archives under a claim of its own."""
+        self._archives[unified].close()
+        archive = self._archives[unified] = self._new_archive(unified, self._archives[unified].remote)
+        return archive
 
     def _new_archive(self, unified: UnifiedLog, remote: RemotePartition) -> Archive:
         claimant = Claimant(
-            self._incarnation(), unified.partition.leader_epoch, os.urandom(_UUID_BYTES), self._directories.node_id
+            self._incarnation(), unified.partition.leader_epoch, self.gate.start_uuid, self._directories.node_id
         )
         return Archive(
             unified,
@@ -244,13 +280,11 @@ class Tiering:
                 lambda: self.config.integer("stratalog.trash.check.interval.ms"),
                 lambda: self.config.integer("stratalog.history.copies.min"),
             ),
-            keep_log_start=self._keep_log_start,
+            keep_log_start=self._checkpoints.keep_log_start,
             keep_remote_end=self.checkpoint,
+            made=lambda: self.gate.made,
+            compare=lambda archive, why, certain: self._comparisons.compare(archive, why, hold=certain),
         )
-
-    def _state_of(self, unified: UnifiedLog) -> RemoteLogState | None:
-        directory = self._directories.of(unified.partition.directory)
-        return directory.files.remote_logs.get(unified.topic_partition)
 
     def detach(self, unified: UnifiedLog) -> None:
         """The partition is led no longer."""
@@ -262,39 +296,17 @@ class Tiering:
             self._views.forget(remote)
             self._merging.forget(remote)
             self._border_reads += remote.border_reads
-        reconciling = self._reconciling.pop(unified, None)
-        if reconciling is not None:
-            reconciling.close()
+        self._comparisons.forget(unified)
         unified.remote = None
 
     def look(self, unified: UnifiedLog) -> None:
         """See what is new in a partition; called a few times a second."""
         archive = self._archives.get(unified)
-        if archive is None or unified in self._reconciling:
+        if archive is None or unified in self._comparisons.running:
             return
         archive.look()
-        if archive.state == "held" and unified.topic_partition.topic not in self._projected:
-            self._project(unified)
-
-    def _project(self, unified: UnifiedLog) -> None:
-        """Write what the bucket says of itself, of the cluster and of the topic, once a run and when it changes."""
-        if not self._projected:
-            self._write(format_projection())
-            self._write(cluster_projection(self._directories.cluster_id, self._incarnation()))
-        self._projected.add(unified.topic_partition.topic)
-        self._write(self._topic_written(unified))
-
-    def topic_changed(self, topic: str) -> None:
-        """The settings of a topic have changed: its description in the bucket is written again."""
-        self._projected.discard(topic)
-
-    def _write(self, projection: commands.WriteProjection) -> None:
-        def answered(report: commands.Report) -> None:
-            if not isinstance(report, commands.Written):
-                log.warning("%s was not written: %s", projection.key, getattr(report, "message", report))
-                self._projected.clear()
-
-        self.submit(projection, answered)
+        if archive.state == "held":
+            self.projections.write(unified)
 
     # -- retention and checkpoints ----------------------------------------------------------------------------------
 
@@ -304,7 +316,7 @@ class Tiering:
         Raises `OSError`, `Corrupt`.
         """
         archive, remote = self._archives.get(unified), self._remotes.get(unified)
-        if archive is None or remote is None or unified in self._reconciling or archive.lost:
+        if archive is None or remote is None or unified in self._comparisons.running or archive.lost:
             return
         start = planned_log_start(unified, remote, now_ms)
         if start is None:
@@ -339,35 +351,9 @@ class Tiering:
             for unified in mine:
                 self.look(unified)
 
-    def _keep_log_start(self, unified: UnifiedLog) -> bool:
-        """Make one partition's log start durable; False if the disk fails or is full."""
-        directory = self._directories.of(unified.partition.directory)
-        try:
-            logs = {unified.topic_partition: unified.log}
-            directory.ballast.lend(partial(directory.files.write_checkpoints, logs))
-        except OSError as error:
-            directory.writer.report(error)
-            return False
-        return directory.writer.offline is None
-
     def checkpoint(self) -> None:
         """Write what is known of each archive beside the logs, where it has changed."""
-        by_path: dict[str, dict[Any, RemoteLogState]] = {}
-        for unified, remote in self._remotes.items():
-            if remote.known:
-                state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes)
-                by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = state
-        for directory in self._directories.online:
-            states = directory.files.remote_logs | by_path.get(directory.path, {})
-            if states == self._checkpointed.get(directory.path, directory.files.remote_logs):
-                continue
-            try:
-                directory.ballast.lend(partial(write_remote_log, directory.files.files, directory.path, states))
-            except OSError as error:
-                directory.writer.report(error)
-                continue
-            directory.files.remote_logs = dict(states)
-            self._checkpointed[directory.path] = dict(states)
+        self._checkpoints.write(self._remotes)
 
     def describe(self, unified: UnifiedLog) -> ArchiveFigures:
         """What ``tier status`` says."""
@@ -376,13 +362,17 @@ class Tiering:
             return ArchiveFigures()
         if remote.facts is None and remote.end_offset:
             remote.refresh(entries=False)
-        state = "checking" if unified in self._reconciling else archive.state
+        state = "checking" if unified in self._comparisons.running else archive.state
         return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
 
     def watched(self, unified: UnifiedLog) -> tuple[Archive, str] | None:
         """A partition's archive and its state in a word; unlike `describe` it never asks the bucket."""
         archive = self._archives.get(unified)
-        return None if archive is None else (archive, "checking" if unified in self._reconciling else archive.state)
+        return (
+            None
+            if archive is None
+            else (archive, "checking" if unified in self._comparisons.running else archive.state)
+        )
 
     @property
     def archives(self) -> Collection[Archive]:
@@ -391,8 +381,9 @@ class Tiering:
 
     def problems(self) -> list[str]:
         """What is wrong while the broker serves, a sentence each."""
-        archives = archive_problems(self._archives.values(), self._reconciling)
-        return [*bucket_problems(self.bucket_state, self.worker, self._clock.wall_ms()), *archives]
+        wrong = [self.gate.wrong] if self.gate.wrong else []
+        archives = archive_problems(self._archives.values(), self._comparisons.waiting())
+        return [*wrong, *bucket_problems(self.bucket_state, self.worker, self._clock.wall_ms()), *archives]
 
     @property
     def worker(self) -> WorkerState:
@@ -407,6 +398,7 @@ class Tiering:
     async def close(self) -> None:
         """Stop; what a worker still does is recognised or collected later."""
         self.checkpoint()
+        self._timelines.close()
         for unified in list(self._archives):
             self.detach(unified)
         await self._io.close()

@@ -21,12 +21,14 @@ __all__ = [
     "CLEAN_SHUTDOWN",
     "DELETED_ARCHIVES",
     "HIGH_WATERMARKS",
+    "KNOWN_BUCKET",
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
     "META_PROPERTIES",
     "PARTITION_METADATA",
     "RECOVERY_POINTS",
     "REMOTE_LOG",
+    "SECOND_TIMELINES",
     "TRUNCATION",
     "MetaProperties",
     "RemoteLogState",
@@ -48,6 +50,8 @@ __all__ = [
     "write_truncation",
 ]
 
+SECOND_TIMELINES: Final = "second-timeline-checkpoint"
+"""Partitions that went back in time and have not been compared with their archives yet."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -55,6 +59,8 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 REMOTE_LOG: Final = "remote-log-checkpoint"
 DELETED_ARCHIVES: Final = "deleted-archives"
 """Archives of deleted topics that are to be removed; JSON, written by the broker in the directory of its metadata."""
+KNOWN_BUCKET: Final = "known-bucket"
+"""Which bucket the broker archives to; JSON, written by the broker in the directory of its metadata."""
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -71,7 +71,7 @@ def find_batch(data: bytes, place: Placing) -> int | None:
                     position, follows = position + header.size_bytes, True
                     continue
         if follows and _has_the_crc_of_the_rest(data, position):
-            return next_offset + BATCH_HEADER.unpack_from(data, position)[_DELTA_FIELD] + 1
+            return next_offset + int(BATCH_HEADER.unpack_from(data, position)[_DELTA_FIELD]) + 1
         at = data.find(_MAGIC, position + _MAGIC_POSITION + 1)
         if at < 0:
             break
@@ -94,7 +94,7 @@ def _has_the_crc_of_the_rest(data: bytes, position: int) -> bool:
     if position + HEADER_BYTES > len(data):
         return False
     fields = BATCH_HEADER.unpack_from(data, position)
-    return fields[_DELTA_FIELD] >= 0 and fields[_CRC_FIELD] == crc32c(memoryview(data)[position + CRC_START :])
+    return bool(fields[_DELTA_FIELD] >= 0 and fields[_CRC_FIELD] == crc32c(memoryview(data)[position + CRC_START :]))
 
 
 def _has_its_crc(data: bytes, position: int, header: BatchHeader) -> bool:

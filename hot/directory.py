@@ -48,6 +48,8 @@ _ROOT_FILES: Final = frozenset(
         checkpoint.REMOTE_LOG,
         checkpoint.DELETED_ARCHIVES,
         f"{checkpoint.DELETED_ARCHIVES}.damaged",
+        checkpoint.KNOWN_BUCKET,
+        checkpoint.SECOND_TIMELINES,
         checkpoint.META_PROPERTIES,
         checkpoint.CLEAN_SHUTDOWN,
         LOG_BOUNDS,
@@ -99,6 +101,8 @@ class LogDirectory:
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     remote_logs: dict[TopicPartition, RemoteLogState] = field(default_factory=dict)
+    second_timelines: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions whose log may be of another timeline than their archive; the numbers mean nothing."""
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
@@ -134,6 +138,11 @@ class LogDirectory:
             directory.remote_logs = checkpoint.read_remote_log(files, path)
         except Corrupt:
             directory.damaged_checkpoints.append(checkpoint.REMOTE_LOG)
+        try:
+            directory.second_timelines = checkpoint.read_offsets(files, path, checkpoint.SECOND_TIMELINES)
+        except Corrupt:
+            directory.damaged_checkpoints.append(checkpoint.SECOND_TIMELINES)
+            directory.second_timelines = dict.fromkeys(directory.remote_logs, 0)  # any of them may have been named
         try:
             directory.cleaner_offsets = checkpoint.read_offsets(files, path, checkpoint.CLEANER_OFFSETS)
         except Corrupt:

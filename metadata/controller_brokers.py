@@ -34,12 +34,15 @@ __all__ = [
     "allocate_producer_ids",
     "check_broker_epoch",
     "fence_broker",
+    "raise_leader_epoch",
     "register_broker",
+    "skip_producer_ids",
     "unregister_broker",
 ]
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
+_SKIPPED_IDS: Final = 1 << 32
 _FENCED: Final = 1
 _UNFENCED: Final = -1
 
@@ -179,6 +182,24 @@ def _without(image: ClusterImage, broker_id: int, unclean_allowed: UncleanAllowe
     return changes
 
 
+def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, above: int) -> Decision[int]:
+    """Raise the leader epoch of a partition above one that was found in use; the answer is the epoch from now on.
+
+    A controller whose disk went back in time gives epochs out that its archives know already. Raises `KafkaError`
+    UNKNOWN_TOPIC_ID.
+    """
+    topic = image.topics.by_id.get(topic_id)
+    state = None if topic is None else topic.partitions.get(partition)
+    if state is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"Partition {partition} of a topic that is gone has no leader epoch."
+        )
+    if state.leader_epoch > above:
+        return Decision((), state.leader_epoch)
+    raised = replace(state, leader_epoch=above + 1, partition_epoch=state.partition_epoch + 1)
+    return Decision((raised.to_record(topic_id, partition),), above + 1)
+
+
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
     """Raise `KafkaError` unless the registration is the present one."""
     broker = image.brokers.brokers.get(broker_id)
@@ -200,3 +221,14 @@ def allocate_producer_ids(image: ClusterImage, broker_id: int, broker_epoch: int
     next_id = first + PRODUCER_IDS_PER_BLOCK
     record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=next_id)
     return Decision((record,), ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK))
+
+
+def skip_producer_ids(image: ClusterImage, broker_id: int) -> Decision[int]:
+    """Leave out more producer ids than were ever given out: archives may know those of a time that this log does not.
+
+    The answer is the first id that may be given out from now on.
+    """
+    next_id = min(image.next_producer_id + _SKIPPED_IDS, _PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK)
+    broker = image.brokers.brokers.get(broker_id)
+    epoch = -1 if broker is None else broker.epoch
+    return Decision((ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_id),), next_id)

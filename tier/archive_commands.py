@@ -35,6 +35,7 @@ from stratalog.tier.manifest_entries import iter_entries, read_page
 from stratalog.tier.manifest_spill import spilling
 from stratalog.tier.manifest_store import StoredManifest, change_manifest, read_manifest
 from stratalog.tier.manifest_view import ManifestView, PackedEntries, packed_page
+from stratalog.tier.second_timeline import check_timeline
 from stratalog.tier.segment_object import build_segment
 from stratalog.tier.segment_upload import SINGLE_PUT_BYTES_MAX, put_segment, release_pages, verify_object
 from stratalog.tier.source import source_length
@@ -52,12 +53,15 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
     """Raise the claim; the manifest is created with it if the partition has none.
 
     Raises `ManifestLost` if there is no manifest although there are objects or the command knows of an archive: it
-    was lost, and starting a new archive would hide the old one.
+    was lost, and starting a new archive would hide the old one. Raises `SecondTimeline` if the command names the
+    claims that were made and the manifest carries another one of the same broker.
     """
     if not read_manifest(store, command.partition).version:
         _refuse_lost_manifest(store, command)
 
     def transition(manifest: Manifest) -> Manifest:
+        if command.made is not None:
+            check_timeline(manifest, command.claimant, command.made)
         claimed = claim(manifest, command.claimant, now_ms=command.now_ms, start_offset=command.start_offset)
         check_not_lost(manifest, command.archived_end)
         if claimed is manifest or claimed.cluster_id:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from stratalog.tier.bucket_commands import LookAtBucket, SignBucket
 from stratalog.tier.chunk_table import Chunk
 from stratalog.tier.keys import TOPICS_PREFIX, PartitionId
 from stratalog.tier.manifest_history import KeptHistory
@@ -18,6 +19,7 @@ from stratalog.tier.reports import (
     AbortedRead,
     ArchiveRemoved,
     BoundedViewRead,
+    BucketSeen,
     CacheScanned,
     CatalogueRead,
     ChunksFilled,
@@ -27,6 +29,7 @@ from stratalog.tier.reports import (
     FencedReport,
     FilledChunk,
     FooterRead,
+    LastBatchRead,
     LostReport,
     ManifestRead,
     ManifestUnchanged,
@@ -35,12 +38,14 @@ from stratalog.tier.reports import (
     ObjectsMerged,
     Report,
     RestartStateRead,
+    SecondTimelineReport,
     TimestampFound,
     TrashEmptied,
     UploadDone,
     VerifiedUpTo,
     Written,
 )
+from stratalog.tier.second_timeline import MadeClaims, ReadLastBatch
 from stratalog.tier.segment_object import SegmentRequest
 from stratalog.tier.segment_upload import PART_BYTES
 from stratalog.tier.store import Version
@@ -52,6 +57,7 @@ __all__ = [
     "ArchiveRemoved",
     "BeginAgain",
     "BoundedViewRead",
+    "BucketSeen",
     "CacheScanned",
     "CatalogueRead",
     "ChunkFill",
@@ -68,6 +74,8 @@ __all__ = [
     "FilledChunk",
     "FindTimestamp",
     "FooterRead",
+    "LastBatchRead",
+    "LookAtBucket",
     "LostReport",
     "ManifestRead",
     "ManifestUnchanged",
@@ -81,6 +89,7 @@ __all__ = [
     "ReadCatalogue",
     "ReadCut",
     "ReadFooter",
+    "ReadLastBatch",
     "ReadManifest",
     "ReadRestartState",
     "RemoveArchive",
@@ -88,7 +97,9 @@ __all__ = [
     "Report",
     "RestartStateRead",
     "ScanCache",
+    "SecondTimelineReport",
     "SetLogStart",
+    "SignBucket",
     "TimestampFound",
     "TrashArchive",
     "TrashEmptied",
@@ -107,6 +118,7 @@ class Claim:
     ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
     ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed;
     above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
+    ``made`` are the claims of this data directory: `SecondTimelineReport` is the answer to any other that is its own.
     """
 
     partition: PartitionId
@@ -116,6 +128,7 @@ class Claim:
     cluster_id: str = ""
     known_end: int = 0
     archived_end: int = 0
+    made: MadeClaims | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,4 +406,7 @@ Command: TypeAlias = (
     | ReadCatalogue
     | ReadCut
     | WriteProjection
+    | ReadLastBatch
+    | LookAtBucket
+    | SignBucket
 )

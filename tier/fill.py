@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from stratalog.tier.commands import (
     FilledChunk,
     FindTimestamp,
     FooterRead,
+    LastBatchRead,
     ReadAborted,
     ReadFooter,
+    ReadLastBatch,
     ReadRestartState,
     RestartStateRead,
     TimestampFound,
 )
 from stratalog.tier.file_backed import file_of
+from stratalog.tier.second_timeline import BatchMark
 from stratalog.tier.segment_blobs import aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.segment_reader import (
     CorruptObject,
@@ -39,7 +43,7 @@ from stratalog.tier.store import ObjectStore
 from stratalog.wire.batch import BatchHeader, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, StratalogError
 
-__all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_restart_state"]
+__all__ = ["fill_chunks", "find_timestamp", "read_aborted", "read_footer_of", "read_last_batch", "read_restart_state"]
 
 log = logging.getLogger(__name__)
 
@@ -204,3 +208,20 @@ def read_restart_state(store: ObjectStore, command: ReadRestartState) -> Restart
     epochs = epochs_from_bytes(read_blob(store, command.key, footer, "leader_epochs"))
     snapshot = read_blob(store, command.key, footer, "producer_snapshot")
     return RestartStateRead(command.key, epochs, snapshot)
+
+
+def read_last_batch(store: ObjectStore, command: ReadLastBatch) -> LastBatchRead:
+    """The last batch of an object, by its footer and its last chunk; none if the object was made of others' records.
+
+    Raises `CorruptObject`, and what the store raises.
+    """
+    footer = read_object_footer(store, command.key)
+    if footer.entry.compacted:
+        return LastBatchRead(command.key, None)
+    assert footer.chunks is not None
+    chunk = footer.chunks[len(footer.chunks) - 1]
+    headers = deque((header for _, header in iter_headers(read_chunk(store, command.key, chunk))), maxlen=1)
+    if not headers:
+        raise CorruptObject(command.key, chunk.position, chunk.first_offset, "its last chunk has no batch")
+    header = headers[0]
+    return LastBatchRead(command.key, BatchMark(header.base_offset, header.next_offset, header.crc))

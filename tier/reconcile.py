@@ -44,13 +44,14 @@ def must_reconcile(
     elected_uncleanly: bool,
     stopped_uncleanly: bool,
     wiped: bool,
+    second_timeline: bool = False,
 ) -> bool:
     """Whether a new leader has to claim and read the manifest before its first write.
 
     ``stopped_uncleanly``: without sync on ack, since it last caught up with a leader; ``wiped``: likewise, its disk
-    was lost. ``remote_end_checkpoint`` is ``None`` when it is missing. Every other leader starts without the bucket.
+    was lost; ``second_timeline``: the bucket knows of a run that the disk does not. ``remote_end_checkpoint`` is ``None`` when it is missing. Every other leader starts without the bucket.
     """
-    if elected_uncleanly or stopped_uncleanly or wiped:
+    if elected_uncleanly or stopped_uncleanly or wiped or second_timeline:
         return True
     return remote_end_checkpoint is None or remote_end_checkpoint > log_end_offset
 
@@ -71,17 +72,21 @@ def reconcile(
     local_end: int,
     local_epochs: Sequence[LeaderEpoch],
     log_start_checkpoint: int,
+    diverged: bool = False,
 ) -> Keep | RestartAt:
     """Compare the local log ``[local_start, local_end)`` with the archive.
 
     The archive wins if it goes further than the local log, or if another epoch wrote any offset that both hold (the
-    archive may begin later than the local log of a replica that kept more). The log start is the larger of
-    checkpoint and manifest.
+    archive may begin later than the local log of a replica that kept more). A directory that went back in time has
+    given its epochs out twice, so that they agree: then the batches before the remote end tell, and the caller says with
+    ``diverged`` that they differ. The log start is the larger of checkpoint and manifest.
     """
     log_start = max(remote_log_start, log_start_checkpoint)
     reason = ""
     if remote_end > local_end:
         reason = f"the archive ends at offset {remote_end}, the local log at {local_end}"
+    elif diverged:
+        reason = f"the batch before offset {remote_end} is another one in the archive than in the local log"
     elif remote_epochs and (start := _first_known(local_start, local_epochs, remote_epochs)) < remote_end:
         ours = lineage(local_epochs, start, remote_end)
         theirs = lineage(remote_epochs, start, remote_end)

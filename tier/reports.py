@@ -12,6 +12,7 @@ from stratalog.tier.entry import LeaderEpoch
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.manifest_parts import Uploaded
 from stratalog.tier.manifest_view import ManifestView
+from stratalog.tier.second_timeline import BatchMark
 from stratalog.tier.segment_blobs import AbortedTransaction
 from stratalog.tier.store import Version
 
@@ -19,6 +20,7 @@ __all__ = [
     "AbortedRead",
     "ArchiveRemoved",
     "BoundedViewRead",
+    "BucketSeen",
     "CacheScanned",
     "CatalogueRead",
     "ChunksFilled",
@@ -28,6 +30,7 @@ __all__ = [
     "FencedReport",
     "FilledChunk",
     "FooterRead",
+    "LastBatchRead",
     "LostReport",
     "ManifestRead",
     "ManifestUnchanged",
@@ -36,6 +39,7 @@ __all__ = [
     "ObjectsMerged",
     "Report",
     "RestartStateRead",
+    "SecondTimelineReport",
     "Tail",
     "TimestampFound",
     "TrashEmptied",
@@ -195,6 +199,18 @@ class BoundedViewRead:
 
 
 @dataclass(frozen=True, slots=True)
+class BucketSeen:
+    """The bucket's identity, whether the cluster has archived there, and the last start that its broker noted.
+
+    Texts are empty where the bucket says nothing.
+    """
+
+    bucket_id: str
+    cluster_known: bool
+    start_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueRead:
     """The topics of the bucket."""
 
@@ -256,6 +272,22 @@ class FencedReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LastBatchRead:
+    """The last batch of an object; None if a compaction or an erasure has written it anew."""
+
+    key: str
+    batch: BatchMark | None
+
+
+@dataclass(frozen=True, slots=True)
+class SecondTimelineReport:
+    """The manifest was claimed, under ``leader_epoch``, by a run that this data directory does not know."""
+
+    message: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class LostReport:
     """The bucket does not hold the archive that is known to exist: change nothing until it does."""
 
@@ -310,13 +342,16 @@ Report: TypeAlias = (
     | AbortedRead
     | RestartStateRead
     | BoundedViewRead
+    | BucketSeen
     | CatalogueRead
     | CutRead
     | Written
     | TrashEmptied
     | ArchiveRemoved
     | FencedReport
+    | LastBatchRead
     | LostReport
+    | SecondTimelineReport
     | MovedReport
     | MissingReport
     | CorruptReport

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from stratalog.tier.archive_commands import claim_archive, commit_uploads, move_log_start, read_back, read_view, upload
 from stratalog.tier.bounded_view import read_bounded_view
+from stratalog.tier.bucket_identity import look_at_bucket, sign_bucket
 from stratalog.tier.cache_files import scan_cache
 from stratalog.tier.catalogue import read_catalogue
 from stratalog.tier.commands import (
@@ -25,6 +26,7 @@ from stratalog.tier.commands import (
     FencedReport,
     FillChunks,
     FindTimestamp,
+    LookAtBucket,
     LostReport,
     MergeObjects,
     MissingReport,
@@ -35,19 +37,29 @@ from stratalog.tier.commands import (
     ReadCatalogue,
     ReadCut,
     ReadFooter,
+    ReadLastBatch,
     ReadManifest,
     ReadRestartState,
     RemoveArchive,
     RemoveTopicDocument,
     Report,
     ScanCache,
+    SecondTimelineReport,
     SetLogStart,
+    SignBucket,
     TrashArchive,
     Upload,
     WriteProjection,
 )
 from stratalog.tier.cut_commands import read_cut_of
-from stratalog.tier.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
+from stratalog.tier.fill import (
+    fill_chunks,
+    find_timestamp,
+    read_aborted,
+    read_footer_of,
+    read_last_batch,
+    read_restart_state,
+)
 from stratalog.tier.manifest import NotAtRemoteEnd, NotClaimed
 from stratalog.tier.merge_commands import merge_objects
 from stratalog.tier.projection import write_projection
@@ -59,6 +71,7 @@ from stratalog.tier.removal_commands import (
     remove_topic_document,
     trash_partition,
 )
+from stratalog.tier.second_timeline import SecondTimeline
 from stratalog.tier.segment_object import CorruptSource
 from stratalog.tier.segment_reader import CorruptObject
 from stratalog.tier.store import NotFound, ObjectStore
@@ -89,6 +102,9 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     ReadCatalogue: lambda store, command: CatalogueRead(read_catalogue(store, command.key)),
     ReadCut: read_cut_of,
     WriteProjection: write_projection,
+    ReadLastBatch: read_last_batch,
+    LookAtBucket: look_at_bucket,
+    SignBucket: sign_bucket,
 }
 
 
@@ -116,6 +132,8 @@ def _report(command: Command, error: StratalogError | OSError) -> Report:
     match error:
         case Fenced():
             return FencedReport(str(error))
+        case SecondTimeline():
+            return SecondTimelineReport(str(error), error.leader_epoch)
         case NotClaimed():  # what carried our claim a moment ago is gone, or was replaced by something older
             return LostReport(str(error))
         case NotAtRemoteEnd():

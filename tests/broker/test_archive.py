@@ -17,6 +17,7 @@ from stratalog.tier.manifest import Claimant, claim, successor
 from stratalog.tier.manifest_store import change_manifest, read_manifest
 from stratalog.tier.memory_store import MemoryStore
 from stratalog.tier.plan import PlanSettings
+from stratalog.tier.second_timeline import MadeClaims
 from stratalog.tier.work import Worker
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
@@ -35,7 +36,7 @@ class Rig:
         self.worker = Worker(self.store)
         self.queue = []
         self.now_ms = 0
-        self.failed = []
+        self.failed, self.compared, self.made = [], [], None
         self.log = Log.open(
             str(tmp_path / "t-0"),
             TopicPartition("t", 0),
@@ -81,6 +82,8 @@ class Rig:
             elapsed_ms=lambda: self.now_ms,
             dice=random.Random(0),
             settings=PlanSettings(),
+            made=lambda: self.made,
+            compare=lambda archive, why, certain: self.compared.append((why, certain)),
         )
 
     def write(self, batches) -> None:
@@ -387,3 +390,37 @@ def test_a_bucket_that_is_emptied_under_a_leader_loses_the_archive(rig, kind):
     rig.settle()
     assert rig.archive.state == "held"
     assert rig.manifest.remote_end == rig.log.active_base_offset == rig.log.first_base_offset
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_archive_that_is_longer_than_was_known_is_compared_first(rig, known):
+    """The checkpoint may be older than a kill, or the disk went back in time: no upload before that is settled."""
+    rig.write(9)
+    rig.settle()
+    end = rig.manifest.remote_end
+    rig.archive.close()
+    rig.made = MadeClaims()
+    rig.archive = rig.lead(2, (0, end if known else end - 5, 1))
+    rig.write(4)
+    asked = rig.settle()
+    assert ("Upload" in asked) is known
+    assert [certain for _, certain in rig.compared] == ([] if known else [False])
+    if not known:
+        rig.archive.remote.refresh()
+        rig.step()
+        rig.archive.compared()
+        assert "Upload" in rig.settle()
+
+
+def test_a_claim_of_another_timeline_holds_the_log_back(rig):
+    """Equal epochs under another id: nothing is written before the comparison."""
+    rig.write(5)
+    rig.settle()
+    other = Claimant(0, 2, b"other timeline!!")
+    change_manifest(rig.store, PARTITION, lambda manifest: claim(manifest, other, now_ms=0))
+    rig.archive.close()
+    rig.made = MadeClaims(frozenset([bytes([1]) * 16]), 0)
+    rig.archive = rig.lead(2, (0, rig.manifest.remote_end, 1))
+    rig.write(4)
+    assert rig.settle() == ["Claim"]
+    assert [certain for _, certain in rig.compared] == [True]

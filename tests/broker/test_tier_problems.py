@@ -1,18 +1,11 @@
 """What ``/readyz?verbose`` and ``/metrics`` say of archives that are in trouble while the broker serves."""
 
 from types import SimpleNamespace
-from typing import NamedTuple
 
 from stratalog.broker.bucket_health import BucketState
 from stratalog.broker.metrics import Metrics
 from stratalog.broker.tier_problems import add_problem_metrics, archive_problems, bucket_problems, first_of
 from stratalog.broker.worker_watch import WorkerState
-
-
-class Led(NamedTuple):
-    """As much of a led partition."""
-
-    topic_partition: str
 
 
 def archive(*, lost=False, reason=""):
@@ -22,7 +15,7 @@ def archive(*, lost=False, reason=""):
 
 def test_lost_archives_and_waiting_partitions_are_told():
     """Each with its reason; what is well is not named, nor what was lost and is found again."""
-    waiting = {Led("a-0"): SimpleNamespace(waits_for="no answer"), Led("a-1"): SimpleNamespace(waits_for="")}
+    waiting = [(SimpleNamespace(topic_partition="a-0"), SimpleNamespace(waits_for="no answer"))]
     told = archive_problems([archive(lost=True, reason="t-1: gone"), archive(reason="t-2: was gone")], waiting)
     assert told == ["the archive is lost: t-1: gone", "a-0 waits for its archive before it serves: no answer"]
 

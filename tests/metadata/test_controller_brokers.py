@@ -11,6 +11,7 @@ from stratalog.metadata.controller import (
     register_broker,
     unregister_broker,
 )
+from stratalog.metadata.controller_brokers import raise_leader_epoch, skip_producer_ids
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.metadata.topics_image import NO_LEADER, LeaderRecovery
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -159,3 +160,28 @@ def test_neither_an_unknown_broker_nor_the_one_that_answers_is_forgotten(with_to
     with pytest.raises(KafkaError) as caught:
         unregister_broker(with_topic, broker_id, own_id=2, unclean_allowed=_never)
     assert caught.value.code is ErrorCode[code]
+
+
+def test_a_leader_epoch_is_raised_above_one_that_was_found(with_topic):
+    """Once; one that is higher already stays, and a topic that is gone has none."""
+    topic_id = with_topic.topics.by_name["t"].topic_id
+    raised = raise_leader_epoch(with_topic, topic_id, 0, above=41)
+    image = with_topic.apply(raised.records)
+    partition = image.topics.partition("t", 0)
+    assert (raised.result, partition.leader_epoch, partition.leader) == (42, 42, 1)
+    again = raise_leader_epoch(image, topic_id, 0, above=41)
+    assert (again.records, again.result) == ((), 42)
+    with pytest.raises(KafkaError) as caught:
+        raise_leader_epoch(image, bytes(16), 0, above=41)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_producer_ids_of_a_missing_time_are_left_out(cluster):
+    """The next block begins far above all that may have been given out."""
+    image = cluster(1)
+    before = image.next_producer_id
+    skipped = skip_producer_ids(image, 1)
+    image = image.apply(skipped.records)
+    assert image.next_producer_id == skipped.result > before + (1 << 31)
+    block = allocate_producer_ids(image, 1, image.brokers.brokers[1].epoch).result
+    assert block.first_id == skipped.result

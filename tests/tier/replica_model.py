@@ -1,7 +1,9 @@
 """The model that ``test_model_replicas.py`` searches: two brokers' logs, one archive, and a second cluster.
 
 A record's value is the epoch that wrote it, 100 and more in the second cluster. Brokers crash, are killed, lose power
-or their disk, are elected cleanly or not, and never learn in time that they are fenced. Claims, commits, the check
+or their disk, are elected cleanly or not, and never learn in time that they are fenced. A broker that is alone may go back
+to an earlier state of its disk, with all that the controller knew then: what it writes afterwards has 50 more than its epoch,
+which is given out a second time. Claims, commits, the check
 before the first write and the comparison of histories are the shipped functions; ``dropped`` names the rule left out.
 """
 
@@ -9,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
+
+from stratalog_rollback_model import LIFE, Rollbacks
+from stratalog_takeover_model import Takeovers
 
 from stratalog.tier.entry import Entry, LeaderEpoch
 from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, take_over
@@ -26,6 +31,10 @@ class Broker(NamedTuple):
     checkpoint: int = 0  # of the remote end, -1: missing
     dirty: bool = False  # unclean stop without sync on ack, or wiped, since it last caught up
     unclean: bool = False  # elected from outside the ISR
+    unseen: bool = False  # it leads, and the bucket has not answered yet
+    suspicious: bool = False  # another timeline was noticed; remembered on the disk
+    life: int = 0  # how often its disk went back
+    made: frozenset = frozenset()  # uuids of the claims that its disk knows of
 
     @property
     def end(self):
@@ -48,29 +57,41 @@ class State(NamedTuple):
     second_acked: tuple = ()
     recovering: bool = False  # the controller's LeaderRecoveryState
     wrong: str = ""
+    rollbacks: int = 0
+    copy: tuple = ()  # of the first broker's disk, its controller's records included: () or (broker, epoch)
+
+
+def epoch_of(value):
+    """The epoch under which a record was written."""
+    return value - LIFE if LIFE < value < 2 * LIFE else value
 
 
 def lineage_of(start, log):
     """The leader epoch cache of a log."""
     epochs = []
     for number, value in enumerate(log):
-        if not epochs or epochs[-1].epoch != value:
-            epochs.append(LeaderEpoch(value, start + number))
+        if not epochs or epochs[-1].epoch != epoch_of(value):
+            epochs.append(LeaderEpoch(epoch_of(value), start + number))
     return tuple(epochs)
 
 
-class Replicas:
+class Replicas(Rollbacks, Takeovers):
     """The sub-model. ``dropped`` is the rule left out. ``lazy``: acks do not wait for a flush."""
 
     def __init__(
-        self, tools, dropped="", *, records=1, elections=2, crashes=1, delays=1, takeovers=0, lazy=True, unclean=True, wipe=True
+        self, tools, dropped="", *, records=1, elections=2, crashes=1, delays=1, takeovers=0, lazy=True, unclean=True, wipe=True,
+        alone=False, rollbacks=0,
     ):  # fmt: skip
         self.tools, self.dropped = tools, dropped
         self.records, self.lazy, self.unclean, self.wipe = records, lazy, unclean, wipe
-        first = Broker(leads=1, ready=True, isr=3)
+        self.alone = alone
+        first = Broker(leads=1, ready=True, isr=1 if alone else 3, made=frozenset([self.claimant((0, 0)).uuid]))
         empty = tools.number(Manifest(tools.PARTITION))
         begin = tools.step(self._claim, empty, self.claimant((0, 0)))
-        self.initial = State(0, 1, 3, (first, Broker()), begin, (), frozenset(), elections, crashes, delays, takeovers)
+        self.initial = State(
+            0, 1, first.isr, (first, Broker()), begin, (), frozenset(), elections, crashes, delays, takeovers,
+            rollbacks=rollbacks,
+        )  # fmt: skip
         self.contents = {}
 
     def check(self):
@@ -80,8 +101,8 @@ class Replicas:
     # The shipped functions.
 
     @staticmethod
-    def claimant(rank):
-        return Claimant(*rank, bytes([*rank] + [0] * 14))
+    def claimant(rank, life=0):
+        return Claimant(*rank, bytes([*rank, life] + [0] * 13))
 
     @staticmethod
     def _claim(manifest, claimant):
@@ -161,7 +182,7 @@ class Replicas:
                 yield "a delayed swap lands", state._replace(flying=rest, manifest=after, wrong=wrong)
             else:
                 yield "a delayed swap is refused", state._replace(flying=rest)
-        for index, name in enumerate("AB"):
+        for index, name in enumerate("A" if self.alone else "AB"):
             broker = state.brokers[index]
             if broker.leads and broker.ready:
                 yield from self.leading(state, index, name, broker)
@@ -173,10 +194,11 @@ class Replicas:
             if state.crashes:
                 yield from self.crashing(state, index, name, broker)
         yield from self.second_cluster(state)
+        yield from self.going_back(state)
 
     def leading(self, state, index, name, broker):
         if broker.end < self.records:
-            longer = broker._replace(log=(*broker.log, broker.leads))
+            longer = broker._replace(log=(*broker.log, broker.leads + LIFE * broker.life))
             if not self.lazy:
                 longer = longer._replace(flushed=longer.end)
             if longer.isr == 1 << index:
@@ -187,9 +209,14 @@ class Replicas:
             alone = broker._replace(isr=1 << index, high=broker.end)
             acked = self.acknowledge(state, alone)
             yield f"{name} shrinks the ISR to itself", self.with_(state, index, alone, isr=1 << index, acked=acked)
+        if broker.unseen:
+            yield from self.reached(state, index, name, broker)
+            return
         rank = self.rank(state, broker)
-        claimed = self.tools.step(self._claim, state.manifest, self.claimant(rank))
-        yield from self.swap(state, f"{name} claims {rank}", claimed, rank)
+        claimant = self.claimant(rank, broker.life)
+        claimed = self.tools.step(self._claim, state.manifest, claimant)
+        noted = self.with_(state, index, broker._replace(made=broker.made | {claimant.uuid}))
+        yield from self.swap(noted, f"{name} claims {rank}", claimed, rank)
         yield from self.archiving(state, index, name, broker, rank)
 
     def archiving(self, state, index, name, broker, rank):
@@ -199,7 +226,7 @@ class Replicas:
             if broker.start > base:
                 return
             values = tuple(broker.log[o - broker.start] for o in range(base, end))
-            after = self.tools.step(self._commit, state.manifest, self.claimant(rank), base, values)
+            after = self.tools.step(self._commit, state.manifest, self.claimant(rank, broker.life), base, values)
             yield from self.swap(state, f"{name} archives [{base}, {end})", after, rank, index, end)
             if self.dropped == "read back" and state.delays and end > broker.start and after is not None:
                 evicted = broker._replace(start=end, log=broker.log[end - broker.start :])
@@ -212,7 +239,8 @@ class Replicas:
             return
         manifest = self.tools.manifest(state.manifest)
         if broker.leads:
-            mine = manifest.claimant.rank == self.rank(state, broker) or self.dropped == "my claim"
+            rank = self.rank(state, broker)
+            mine = manifest.claimant == self.claimant(rank, broker.life) or self.dropped == "my claim"
         else:
             mine = manifest.claimant.incarnation == 0 or self.dropped == "own cluster"
         end = min(manifest.remote_end, broker.end)
@@ -281,31 +309,49 @@ class Replicas:
 
     def starting(self, state, index, name, broker):
         """Rule 8."""
+        before, original = state, broker
         uncertain = self.dropped != "whenever something may be missing"
-        needed = self.dropped != "the archive wins" and must_reconcile(
+        foreign = self.second_timeline(state, broker)
+        owed = self.dropped != "the archive wins" and must_reconcile(
             remote_end_checkpoint=None if broker.checkpoint < 0 else broker.checkpoint,
             log_end_offset=broker.end,
             elected_uncleanly=uncertain and broker.unclean,
             stopped_uncleanly=uncertain and broker.dirty,
             wiped=False,
+            second_timeline=broker.suspicious,
         )
+        needed = owed or foreign
         started, number = broker, state.manifest
+        if foreign:  # the controller raises the epoch above that of the claim
+            epoch = max(broker.leads, self.tools.manifest(number).claimant.leader_epoch + 1)
+            broker = broker._replace(leads=epoch)
+            state = self.with_(state, index, broker, epoch=epoch)
         if needed:
             rank = self.rank(state, broker)
             if self.dropped != "claim before the check":
-                number = self.tools.step(self._claim, number, self.claimant(rank))
+                claimant = self.claimant(rank, broker.life)
+                broker = broker._replace(made=broker.made | {claimant.uuid})
+                number = self.tools.step(self._claim, number, claimant)
                 if number is None:
                     if self.tools.manifest(state.manifest).claimant.rank != rank:
                         return  # fenced: it stands down
                     number = state.manifest
-            started = self.reconciled(self.tools.manifest(number), broker)
-        started = started._replace(ready=True, high=started.end, dirty=False, unclean=False)
+            after = state._replace(manifest=number)
+            started = self.reconciled(self.tools.manifest(number), broker, foreign and self.diverged(after, broker))
+        started = started._replace(
+            ready=True, high=started.end, dirty=False, unclean=False, unseen=False, suspicious=False
+        )
         recovering = state.recovering and broker.leads != state.epoch
         after = self.with_(state, index, started, manifest=number, recovering=recovering)
         how = "after reading the bucket" if needed else "without the bucket"
+        if broker.suspicious or broker.unseen:  # what was acknowledged while the bucket was away is nobody's promise
+            after = after._replace(acked=self.surviving(after, started))
         yield f"{name} starts to lead {how}", after._replace(acked=self.acknowledge(after, started))
+        if self.alone and not owed:
+            early = original._replace(ready=True, high=original.end, unseen=True)
+            yield f"{name} starts to lead while the bucket does not answer", self.with_(before, index, early)
 
-    def reconciled(self, manifest, broker):
+    def reconciled(self, manifest, broker, diverged=False):
         ours = lineage_of(broker.start, broker.log)
         if self.dropped == "compare the epochs":
             ours = manifest.leader_epochs
@@ -318,6 +364,7 @@ class Replicas:
             local_end=broker.end,
             local_epochs=ours,
             log_start_checkpoint=0,
+            diverged=diverged,
         )
         checked = broker._replace(checkpoint=manifest.remote_end)
         if isinstance(decision, RestartAt):
@@ -340,53 +387,21 @@ class Replicas:
                     high=min(broker.high, end),
                     checkpoint=broker.checkpoint,
                     dirty=self.lazy or broker.dirty,
+                    suspicious=broker.suspicious,
+                    unseen=broker.unseen,
+                    life=broker.life,
+                    made=broker.made,
                 )
             yield f"{name} {how}", self.with_(state, index, after, crashes=state.crashes - 1)
-
-    def second_cluster(self, state):
-        manifest = self.tools.manifest(state.manifest)
-        if state.takeovers:
-            after = self.tools.step(self._take_over, state.manifest, self.claimant((1, 1)))
-            yield (
-                "a second cluster takes over",
-                state._replace(manifest=after, takeovers=0, second=(manifest.remote_end, ())),
-            )
-        if not state.second:
-            return
-        start, log = state.second
-        end, remote_end = start + len(log), manifest.remote_end
-        if end < self.records:
-            acked = (*state.second_acked, (end, 101))
-            yield f"C appends offset {end}", state._replace(second=(start, (*log, 101)), second_acked=acked)
-        if start <= remote_end < end:
-            values = log[remote_end - start :]
-            after = self.tools.step(self._commit, state.manifest, self.claimant((1, 1)), remote_end, values)
-            yield from self.swap(state, f"C archives [{remote_end}, {end})", after, (1, 1))
-        if manifest.claimant.rank == (1, 1) and start < remote_end <= end:
-            yield f"C evicts below {remote_end}", state._replace(second=(remote_end, log[remote_end - start :]))
 
     # What must never be.
 
     def violation(self, state):
         return state.wrong or self.tools.fault(state.manifest) or self.second_fault(state) or self.leader_fault(state)
 
-    def second_fault(self, state):
-        if not state.second:
-            return None
-        start, log = state.second
-        if self.tools.manifest(state.manifest).remote_end > start + len(log):
-            return "the archive runs past its owner's log end"
-        for number, value in enumerate(log):
-            if self.archived(state, start + number) not in (None, value):
-                return f"offset {start + number} differs between archive and the second cluster"
-        for offset, value in state.second_acked:
-            if (log[offset - start] if offset >= start else self.archived(state, offset)) != value:
-                return f"the second cluster's acknowledged offset {offset} is unreadable"
-        return None
-
     def leader_fault(self, state):
         leader = state.brokers[state.leader]
-        if leader.leads != state.epoch or not leader.ready:
+        if leader.leads != state.epoch or not leader.ready or leader.unseen:
             return None
         for offset, value in enumerate(state.acked):
             if self.view(state, leader, offset) != value:

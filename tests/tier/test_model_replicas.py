@@ -16,23 +16,40 @@ import pytest
 @pytest.fixture(scope="module")
 def replicas():
     """The model's class, loaded by its path: the directory of the tests is no package."""
-    name = "stratalog_replica_model"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("replica_model.py"))
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    loaded = [load(name) for name in ("rollback_model", "takeover_model", "replica_model")]
+    yield loaded[-1].Replicas
+    for module in loaded:
+        del sys.modules[module.__name__]
+
+
+def load(name):
+    """One file of the model, as a module that the next one can import."""
+    spec = importlib.util.spec_from_file_location(f"stratalog_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    yield module.Replicas
-    del sys.modules[name]
+    return module
 
 
 SYNC = {"lazy": False, "wipe": False, "unclean": False}
 DIRTY = {"wipe": False, "unclean": False, "elections": 1}
 UNCLEAN = {"lazy": False, "delays": 0}
+BACK = {
+    "lazy": False,
+    "wipe": False,
+    "unclean": False,
+    "alone": True,
+    "rollbacks": 1,
+    "elections": 1,
+    "records": 2,
+    "delays": 0,
+}
 TAKEOVER = SYNC | {"takeovers": 1, "crashes": 0, "elections": 1}
 BOUNDS = {
     "sync on ack, clean elections": SYNC,
     "page cache, power loss": DIRTY,
     "unclean elections and lost disks": UNCLEAN,
     "a takeover": TAKEOVER,
+    "a disk that goes back": BACK,
 }
 WITHOUT = {
     "compare and swap": SYNC,
@@ -47,6 +64,8 @@ WITHOUT = {
     "remembered by the controller": UNCLEAN,
     "claim before the check": DIRTY,
     "compare the epochs": UNCLEAN,
+    "compare what the checkpoint does not know": BACK,
+    "compare the last common batch": BACK,
 }
 
 

@@ -1,0 +1,156 @@
+"""Changing the bucket of a data directory on purpose: what would be lost is found first, and then the identity is replaced.
+
+The broker is stopped. Partitions whose archive is in the new bucket as far as it went go on there. One whose archive is
+not there begins a new archive with what is on the disk; whatever was only in the old bucket has to be given up by the name
+of its topic.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stratalog.broker.known_bucket import KnownBucket, read_known_bucket, write_known_bucket
+from stratalog.hot import checkpoint
+from stratalog.hot.checkpoint import RemoteLogState
+from stratalog.hot.directory import parse_directory_name
+from stratalog.hot.filesystem import Filesystem
+from stratalog.tier.bucket_commands import SignBucket
+from stratalog.tier.bucket_identity import broker_name, sign_bucket
+from stratalog.tier.keys import PartitionId
+from stratalog.tier.lost_archive import may_end_earlier
+from stratalog.tier.manifest import Manifest
+from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.store import ObjectStore
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition, uuid_text
+
+__all__ = ["Adoption", "MovedPartition", "adopt_bucket", "plan_adoption"]
+
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_UUID_BYTES: Final = 16
+
+
+class MovedPartition(NamedTuple):
+    """One archived partition: where its log begins on the disk, what is known of its archive, what the new bucket has."""
+
+    name: TopicPartition
+    local_start: int
+    log_start: int
+    known: RemoteLogState
+    manifest: Manifest
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the new bucket has all that was archived."""
+        return self.manifest.remote_end >= self.known.remote_end_offset or may_end_earlier(self.manifest)
+
+    @property
+    def lost(self) -> tuple[int, int]:
+        """Offsets that neither the disk nor the new bucket has, end exclusive; empty if nothing would be lost."""
+        if self.is_there:
+            return 0, 0
+        start = max(self.log_start, self.manifest.remote_end if self.manifest.seq else 0)
+        return min(start, self.local_start), self.local_start
+
+    @property
+    def state(self) -> RemoteLogState | None:
+        """The checkpoint from now on; None has the next start compare and begin a new archive."""
+        if self.is_there:
+            return self.known
+        if not self.manifest.seq:
+            return None
+        manifest = self.manifest
+        return RemoteLogState(manifest.log_start_offset, manifest.remote_end, manifest.totals.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What is to be done in each log directory. ``cluster_id`` and ``node_id`` are those of the directories."""
+
+    cluster_id: str
+    node_id: int
+    partitions: dict[str, list[MovedPartition]]
+
+    @property
+    def losses(self) -> list[MovedPartition]:
+        """Partitions of which offsets would be lost."""
+        return [one for rows in self.partitions.values() for one in rows if one.lost[0] < one.lost[1]]
+
+
+def plan_adoption(files: Filesystem, directories: Sequence[str], store: ObjectStore) -> Adoption:
+    """Compare every archived partition with the new bucket; nothing is written.
+
+    Raises `Invalid` for directories that are no broker's or of several, `Corrupt`, `OSError`, and what the store raises.
+    """
+    owners = [checkpoint.read_meta_properties(files, path) for path in directories]
+    found = {(owner.cluster_id, owner.node_id) for owner in owners if owner is not None}
+    if len(found) != 1 or None in owners:
+        raise Invalid(f"{', '.join(directories)}: these are not the log directories of one broker")
+    ((cluster_id, node_id),) = found
+    return Adoption(cluster_id, node_id, {path: list(_partitions(files, path, store)) for path in directories})
+
+
+def _partitions(files: Filesystem, path: str, store: ObjectStore) -> Iterator[MovedPartition]:
+    states = checkpoint.read_remote_log(files, path)
+    starts = checkpoint.read_offsets(files, path, checkpoint.LOG_START_OFFSETS)
+    for entry in files.scan(path):
+        name = parse_directory_name(entry.name)
+        if name is None or name not in states or not states[name].remote_end_offset:
+            continue
+        directory = f"{path}/{entry.name}"
+        topic_id = checkpoint.read_topic_id(files, directory)
+        if topic_id is None:
+            raise Invalid(
+                f"{directory} does not say which topic it is of: repair {checkpoint.PARTITION_METADATA} first"
+            )
+        bases = [int(match[1]) for one in files.scan(directory) if (match := _SEGMENT.fullmatch(one.name))]
+        local_start = min(bases, default=states[name].remote_end_offset)
+        manifest = read_manifest(store, PartitionId(name.topic, topic_id, name.partition)).manifest
+        yield MovedPartition(name, local_start, starts.get(name, 0), states[name], manifest)
+
+
+def adopt_bucket(
+    files: Filesystem,
+    adoption: Adoption,
+    store: ObjectStore,
+    url: str,
+    *,
+    home: str,
+    given_up: Collection[str],
+    random_uuid: Callable[[], bytes] = lambda: os.urandom(_UUID_BYTES),
+) -> KnownBucket:
+    """Have the directories archive to the bucket at ``url``; ``home`` is the directory of the metadata.
+
+    ``given_up`` names every topic of which offsets may be lost. The identity is written last: what is broken off is done
+    again. Raises `Invalid` for a loss that is not given up, and what the disk and the store raise.
+    """
+    refused = [one for one in adoption.losses if one.name.topic not in given_up]
+    if refused:
+        ranges = "; ".join(f"{one.name} [{one.lost[0]}, {one.lost[1]})" for one in refused[:10])
+        raise Invalid(
+            f"{url} does not have what only the bucket used so far has: {ranges}. Copy the bucket first, or name each "
+            "topic that may lose this with --give-up TOPIC"
+        )
+    for path, rows in adoption.partitions.items():
+        starts = checkpoint.read_offsets(files, path, checkpoint.LOG_START_OFFSETS)
+        states = checkpoint.read_remote_log(files, path)
+        for one in rows:
+            if one.lost[0] < one.lost[1]:
+                starts[one.name] = max(starts.get(one.name, 0), one.local_start)
+            if one.state is None:
+                del states[one.name]
+            else:
+                states[one.name] = one.state
+        checkpoint.write_offsets(files, path, checkpoint.LOG_START_OFFSETS, starts)
+        checkpoint.write_remote_log(files, path, states)
+    known = read_known_bucket(files, home) or KnownBucket()
+    broker = broker_name(adoption.node_id, 0)
+    command = SignBucket(adoption.cluster_id, broker, uuid_text(random_uuid()), 0, "", known.starts)
+    bucket_id = sign_bucket(store, command).bucket_id
+    known = KnownBucket(bucket_id, url, known.since_ms, known.starts)
+    write_known_bucket(files, home, known)
+    return known

@@ -1,0 +1,109 @@
+"""A data directory changes its bucket only on purpose, and loses nothing that was not named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker import bucket_gate
+from stratalog.broker.adoption import adopt_bucket, plan_adoption
+from stratalog.hot.filesystem import RealFilesystem
+from stratalog.tier import open_store
+from stratalog.wire.errors import Invalid
+
+FILES = RealFilesystem()
+TIERED = {
+    "remote_storage_enable": "true",
+    "internal_segment_bytes": 2000,
+    "local_retention_bytes": 1,
+    "retention_ms": -1,
+}
+
+
+@pytest.fixture
+def broker(start_node, monkeypatch):
+    """A stopped broker: topic ``t`` is archived and mostly evicted, ``k`` is archived and all on the disk."""
+    monkeypatch.setattr(bucket_gate, "START_SECONDS", 60.0)  # a machine that does much else starts workers late
+    node = start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")
+    for name, configs in (("t", TIERED), ("k", {**TIERED, "local_retention_bytes": -2})):
+        node.create(name, **configs)
+        for number in range(8):
+            node.produce(name, *[f"{number}-{one}".encode() + b"v" * 90 for one in range(5)])
+    node.wait_until(lambda: node.partition("t").log.first_base_offset == node.partition("t").log.active_base_offset > 0)
+    node.wait_until(lambda: node.partition("k").remote.end_offset == node.partition("k").log.active_base_offset > 0)
+    node.stop()
+    return node
+
+
+def replaced(node):
+    """An empty bucket in the place of the right one, which is kept."""
+    bucket = Path(node.directory, "bucket")
+    bucket.rename(Path(node.directory, "right"))
+    bucket.mkdir()
+    return open_store(f"file://{bucket}")
+
+
+def adopt(node, store, *given_up):
+    """The command's two steps."""
+    data = f"{node.directory}/data"
+    return adopt_bucket(FILES, plan_adoption(FILES, [data], store), store, store.url, home=data, given_up=given_up)
+
+
+def test_a_start_on_another_bucket_is_refused(broker):
+    """The sentence names the directory, the bucket and the command; nothing was written there."""
+    store = replaced(broker)
+    with pytest.raises(Invalid, match=r"is not the one that .*data archives to.*stratalog tier adopt --data"):
+        broker.start()
+    assert list(store.list("")) == []
+    shutil.rmtree(Path(broker.directory, "bucket"))
+    Path(broker.directory, "right").rename(Path(broker.directory, "bucket"))
+    broker.start()
+    assert len(broker.values("t")) == 40
+
+
+def test_what_only_the_old_bucket_has_is_not_lost_unasked(broker):
+    """The refusal names topic, partition and offsets; neither disk nor bucket has changed."""
+    store = replaced(broker)
+    before = {path: path.read_bytes() for path in Path(broker.directory, "data").glob("*") if path.is_file()}
+    with pytest.raises(Invalid, match=r"t-0 \[0, \d+\).*--give-up"):
+        adopt(broker, store, "k")
+    assert before == {path: path.read_bytes() for path in before}
+    assert list(store.list("")) == []
+
+
+def test_a_topic_that_is_given_up_begins_with_what_is_on_the_disk(broker):
+    """Everything else is archived anew from its first offset, and the next start is as any other."""
+    adopt(broker, replaced(broker), "t")
+    broker.start()
+    broker.wait_until(lambda: broker.partition("t").partition.held_back is None)
+    assert broker.partition("t").log_start_offset == broker.partition("t").log.first_base_offset > 0
+    assert len(broker.values("k")) == 40
+    for name in "tk":
+        for _ in range(6):
+            broker.produce(name, *[b"n" * 100] * 5)
+    broker.wait_until(lambda: broker.partition("k").remote.end_offset == broker.partition("k").log.active_base_offset)
+    broker.wait_until(lambda: broker.partition("t").remote.end_offset == broker.partition("t").log.active_base_offset)
+    broker.restart()
+    assert len(broker.values("k")) == 70
+
+
+def test_a_copy_of_the_bucket_is_the_same_bucket(broker):
+    """It carries the identity: no command is needed; one without its documents needs the command and loses nothing."""
+    bucket, copy = Path(broker.directory, "bucket"), Path(broker.directory, "copy")
+    shutil.copytree(bucket, copy)
+    bucket.rename(Path(broker.directory, "right"))
+    copy.rename(bucket)
+    broker.start()
+    broker.stop()
+    (bucket / "format.json").unlink()
+    with pytest.raises(Invalid, match="no identity"):
+        broker.start()
+    adopt(broker, open_store(f"file://{bucket}"))
+    broker.start()
+    assert len(broker.values("t")) == 40
+
+
+def test_directories_of_no_broker_are_refused(tmp_path):
+    """They have no owner."""
+    with pytest.raises(Invalid, match="not the log directories of one broker"):
+        plan_adoption(FILES, [str(tmp_path)], open_store("memory:adoption"))
