@@ -130,6 +130,11 @@ class Archive:
         return self._plan.phase is Phase.LOST
 
     @property
+    def fenced(self) -> bool:
+        """Whether another owner has this archive: nothing of the log is archived any more."""
+        return self._plan.fenced
+
+    @property
     def lag(self) -> tuple[int, int]:
         """Offsets: first not archived, end of what could be."""
         return self._plan.lag

@@ -38,6 +38,8 @@ class BucketHealth:
     def note(self, report: commands.Report, now_ms: int, *, asked_ms: int | None = None) -> None:
         """A command that was sent at ``asked_ms`` has been carried out, or not."""
         if isinstance(report, commands.FailedReport):
+            if report.local:
+                return  # the bucket was not asked, or is not to blame
             self.last_error = report.message
             if self.failing_since_ms is None:
                 since_ms = now_ms if asked_ms is None else asked_ms

@@ -26,13 +26,27 @@ def first_of(problems: Sequence[str]) -> list[str]:
     return [*problems[:_TOLD_MAX], f"and {more} more like the last"] if more > 0 else list(problems)
 
 
+def _unarchived(one: Archive) -> int:
+    """Offsets of a fenced archive's log that are in no archive, and will not be from here."""
+    return max(0, one.unified.log.log_end_offset - one.remote.end_offset) if one.fenced else 0
+
+
 def archive_problems(archives: Iterable[Archive], checks: Iterable[tuple[UnifiedLog, Reconciling]]) -> list[str]:
-    """A sentence for each archive that its bucket does not hold, and for each partition that waits for its archive."""
+    """A sentence for each archive that its bucket does not hold, each partition that waits for its archive, and each that
+    goes on acknowledging although its archive has another owner.
+    """
+    archives = list(archives)
     lost = [f"the archive is lost: {one.lost_reason}" for one in archives if one.lost]
     waiting = [
         f"{unified.topic_partition} waits for its archive before it serves: {one.waits_for}" for unified, one in checks
     ]
-    return first_of(lost) + first_of(waiting)
+    fenced = [
+        f"{one.unified.topic_partition}: another owner has its archive: {count} offsets from {one.remote.end_offset} on are "
+        "acknowledged here and archived nowhere. Stop this broker, or have its clients write to the new owner"
+        for one in archives
+        if (count := _unarchived(one))
+    ]
+    return first_of(lost) + first_of(waiting) + first_of(fenced)
 
 
 def bucket_problems(bucket: BucketState, worker: WorkerState, now_ms: int) -> list[str]:
@@ -57,4 +71,9 @@ def add_problem_metrics(
         "stratalog_tier_lost_partitions",
         "Partitions whose archive is known to exist and is not in the bucket.",
         lambda: [({}, sum(one.lost for one in archives))],
+    )
+    metrics.add_gauge(
+        "stratalog_tier_fenced_offsets",
+        "Offsets that are acknowledged here and archived nowhere, because another owner has the archive.",
+        lambda: [({}, sum(map(_unarchived, archives)))],
     )

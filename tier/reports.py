@@ -323,10 +323,14 @@ class CorruptReport:
 
 @dataclass(frozen=True, slots=True)
 class FailedReport:
-    """The command failed. When ``retriable``, it may have been carried out all the same: send it again."""
+    """The command failed. When ``retriable``, it may have been carried out all the same: send it again.
+
+    ``local``: it was the broker's own disk that failed, the bucket is not in question.
+    """
 
     message: str
     retriable: bool
+    local: bool = False
 
 
 Report: TypeAlias = (

@@ -74,7 +74,7 @@ from stratalog.tier.removal_commands import (
 from stratalog.tier.second_timeline import SecondTimeline
 from stratalog.tier.segment_object import CorruptSource
 from stratalog.tier.segment_reader import CorruptObject
-from stratalog.tier.store import NotFound, ObjectStore
+from stratalog.tier.store import FileRange, NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt, Fenced, Retriable, StratalogError
 
 __all__ = ["Worker"]
@@ -148,4 +148,17 @@ def _report(command: Command, error: StratalogError | OSError) -> Report:
         case NotFound():
             return MissingReport(error.key, str(error))
         case _:
-            return FailedReport(str(error), retriable=isinstance(error, Retriable | OSError))
+            local = isinstance(error, OSError) and error.filename in _local_paths(command)
+            return FailedReport(str(error), retriable=isinstance(error, Retriable | OSError), local=local)
+
+
+def _local_paths(command: Command) -> set[str]:
+    """Files of the broker's own disks that a command works with."""
+    match command:
+        case Upload():
+            return {part.path for part in command.request.source if isinstance(part, FileRange)}
+        case FillChunks():
+            return {fill.path for fill in command.chunks}
+        case ScanCache():
+            return {command.directory}
+    return set()

@@ -24,6 +24,16 @@ def test_it_fails_since_the_first_failure_and_until_any_answer():
     assert health.failing_since_ms == 40
 
 
+def test_a_local_failure_says_nothing_about_the_bucket():
+    """A segment that DeleteRecords has taken while it was on its way up, or a disk of the cache that is full."""
+    health = BucketHealth()
+    health.note(commands.FailedReport("No such file: 0.log", retriable=True, local=True), 10)
+    assert (health.answered_ms, health.failing_since_ms, health.last_error) == (None, None, "")
+    health.note(FAILED, 20)
+    health.note(commands.FailedReport("No such file: 0.log", retriable=True, local=True), 30)
+    assert (health.failing_since_ms, health.last_error) == (20, "connection refused")
+
+
 def test_a_read_back_is_remembered():
     """Other answers do not count as one."""
     health = BucketHealth()

@@ -8,9 +8,11 @@ from stratalog.broker.tier_problems import add_problem_metrics, archive_problems
 from stratalog.broker.worker_watch import WorkerState
 
 
-def archive(*, lost=False, reason=""):
+def archive(*, lost=False, reason="", fenced=False, log_end=0, archived=0):
     """As much of an `Archive` as is looked at."""
-    return SimpleNamespace(lost=lost, lost_reason=reason)
+    unified = SimpleNamespace(topic_partition="f-0", log=SimpleNamespace(log_end_offset=log_end))
+    remote = SimpleNamespace(end_offset=archived)
+    return SimpleNamespace(lost=lost, lost_reason=reason, fenced=fenced, unified=unified, remote=remote)
 
 
 def test_lost_archives_and_waiting_partitions_are_told():
@@ -55,3 +57,18 @@ def test_whether_the_bucket_is_up_is_a_gauge():
     for state, value in (("ok", b"1.0"), ("failing", b"0.0")):
         states.append(BucketState(state, None, ""))
         assert name + value in metrics.render()
+
+
+def test_what_a_fenced_broker_acknowledges_is_told_and_counted():
+    """It is archived nowhere; a fenced log with nothing beyond its archive is no problem."""
+    archives = [
+        archive(fenced=True, log_end=120, archived=100),
+        archive(fenced=True, log_end=100, archived=100),
+        archive(log_end=50),
+    ]
+    told = archive_problems(archives, [])
+    assert len(told) == 1
+    assert told[0].startswith("f-0: another owner has its archive: 20 offsets from 100 on")
+    metrics = Metrics()
+    add_problem_metrics(metrics, archives, lambda: BucketState("unused", None, ""))
+    assert b"stratalog_tier_fenced_offsets 20" in metrics.render()

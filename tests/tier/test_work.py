@@ -146,8 +146,9 @@ def test_a_vanished_file_is_an_ordinary_failure(site):
     command = site.upload_command(0, 100)
     (site.directory / "0.log").unlink()
     report = site.run(command)
-    assert isinstance(report, FailedReport)
+    assert isinstance(report, commands.FailedReport)
     assert report.retriable
+    assert report.local  # the bucket has nothing to do with it
 
 
 def test_a_missing_object_is_told_apart_from_a_store_that_is_away(site):
@@ -155,8 +156,9 @@ def test_a_missing_object_is_told_apart_from_a_store_that_is_away(site):
     assert isinstance(site.run(ReadFooter(site.partition, "no/such.seg")), MissingReport)
     site.worker = Worker(FaultyStore(site.store, [FaultRule(Fault.FAIL_BEFORE)]))
     report = site.run(ReadFooter(site.partition, "no/such.seg"))
-    assert isinstance(report, FailedReport)
+    assert isinstance(report, commands.FailedReport)
     assert report.retriable
+    assert not report.local
 
 
 def test_only_uploads_obey_the_byte_rate(site, virtual_time):
@@ -185,7 +187,7 @@ def test_an_upload_under_another_epoch_than_its_key_is_refused(site):
     """The key's epoch is what later tells an orphan from a live object."""
     command = site.upload_command(0, 100)
     report = site.run(Upload(command.request, TWO))
-    assert isinstance(report, FailedReport)
+    assert isinstance(report, commands.FailedReport)
     assert not report.retriable
 
 
