@@ -138,7 +138,7 @@ class ReadySockets(selectors.EpollSelector):
             ready = known.get(descriptor)
             if ready is None or not ready():
                 self._leave(left, descriptor, event)
-            elif timed and SystemClock.monotonic() > late:
+            if timed and SystemClock.monotonic() > late:
                 self._next = {each: rank for rank, (each, _) in enumerate(events[number:])}
                 return
 
