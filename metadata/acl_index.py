@@ -66,7 +66,7 @@ class _Grants(NamedTuple):
             allowed |= 1 << _DESCRIBE
         if allowed & _DESCRIBING_CONFIGS:
             allowed |= 1 << _DESCRIBE_CONFIGS
-        return cls(allowed, denied, MappingProxyType(dict(rules)))
+        return cls(allowed, denied, rules)
 
 
 _NO_GRANTS: Final = _Grants.of({})
