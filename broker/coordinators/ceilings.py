@@ -12,37 +12,48 @@ __all__ = ["Ceiling"]
 
 _NAME_CHARACTERS: Final = 1024
 """A name this long counts twice, one twice as long three times: names have up to 32 KiB."""
-_COUNTED_SECONDS: Final = 10.0
-"""So long a count is gone by, with what came since added."""
-_FULL_SECONDS: Final = 1.0
-"""The same where there seems to be no room: something may have gone."""
+_LOOKED_AT_MAX: Final = 1_000
+"""Things that are looked through for each that is admitted. Where there are more, a count is good for a second."""
+_FRESH_SECONDS: Final = 1.0
 
 
 class Ceiling:
     """Admits things of one kind up to a maximum, which ``maximum`` gives, as the setting ``name`` says it.
 
-    ``count`` counts all that there are, by a pass over them.
+    ``count`` counts all that there are; ``looked_at`` says through how many things it looks for that. What is counted is
+    what there is, not what was asked for: requests that fail afterwards take nobody's place.
     """
 
-    def __init__(self, name: str, maximum: Callable[[], int], count: Callable[[], int], clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        maximum: Callable[[], int],
+        count: Callable[[], int],
+        clock: Clock,
+        *,
+        looked_at: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.name = name
         self.refused = 0
         self._maximum = maximum
         self._count = count
+        self._looked_at = looked_at
         self._clock = clock
         self._counted_at: float | None = None
-        self._estimate = 0
+        self._held = 0
 
     def admit(self, name: str, code: ErrorCode) -> None:
-        """Note that there is one more, called ``name``. Raises `KafkaError` with this code if there is no room."""
+        """See whether there is room for one more, called ``name``. Raises `KafkaError` with this code if there is not."""
         weight = 1 + len(name) // _NAME_CHARACTERS
         maximum = self._maximum() // weight
-        now = self._clock.monotonic()
-        old_after = _COUNTED_SECONDS if self._estimate < maximum else _FULL_SECONDS
-        if self._counted_at is None or now - self._counted_at >= old_after:
-            self._counted_at, self._estimate = now, self._count()
-        if self._estimate >= maximum:
+        if self._is_old():
+            self._counted_at, self._held = self._clock.monotonic(), self._count()
+        if self._held >= maximum:
             self.refused += 1
             size = f", for names of {len(name)} characters {maximum}" if weight > 1 else ""
             raise KafkaError(code, f"This broker remembers no more: {self.name} is {self._maximum()}{size}.")
-        self._estimate += 1
+
+    def _is_old(self) -> bool:
+        if self._counted_at is None or self._looked_at() <= _LOOKED_AT_MAX:
+            return True
+        return self._clock.monotonic() - self._counted_at >= _FRESH_SECONDS

@@ -68,7 +68,11 @@ class GroupCoordinator:
         maximum = self._maximum
         self._groups = Ceiling("stratalog.groups.max", maximum("stratalog.groups.max"), self._count_groups, clock)
         self._members = Ceiling(
-            "stratalog.group.members.max", maximum("stratalog.group.members.max"), self._count_members, clock
+            "stratalog.group.members.max",
+            maximum("stratalog.group.members.max"),
+            self._count_members,
+            clock,
+            looked_at=self._count_groups,
         )
         self.ceilings = (self._groups, self._members)
         self._image = image
