@@ -135,3 +135,9 @@ def test_a_shard_that_fails(error, code):
     """The other groups are answered all the same."""
     groups = _describe([], {"g": error, "h": _group()})
     assert [group.error_code for group in groups] == [code, 0]
+
+
+def test_a_group_that_is_named_again_is_told_once(link):
+    """A request of a kilobyte named one group a hundred times, and made 368 MB."""
+    answer = link.call(ConsumerGroupDescribeRequest(group_ids=["g", "none", "g", "g"]), 1)
+    assert [group.group_id for group in answer.groups] == ["g", "none"]
