@@ -23,8 +23,6 @@ from stratalog.wire.schema import Message
 
 __all__ = ["API"]
 
-_NO_NODE = -1
-
 
 def _unknown(partition: int) -> PartitionData:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
