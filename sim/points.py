@@ -92,6 +92,7 @@ POINTS: Final[dict[str, Point]] = {
     "UP28": _before("a merge is listed, nothing of it is written", "tier.merge_commands:_request"),
     "UP29": _before("the merged object is there, not swapped in", "tier.merge_commands:_swapped"),
     "UP30": Point("objects are merged, not reported", "tier.merge_commands:merge_objects", only="object_count"),
+    "UP31": Point("the bucket is signed, not reported", "tier.bucket_identity:sign_bucket"),
     # -- out of the archive -------------------------------------------------------------------------------------------
     "DL1": Point("a log start has moved in memory only", f"{_TRIM}advance_log_start", only="itself"),
     "DL2": Point("a log start is written down, unanswered", "broker.led_partitions:LedPartitions._checkpoint"),
@@ -117,7 +118,8 @@ POINTS: Final[dict[str, Point]] = {
     "DL14": _before("the emptied trash is reported, unknown", f"{_REMOVAL}_emptied", only="removed_count"),
     "DL15": _before("tiering is switched off, nothing is done", f"{_REMOVAL}_switch_off"),
     "DL16": Point(
-        "the log start of the local disk is durable, the archive is live", "broker.tiering:Tiering._keep_log_start"
+        "the log start of the local disk is durable, the archive is live",
+        "broker.archive_checkpoints:ArchiveCheckpoints.keep_log_start",
     ),
     "DL17": Point("an archive is moved to the trash, the manifest is not replaced", "tier.trash:trash_archive"),
     "DL18": Point("an archive is in the trash, not reported", "tier.removal_commands:trash_partition"),
