@@ -225,18 +225,25 @@ class Archive:
             archived_end=self.remote.end_offset,
             made=self._made(),
         )
-        self._send(command, self._claimed)
+        self._send(command, lambda report: None if self._doubtful(report) else self._claimed(report))
+
+    def _doubtful(self, claimed: commands.Report) -> bool:
+        """Whether the archive shows what this directory does not know: then the two are compared before all else."""
+        known_end = self.remote.end_offset
+        if isinstance(claimed, commands.SecondTimelineReport):
+            self._compare(self, claimed.message, True)
+            return True
+        if not isinstance(claimed, commands.ManifestRead) or claimed.view.deleted or self._made() is None:
+            return False
+        if claimed.view.remote_end <= known_end:
+            return False
+        words = f"its archive ends at offset {claimed.view.remote_end}, only {known_end} was known"
+        self._compare(self, f"{self._partition}: {words}: the two are compared", False)
+        return True
 
     def _claimed(self, report: commands.Report) -> None:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""
-        known_end = self.remote.end_offset
-        if isinstance(report, commands.SecondTimelineReport):
-            self._compare(self, report.message, True)
-        elif isinstance(report, commands.ManifestRead):
-            if self._made() is not None and report.view.remote_end > known_end:
-                words = f"its archive ends at offset {report.view.remote_end}, only {known_end} was known"
-                self._compare(self, f"{self._partition}: {words}: the two are compared", False)
-                return
+        if isinstance(report, commands.ManifestRead):
             if not self.remote.apply(report.view):
                 self._step(plan_events.ArchiveLost("its manifest ends too early", self._dice.random()))
                 return
