@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stratalog.broker.archive_alarms import tell
+from stratalog.broker.archive_alarms import doubt_of, tell
 from stratalog.broker.archive_log_start import ArchiveLogStart
 from stratalog.broker.archive_removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.io_worker import Submit
@@ -229,17 +229,10 @@ class Archive:
 
     def _doubtful(self, claimed: commands.Report) -> bool:
         """Whether the archive shows what this directory does not know: then the two are compared before all else."""
-        known_end = self.remote.end_offset
-        if isinstance(claimed, commands.SecondTimelineReport):
-            self._compare(self, claimed.message, True)
-            return True
-        if not isinstance(claimed, commands.ManifestRead) or claimed.view.deleted or self._made() is None:
-            return False
-        if claimed.view.remote_end <= known_end:
-            return False
-        words = f"its archive ends at offset {claimed.view.remote_end}, only {known_end} was known"
-        self._compare(self, f"{self._partition}: {words}: the two are compared", False)
-        return True
+        doubt = None if self._made() is None else doubt_of(self._partition, claimed, self.remote.end_offset)
+        if doubt is not None:
+            self._compare(self, *doubt)
+        return doubt is not None
 
     def _claimed(self, report: commands.Report) -> None:
         """The claim stands. A log start that moved meanwhile is told first: uploads go on behind it."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.plan_events import ReportGap, ReportLost, ReportQuarantine, StandDown
 
-__all__ = ["tell"]
+__all__ = ["doubt_of", "tell"]
 
 log = logging.getLogger(__name__)
 
@@ -29,3 +30,13 @@ def tell(partition: PartitionId, action: StandDown | ReportGap | ReportLost | Re
                 remote_end,
                 local_start,
             )
+
+
+def doubt_of(partition: PartitionId, claimed: commands.Report, known_end: int) -> tuple[str, bool] | None:
+    """Why a log has to be compared with its archive after a claim, and whether it certainly lacks something; or None."""
+    if isinstance(claimed, commands.SecondTimelineReport):
+        return claimed.message, True
+    if not isinstance(claimed, commands.ManifestRead) or claimed.view.deleted or claimed.view.remote_end <= known_end:
+        return None
+    words = f"its archive ends at offset {claimed.view.remote_end}, only {known_end} was known: the two are compared"
+    return f"{partition}: {words}", False
