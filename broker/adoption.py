@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from stratalog.broker.known_bucket import KnownBucket, read_known_bucket, write_known_bucket
 from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import RemoteLogState
-from stratalog.hot.directory import parse_directory_name
+from stratalog.hot.directory_names import parse_directory_name
 from stratalog.hot.filesystem import Filesystem
 from stratalog.tier.bucket_commands import SignBucket
 from stratalog.tier.bucket_identity import broker_name, sign_bucket

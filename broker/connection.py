@@ -234,11 +234,6 @@ class Connection(asyncio.BufferedProtocol):
         """Such a work has come to its end."""
         self._unstall(SLICED)
 
-    def spend(self, seconds: float) -> None:
-        """Work in slices has computed for so long: quotas count it."""
-        if self.quota is not None:
-            self.quota.spend(self, seconds)
-
     def gone(self) -> bool:
         """Whether the client has hung up, which nobody hears while the connection is stalled."""
         if not self.closed and self._paused and has_hung_up(self._transport):

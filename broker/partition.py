@@ -19,9 +19,10 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.log import Log
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.validation import record_rules
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -245,17 +246,9 @@ class Partition:
         held.ready = not deep
         self._held.append(held)
         if deep:
-            self._open(bytes(records), self._codec, self._record_rules(), partial(self._reworked, held), held.waiting)
+            done = partial(self._reworked, held)
+            self._open(bytes(records), self._codec, done, held.waiting, keys_required=self._keys_required)
         return True
-
-    def _record_rules(self) -> RecordRules:
-        """What every record must be, now."""
-        config, now_ms = self.log.config, self._clock.wall_ms()
-        name = str(self.topic_partition)
-        if config.message_timestamp_type != "CreateTime":
-            return RecordRules(name, self._keys_required)
-        earliest_ms = now_ms - config.message_timestamp_before_max_ms
-        return RecordRules(name, self._keys_required, earliest_ms, now_ms + config.message_timestamp_after_max_ms)
 
     def _explain(self, batch: bytes, error: KafkaError, waiting: WaitingAppend) -> None:
         """Refuse a batch by its header once it is known which of its records are at fault (KIP-467)."""
@@ -263,31 +256,24 @@ class Partition:
         def explained(out: bytearray | Exception) -> None:
             waiting.acknowledge(out if isinstance(out, RecordsRefused) else error)
 
-        self._open(batch, None, self._record_rules()._replace(keys_required=False), explained, waiting)
+        self._open(batch, None, explained, waiting, keys_required=False)
 
     def _open(
         self,
         batch: bytes,
         codec: Codec | None,
-        rules: RecordRules,
         done: Callable[[bytearray | Exception], None],
         waiting: WaitingAppend,
+        *,
+        keys_required: bool,
     ) -> None:
         """Have the records of a batch looked at in the worker, in the turn of the connection that sent it."""
-        self._rework(batch, codec, rules, done, opened_bytes_max(self.log.config.max_message_bytes), waiting.source)
+        config, now_ms = self.log.config, self._clock.wall_ms()
+        rules = record_rules(config, self.topic_partition, keys_required=keys_required, now_ms=now_ms)
+        self._rework(batch, codec, rules, done, opened_bytes_max(config.max_message_bytes), waiting.source)
 
     def _reworked(self, held: HeldAppend, out: bytearray | Exception) -> None:
-        if isinstance(out, KafkaError):
-            held.error = out
-        elif isinstance(out, Corrupt):
-            held.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, str(out))
-        elif isinstance(out, Exception):
-            log.error("a batch of %s could not be reworked: %s", self.topic_partition, out)
-            held.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the batch could not be reworked: {out}")
-        else:
-            held.give_back()
-            held.records = out
-        held.ready = True
+        held.settle(out, self.topic_partition)
         self._append_ready()
 
     def _append_ready(self) -> None:

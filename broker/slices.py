@@ -80,8 +80,9 @@ class Client(Protocol):
         """Undo one :meth:`hold`."""
         ...
 
-    def spend(self, seconds: float) -> None:
-        """So much time was computed for this client: quotas count it."""
+    @property
+    def quota(self) -> Any:
+        """What counts the time that was computed for this client (`ClientQuotas`); None for nothing."""
         ...
 
 
@@ -107,8 +108,8 @@ class _Work:
 
     def spend(self, seconds: float) -> None:
         """It has computed for so long."""
-        if self.client is not None:
-            self.client.spend(seconds)
+        if self.client is not None and self.client.quota is not None:
+            self.client.quota.spend(self.client, seconds)
 
     def release(self) -> None:
         """It is done, or its client has gone."""

@@ -6,6 +6,7 @@ answer, so that a small batch costs one object and no closure.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -13,9 +14,12 @@ from typing import Final, Protocol
 from stratalog.hot.log import AppendInfo
 from stratalog.hot.producer_state import AppendOrigin
 from stratalog.wire.batch import HEADER_BYTES, read_header
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Acknowledge", "CallingBack", "HeldAppend", "WaitingAppend", "ended_by"]
+
+log = logging.getLogger(__name__)
 
 _EPOCH_BUMP_SINCE: Final = 2
 """From this transaction version on a marker has an epoch above that of what it ends: the log refuses what is late."""
@@ -70,6 +74,20 @@ class HeldAppend:
     origin: AppendOrigin = AppendOrigin.CLIENT
     transaction_version: int = 0
     error: KafkaError | None = None
+
+    def settle(self, out: bytearray | Exception, topic_partition: TopicPartition) -> None:
+        """Take over what its rework gave, the new batch or why there is none: it is ready for its turn."""
+        if isinstance(out, KafkaError):
+            self.error = out
+        elif isinstance(out, Corrupt):
+            self.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, str(out))
+        elif isinstance(out, Exception):
+            log.error("a batch of %s could not be reworked: %s", topic_partition, out)
+            self.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the batch could not be reworked: {out}")
+        else:
+            self.give_back()
+            self.records = out
+        self.ready = True
 
     def give_back(self) -> None:
         """Let go of the receive buffer, once: a worker may answer after the append has been refused."""

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
+from stratalog.hot.directory_names import directory_name, parse_directory_name
 from stratalog.hot.filesystem import Entry, Filesystem
 from stratalog.hot.loaded import LEADER_EPOCH_MAX
 from stratalog.hot.log import Log
@@ -26,10 +27,10 @@ from stratalog.hot.quarantine import STRAY
 from stratalog.hot.removal import DirectoryRemoval
 from stratalog.hot.segment_cache import SegmentCache
 from stratalog.hot.sync import SyncTicket
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["BALLAST", "OFFLINE", "FoundPartition", "LogDirectory", "directory_name", "parse_directory_name"]
+__all__ = ["BALLAST", "OFFLINE", "FoundPartition", "LogDirectory"]
 
 OFFLINE: Final = ".stratalog-offline"
 BALLAST: Final = ".stratalog-ballast"
@@ -37,7 +38,6 @@ DELETE_SUFFIX: Final = "-delete"
 _CLOSED_TOGETHER: Final = 64
 """Logs whose files are open at one time while a directory is closed."""
 
-_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _DOOMED: Final = re.compile(r"\S+\.[0-9a-f]{32}-delete")
 _ROOT_FILES: Final = frozenset(
     {
@@ -409,19 +409,3 @@ class LogDirectory:
         """
         doomed, self.doomed = self.doomed, []
         return [DirectoryRemoval(self.files, path) for path in doomed]
-
-
-def directory_name(topic_partition: TopicPartition) -> str:
-    """Kafka's name for a partition's directory: ``topic-partition``."""
-    if topic_partition.partition < 0:
-        raise Invalid(f"partition {topic_partition.partition} of {topic_partition.topic!r} does not exist")
-    return str(topic_partition)
-
-
-def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition that a directory is named after; None for any other name."""
-    match = _PARTITION.fullmatch(name)
-    if match is None:
-        return None
-    partition = TopicPartition(match["topic"], int(match["partition"]))
-    return partition if directory_name(partition) == name else None  # t-00 is not t-0, and must not hide it

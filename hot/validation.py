@@ -24,9 +24,10 @@ from stratalog.wire.batch import (
     read_header,
 )
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.record_rules import RecordRules
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["HeaderFields", "check_follower_batches", "check_leader_batch", "read_end_marker"]
+__all__ = ["HeaderFields", "check_follower_batches", "check_leader_batch", "read_end_marker", "record_rules"]
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """A batch header as the struct yields it; the fields of `BatchHeader`, without its cost."""
@@ -152,6 +153,17 @@ def _check_client_header(fields: HeaderFields, config: LogConfig, now_ms: int, t
             f"timestamps {base_timestamp} to {max_timestamp} of a batch sent to {topic_partition} are outside "
             f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
         )
+
+
+def record_rules(
+    config: LogConfig, topic_partition: TopicPartition, *, keys_required: bool, now_ms: int
+) -> RecordRules:
+    """What every record of a batch must be at ``now_ms``, where records are looked at."""
+    name = str(topic_partition)
+    if config.message_timestamp_type != "CreateTime":
+        return RecordRules(name, keys_required)
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    return RecordRules(name, keys_required, earliest_ms, now_ms + config.message_timestamp_after_max_ms)
 
 
 def _beyond_limits(base_offset: int, size_bytes: int, config: LogConfig, topic_partition: TopicPartition) -> KafkaError:

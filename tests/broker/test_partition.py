@@ -49,7 +49,7 @@ class Disk:
 class Bench:
     """A partition, its disk and clock, and what was acknowledged under which name."""
 
-    def __init__(self, path: str, in_sync=(1,), **config) -> None:
+    def __init__(self, path: str, in_sync=(1,), replicas=(), **config) -> None:
         self.now = 100.0
         self.disk = Disk()
         self.reworks: list[tuple] = []
@@ -63,7 +63,12 @@ class Bench:
             log,
             directory=self.disk,
             replica=ReplicaState(
-                1, replicas=in_sync, in_sync=in_sync, leader_epoch=EPOCH, epoch_start_offset=0, leader_end_offset=0
+                1,
+                replicas=replicas or in_sync,
+                in_sync=in_sync,
+                leader_epoch=EPOCH,
+                epoch_start_offset=0,
+                leader_end_offset=0,
             ),
             leader_epoch=EPOCH,
             clock=SimpleNamespace(wall_ms=lambda: 1_700_000_000_000, monotonic=lambda: self.now),
@@ -150,8 +155,8 @@ def test_flush_ms_asks_for_a_sync_of_what_is_old(bench, batch):
 
 
 def test_too_few_replicas_refuse_acks_all_only(bench, batch):
-    """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 work."""
-    it = bench(min_insync_replicas=2)
+    """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 work. More replicas than there are count for none."""
+    it = bench(replicas=(1, 2), min_insync_replicas=3)
     it.append("all", batch())
     assert it.codes() == {"all": ErrorCode.NOT_ENOUGH_REPLICAS}
     it.append("one", batch(), acks=1)

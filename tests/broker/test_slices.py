@@ -1,6 +1,7 @@
 """Work in slices: budgets of turns, order, waiting, clients that go, and that nothing is forgotten in any interleaving."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ class Client:
         self.held = 0
         self.has_gone = False
         self.seconds = 0.0
+        self.quota = SimpleNamespace(spend=self.spend)
 
     def hold(self):
         self.held += 1
@@ -29,7 +31,8 @@ class Client:
     def gone(self):
         return self.has_gone
 
-    def spend(self, seconds):
+    def spend(self, client, seconds):
+        assert client is self
         self.seconds += seconds
 
 

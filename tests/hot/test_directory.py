@@ -9,10 +9,10 @@ import pytest
 from stratalog.hot import checkpoint
 from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
-from stratalog.hot.directory import LogDirectory, directory_name, parse_directory_name
+from stratalog.hot.directory import LogDirectory
 from stratalog.hot.segment_cache import SegmentCache
 from stratalog.wire.batch import Record, build_batch
-from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
 FLIGHTS, ORDERS = TopicPartition("flights", 0), TopicPartition("orders.v-2", 13)
@@ -157,26 +157,6 @@ def test_the_owner_of_a_directory(root, files):
     Path(f"{root}/meta.properties").write_text("version=7\n")
     with pytest.raises(Corrupt):
         LogDirectory.load(root, files)
-
-
-@pytest.mark.parametrize("partition", [FLIGHTS, ORDERS, TopicPartition("a-1", 0)])
-def test_directory_names_are_kafkas(partition):
-    """Topic, dash, partition; the last dash divides."""
-    assert parse_directory_name(directory_name(partition)) == partition
-
-
-@pytest.mark.parametrize(
-    "name", ["flights", "-1", "flights-", "flights-x", "flights-00", "fl ights-1", "flights-0.x-delete"]
-)
-def test_other_names_are_no_partitions(name):
-    """They are not guessed at."""
-    assert parse_directory_name(name) is None
-
-
-def test_a_negative_partition_has_no_directory():
-    """Our own bug, caught early."""
-    with pytest.raises(Invalid):
-        directory_name(TopicPartition("flights", -1))
 
 
 def open_files(root: str) -> list[str]:
