@@ -28,6 +28,7 @@ STRANGERS: Final = (
     "stratalog.broker.connection",
     "stratalog.broker.context",
     "stratalog.broker.coordinators.marker_writer",
+    "stratalog.broker.coordinators.pattern_library",
     "stratalog.broker.coordinators.shard_driver",
     "stratalog.broker.coordinators.transactions",
     "stratalog.broker.dispatch",

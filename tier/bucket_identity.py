@@ -8,7 +8,6 @@ does not remember means that the directory went back in time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from stratalog.tier.bucket_commands import LookAtBucket, SignBucket
+from stratalog.tier.bucket_json import parse_json
 from stratalog.tier.keys import FORMAT_KEY, cluster_key
 from stratalog.tier.projection import cluster_projection, format_projection
 from stratalog.tier.reports import BucketSeen
@@ -104,9 +104,9 @@ def _document(store: ObjectStore, key: str) -> tuple[Fields, Version]:
     except NotFound:
         return {}, ""
     try:
-        fields = json.loads(raw)
-    except ValueError as error:
-        raise Corrupt(f"{key} is not JSON: {error}. Put it back, or remove it if no other broker uses it") from error
+        fields = parse_json(raw, key)
+    except Corrupt as error:
+        raise Corrupt(f"{error}. Put it back, or remove it if no other broker uses it") from error
     if not isinstance(fields, dict):
         raise Corrupt(f"{key} is no JSON object. Put it back, or remove it if no other broker uses it")
     return fields, version

@@ -24,7 +24,8 @@ class Rig:
     def run(self):
         self.files = LogDirectory.load(self.path, RealFilesystem())
         writer = SimpleNamespace(path=self.path, offline=None, report=self.failed.append)
-        directory = SimpleNamespace(files=self.files, path=self.path, writer=writer)
+        ballast = SimpleNamespace(lend=lambda write: write())
+        directory = SimpleNamespace(files=self.files, path=self.path, writer=writer, ballast=ballast)
         everything = SimpleNamespace(all=[directory], online=[directory], of=lambda _: directory)
         self.checkpoints = ArchiveCheckpoints(everything)
         return self.checkpoints

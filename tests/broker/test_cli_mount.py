@@ -107,7 +107,7 @@ def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(arch
     producer = Producer({"bootstrap.servers": address})
     producer.produce("events", b"no", on_delivery=lambda error, _: errors.append(error.name()))
     producer.flush(20)
-    assert errors == ["POLICY_VIOLATION"]
+    assert errors == ["TOPIC_AUTHORIZATION_FAILED"]
     admin = AdminClient({"bootstrap.servers": address})
     (refused,) = admin.create_topics([NewTopic("mine", 1)]).values()
     with pytest.raises(KafkaException) as caught:

@@ -13,6 +13,7 @@ from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.led_partitions import Led
 from stratalog.broker.partition_table import PartitionTable
 from stratalog.broker.server import Server
+from stratalog.broker.slices import to_the_end
 from stratalog.hot.directory import LogDirectory
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
@@ -212,7 +213,7 @@ def test_a_transaction_that_was_decided_before_a_kill_is_decided_after_it(start_
         before.run(before.partition("t").partition.append_as_leader, batch, lambda _: ended.set())
     assert ended.wait(20)
     before.wait_until(lambda: before.partition("t").partition.high_watermark == 2)
-    before.run(before.node.housekeeping._checkpoint)
+    before.run(lambda: to_the_end(before.node.housekeeping._checkpoint()))
     shutil.copytree(f"{before.directory}/data", f"{before.directory}/../after/data")
     after = start_node(directory="after")
     assert after.partition("t").partition.last_stable_offset == 2

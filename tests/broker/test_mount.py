@@ -130,7 +130,7 @@ def test_a_reader_at_the_end_is_woken_by_a_new_object(mounted, bucket):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda node: node.produce("orders", b"no"), ErrorCode.POLICY_VIOLATION),
+        (lambda node: node.produce("orders", b"no"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (lambda node: node.create("mine"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (lambda node: delete_topics(node.client(), ["orders"]), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker import tier_watch
-from stratalog.broker.bucket_health import BucketHealth
+from stratalog.broker.bucket_health import BucketHealth, BucketState
 from stratalog.broker.tier_watch import WATCHERS_MAX, TierWatch, TooManyWatchers
+from stratalog.broker.worker_watch import WorkerState
 from stratalog.hot.segment import SegmentInfo
 from stratalog.wire.topic import TopicPartition
 
@@ -67,6 +68,8 @@ class Broker:
         self.remote = remote
         self.tiering = SimpleNamespace(
             health=BucketHealth(),
+            bucket_state=BucketState("ok", None, ""),
+            worker=WorkerState("io", 0.0, 0, ""),
             chunks=SimpleNamespace(books=SimpleNamespace(used_bytes=0, limit_bytes=10, hits=0, misses=0)),
             uploads=SimpleNamespace(running=[], waiting_count=0),
             watched=lambda unified: (archive, "held") if unified.topic_partition.partition in tiered else None,

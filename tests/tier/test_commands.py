@@ -40,10 +40,10 @@ def test_it_comes_out_of_a_pipe_as_it_went_in(kind):
 
 
 def test_a_command_names_what_it_is_about():
-    """A partition, a topic, a key, or a directory: workers keep no state between two of them."""
+    """A partition, a topic, a key, a directory, or a broker and its bucket: workers keep no state between two of them."""
     for kind in COMMANDS:
         names = {each.name for each in dataclasses.fields(kind)}
-        assert names & {"partition", "key", "request", "directory", "topic_id"}, kind
+        assert names & {"partition", "key", "request", "directory", "topic_id", "broker"}, kind
 
 
 def test_workers_know_what_to_do_with_each():

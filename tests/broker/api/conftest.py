@@ -178,12 +178,12 @@ class Rig:
         self.table.add(unified)
         return unified
 
-    def _rework(self, batch, codec, rules, done) -> None:
+    def _rework(self, batch, codec, rules, done, opened_bytes_max, source) -> None:
         """A worker that is there at once where a refused batch is only looked at, and never answers otherwise."""
         self.reworks.append((batch, codec, rules))
         if codec is None and not rules.keys_required:
             try:
-                done(rework(batch, codec, rules))
+                done(rework(batch, codec, rules, opened_bytes_max))
             except KafkaError as error:
                 done(error)
 
