@@ -126,11 +126,14 @@ class ResourceRules:
         return False
 
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[Uuid, AclRule]]:
-        """Rules among which are all that match a filter: those with its name or its principal, if it has one."""
+        """Rules among which are all that match a filter: those with its name or its principal, if it has one.
+
+        Those with its name have its principal and host, too: one name may have many thousands of hosts.
+        """
         name, principal = wanted.resource_name, wanted.principal
         if name is not None:
             for pattern in self._named(name, wanted.pattern_type):
-                yield from _rules(pattern, principal)
+                yield from _rules(pattern, principal, wanted.host)
         elif principal is not None:
             yield from self._principals.get(principal, _NONE).items()
         else:
@@ -208,9 +211,9 @@ def _added_up(patterns: Iterable[_ByPrincipal], principal: str, host: str) -> tu
     return allowed, denied
 
 
-def _rules(pattern: _ByPrincipal, principal: str | None) -> Iterator[tuple[Uuid, AclRule]]:
+def _rules(pattern: _ByPrincipal, principal: str | None, host: str | None) -> Iterator[tuple[Uuid, AclRule]]:
     for by_host in pattern.values() if principal is None else (pattern.get(principal, _NONE),):
-        for grants in by_host.values():
+        for grants in by_host.values() if host is None else (by_host.get(host, _NO_GRANTS),):
             yield from grants.rules.items()
 
 

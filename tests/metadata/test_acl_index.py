@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from stratalog.metadata.acl_rules import AclRule, PatternType, Permission
+from stratalog.metadata.acl_rules import AclFilter, AclRule, PatternType, Permission
 from stratalog.metadata.acls import AclsImage
 
 LITERAL, PREFIXED, MATCH, ANY_PATTERN = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY
@@ -114,3 +114,15 @@ def test_many_rules_cost_a_decision_no_more():
         return best
 
     assert seconds(20_000) < 20 * seconds(20)
+
+
+def test_a_rule_is_found_without_looking_at_those_for_other_hosts():
+    """A filter with name, principal and host: the thousands of rules for other hosts are no candidates."""
+    rules = [rule(host=f"10.0.{number >> 8}.{number & 255}") for number in range(2000)]
+    here = [rule(host="10.8.8.8", operation=WRITE), rule(host="10.8.8.8", principal=BOB)]
+    image = of([*rules, *here])
+    assert [one for _, one in image.candidates(AclFilter(*rules[7]))] == [rules[7]]
+    assert rules[7] in image
+    assert rule(host="10.9.9.9") not in image
+    from_there = AclFilter(TOPIC, "t", LITERAL, None, "10.8.8.8", ANY, ANY)
+    assert [one for _, one in image.candidates(from_there)] == here
