@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.clock import Clock
@@ -39,7 +39,7 @@ def new_topic_id() -> bytes:
             return topic_id
 
 
-async def _at_once(steps: Steps[Any]) -> Any:
+async def _at_once(steps: Generator[None, None, Any]) -> Any:
     return at_once(lambda: steps)()
 
 
@@ -54,11 +54,11 @@ class ControlPlane:
         on_applied: Applied,
         *,
         before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
-        in_slices: Callable[[Steps[Any]], Awaitable[Any]] = _at_once,
+        in_slices: Callable[[Generator[None, None, Any]], Awaitable[Any]] = _at_once,
     ) -> None:
         """``before`` is called before records are written; what it raises keeps them from being written.
 
-        ``in_slices`` carries out what is decided in steps, so that others have their turns meanwhile.
+        ``in_slices`` carries out what is decided or made in steps, so that others have their turns meanwhile.
         """
         self.image = image
         self.log: Final = log
@@ -99,7 +99,7 @@ class ControlPlane:
         await self._on_applied(image, delta)
         if self.log.snapshot_due:
             try:
-                self.log.write_snapshot(image)
+                await self.log.write_snapshot(image, self._in_slices)
             except OSError as error:
                 # What was asked for is on disk and in force; only the shortening of the log has to wait.
                 self.log.partition.directory.report(error, self.log.partition)

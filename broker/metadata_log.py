@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from stratalog.broker.clock import Clock
 from stratalog.broker.directories import Directory
@@ -27,7 +27,7 @@ from stratalog.metadata import quorum_state
 from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.quorum_state import QuorumState
 from stratalog.metadata.replay import MetadataReplay
-from stratalog.metadata.snapshot import SnapshotId, build_snapshot, parse_snapshot_name, read_snapshot, snapshot_name
+from stratalog.metadata.snapshot import SnapshotId, parse_snapshot_name, read_snapshot, snapshot_name, snapshot_steps
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, KafkaError
 from stratalog.wire.records import metadata
@@ -191,12 +191,18 @@ class MetadataLog:
         """Whether enough was written since the last snapshot (metadata.log.max.record.bytes.between.snapshots)."""
         return self._bytes_since_snapshot >= self._snapshot_bytes
 
-    def write_snapshot(self, image: ClusterImage) -> None:
-        """Write the image, then let go of the log and the snapshots below it. Raises `OSError`."""
+    async def write_snapshot(
+        self, image: ClusterImage, in_slices: Callable[[Generator[None, None, Any]], Awaitable[Any]]
+    ) -> None:
+        """Write the image, then let go of the log and the snapshots below it. Raises `OSError`.
+
+        ``in_slices`` makes the content, which may have a hundred thousand records, with turns for others between.
+        Nothing may be appended meanwhile.
+        """
+        batches: Sequence[bytearray] = await in_slices(snapshot_steps(image))
         log_ = self.partition.log
         snapshot = SnapshotId(image.provenance.offset + 1, image.provenance.epoch)
-        data = b"".join(build_snapshot(image))
-        write_durably(self._files, f"{log_.directory}/{snapshot_name(snapshot)}", data)
+        write_durably(self._files, f"{log_.directory}/{snapshot_name(snapshot)}", b"".join(batches))
         self._bytes_since_snapshot = 0
         log_.roll()
         log_.advance_log_start(snapshot.end_offset)

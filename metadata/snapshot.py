@@ -9,9 +9,10 @@ batch, offsets counted from 0. Sources: KIP-630, KIP-631, Kafka's ``MetadataImag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from stratalog.metadata.decision import at_once
 from stratalog.metadata.features import METADATA_VERSION
 from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage, Provenance
 from stratalog.wire.batch import (
@@ -36,10 +37,19 @@ from stratalog.wire.records.metadata import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["SnapshotId", "build_snapshot", "image_records", "parse_snapshot_name", "read_snapshot", "snapshot_name"]
+__all__ = [
+    "SnapshotId",
+    "build_snapshot",
+    "image_records",
+    "parse_snapshot_name",
+    "read_snapshot",
+    "snapshot_name",
+    "snapshot_steps",
+]
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _RECORDS_PER_BATCH: Final = 1000
+_RECORDS_PER_PAUSE: Final = 100
 _NO_BROKER: Final = -1
 
 
@@ -83,8 +93,8 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
 
 
-def build_snapshot(image: ClusterImage) -> Sequence[bytearray]:
-    """The batches of the file of ``image``, which are its whole content in order."""
+def snapshot_steps(image: ClusterImage) -> Generator[None, None, Sequence[bytearray]]:
+    """The batches of the file of ``image``, which are its whole content in order; pauses every 100 records."""
     epoch, timestamp_ms = image.provenance.epoch, image.provenance.timestamp_ms
     batches = [
         _control(
@@ -95,15 +105,23 @@ def build_snapshot(image: ClusterImage) -> Sequence[bytearray]:
             SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms),
         )
     ]
-    values = [encode_record(record) for record in image_records(image)]
+    values = []
+    for record in image_records(image):
+        values.append(encode_record(record))
+        if len(values) % _RECORDS_PER_PAUSE == 0:
+            yield
     offset = 1
     for start in range(0, len(values), _RECORDS_PER_BATCH):
         chunk = values[start : start + _RECORDS_PER_BATCH]
         rows = [Record(offset + index, timestamp_ms, None, value) for index, value in enumerate(chunk)]
         batches.append(build_batch(rows, leader_epoch=epoch))
         offset += len(chunk)
+        yield
     batches.append(_control(ControlType.SNAPSHOT_FOOTER, offset, timestamp_ms, epoch, SnapshotFooterRecord()))
     return batches
+
+
+build_snapshot = at_once(snapshot_steps)
 
 
 def _control(kind: ControlType, offset: int, timestamp_ms: int, epoch: int, record: Message) -> bytearray:

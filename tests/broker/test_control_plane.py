@@ -38,7 +38,7 @@ class MetadataLog:
         self.offset += len(records)
         return self.offset - 1
 
-    def write_snapshot(self, image):
+    async def write_snapshot(self, image, in_slices):
         if self.snapshot_error is not None:
             raise self.snapshot_error
         self.snapshots.append(image.provenance.offset)
