@@ -13,7 +13,7 @@ from stratalog.wire.records.metadata import AccessControlEntryRecord, RemoveAcce
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
-__all__ = ["by_resource", "check_filter", "create_acls", "remove_acls"]
+__all__ = ["check_filter", "create_acls", "remove_acls"]
 
 _OPERATIONS: Final = range(2, 16)
 _RESOURCE_TYPES: Final = range(2, 8)
@@ -56,14 +56,6 @@ def remove_acls(image: ClusterImage, rule_ids: Iterable[Uuid]) -> Decision[None]
     """Remove rules; one that is gone already is no failure."""
     gone = [rule_id for rule_id in rule_ids if rule_id in image.acls.by_id]
     return Decision(tuple(RemoveAccessControlEntryRecord(id=rule_id) for rule_id in gone), None)
-
-
-def by_resource(rules: Iterable[AclRule]) -> dict[tuple[int, str, int], list[AclRule]]:
-    """Rules by (resource type, name, pattern type), as they are described."""
-    found: dict[tuple[int, str, int], list[AclRule]] = {}
-    for rule in rules:
-        found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
-    return found
 
 
 def check_filter(wanted: AclFilter) -> None:

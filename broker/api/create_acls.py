@@ -12,6 +12,7 @@ from stratalog.broker.api.acl_search import CHANGES_AT_ONCE
 from stratalog.broker.api.describe_acls import check_guarded
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Steps
 from stratalog.metadata.acl_rules import AclRule
 from stratalog.metadata.controller_acls import create_acls
 from stratalog.metadata.decision import Failure
@@ -22,7 +23,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-async def _create(context: RequestContext, request: CreateAclsRequest) -> Message:
+async def _create(context: RequestContext, request: CreateAclsRequest) -> Steps[Message]:
     broker = context.broker
     acls = [
         AclRule(
@@ -40,14 +41,18 @@ async def _create(context: RequestContext, request: CreateAclsRequest) -> Messag
     for start in range(0, len(acls), CHANGES_AT_ONCE):
         some = acls[start : start + CHANGES_AT_ONCE]
         outcomes += await broker.control.execute(partial(create_acls, rules=some, new_id=broker.new_topic_id))
-    return CreateAclsResponse(
-        results=[
+    return _answer(context, outcomes)
+
+
+def _answer(context: RequestContext, outcomes: list[Failure | None]) -> Steps[Message]:
+    results = context.rows("results")
+    for failure in outcomes:
+        yield from results.add(
             AclCreationResult()
             if failure is None
             else AclCreationResult(error_code=failure.code, error_message=failure.message)
-            for failure in outcomes
-        ]
-    )
+        )
+    return CreateAclsResponse(results=results.close())
 
 
 def handle(context: RequestContext, request: CreateAclsRequest) -> Pending:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from stratalog.broker.api.acl_search import CHANGES_AT_ONCE, find_acls
+from stratalog.broker.answer_rows import AnswerRows
+from stratalog.broker.api.acl_search import CHANGES_AT_ONCE, PAUSE_RULES, find_acls
 from stratalog.broker.api.describe_acls import check_guarded
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.slices import Steps
 from stratalog.metadata.acl_rules import AclFilter, AclRule
+from stratalog.metadata.acls import AclsImage
 from stratalog.metadata.controller_acls import check_filter, remove_acls
-from stratalog.metadata.decision import Failure, failure_of
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -40,15 +42,21 @@ def _gone(acl: AclRule) -> DeleteAclsMatchingAcl:
     )
 
 
-def _result(outcome: tuple[AclRule, ...] | Failure) -> DeleteAclsFilterResult:
-    if isinstance(outcome, Failure):
-        return DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message, matching_acls=[])
-    return DeleteAclsFilterResult(matching_acls=[_gone(acl) for acl in outcome])
-
-
 async def _delete(context: RequestContext, request: DeleteAclsRequest) -> Message:
-    filters = [
-        AclFilter(
+    # The rows are made first: an answer that is too large is refused before a rule has gone.
+    results, rule_ids = await context.dispatcher.slices.run(_find(context, context.broker.image.acls, request))
+    for start in range(0, len(rule_ids), CHANGES_AT_ONCE):
+        some = rule_ids[start : start + CHANGES_AT_ONCE]
+        await context.broker.control.execute(partial(remove_acls, rule_ids=some))
+    return DeleteAclsResponse(filter_results=results.close())
+
+
+def _find(context: RequestContext, acls: AclsImage, request: DeleteAclsRequest) -> Steps[tuple[AnswerRows, list[Uuid]]]:
+    """The rows of the answer, and the ids of the rules that any filter finds."""
+    results = context.rows("filter_results")
+    gone: dict[Uuid, None] = {}
+    for each in request.filters:
+        wanted = AclFilter(
             each.resource_type_filter,
             each.resource_name_filter,
             each.pattern_type_filter,
@@ -57,25 +65,20 @@ async def _delete(context: RequestContext, request: DeleteAclsRequest) -> Messag
             each.operation,
             each.permission_type,
         )
-        for each in request.filters
-    ]
-    control, acls = context.broker.control, context.broker.image.acls
-    outcomes: list[tuple[AclRule, ...] | Failure] = []
-    gone: dict[Uuid, None] = {}
-    for one in filters:
         try:
-            check_filter(one)
+            check_filter(wanted)
         except KafkaError as error:
-            outcomes.append(failure_of(error))
+            failure = DeleteAclsFilterResult(error_code=error.code, error_message=error.message, matching_acls=[])
+            yield from results.add(failure)
             continue
-        found = await find_acls(acls, one)
-        gone.update(dict.fromkeys(rule_id for rule_id, _ in found))
-        outcomes.append(tuple(rule for _, rule in found))
-    rule_ids = list(gone)
-    for start in range(0, len(rule_ids), CHANGES_AT_ONCE):
-        some = rule_ids[start : start + CHANGES_AT_ONCE]
-        await control.execute(partial(remove_acls, rule_ids=some))
-    return DeleteAclsResponse(filter_results=[_result(outcome) for outcome in outcomes])
+        result = DeleteAclsFilterResult(matching_acls=[])
+        for number, (rule_id, rule) in enumerate((yield from find_acls(acls, wanted))):
+            gone[rule_id] = None
+            result.matching_acls.append(_gone(rule))
+            if number % PAUSE_RULES == 0:
+                yield None
+        yield from results.add(result)
+    return results, list(gone)
 
 
 def handle(context: RequestContext, request: DeleteAclsRequest) -> Pending:

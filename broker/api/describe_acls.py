@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.api.acl_search import find_acls
+from stratalog.broker.api.acl_search import PAUSE_RULES, find_acls
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.acl_rules import AclFilter
+from stratalog.broker.slices import Steps
+from stratalog.metadata.acl_rules import AclFilter, AclRule
 from stratalog.metadata.acls import AclsImage
-from stratalog.metadata.controller_acls import by_resource, check_filter
+from stratalog.metadata.controller_acls import check_filter
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_acls import (
     AclDescription,
@@ -34,7 +35,7 @@ def check_guarded(context: RequestContext) -> None:
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> Pending:
-    """Answered from the image of now, beside the connection."""
+    """Answered from the image of now, in slices."""
     check_guarded(context)
     wanted = AclFilter(
         request.resource_type_filter,
@@ -46,30 +47,32 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> Pending:
         request.permission_type,
     )
     check_filter(wanted)
-    return context.run(_describe(context.broker.image.acls, wanted))
+    return context.sliced(_describe(context, context.broker.image.acls, wanted))
 
 
-async def _describe(acls: AclsImage, wanted: AclFilter) -> Message:
-    found = by_resource(rule for _, rule in await find_acls(acls, wanted))
-    return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResource(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern,
-                acls=[
-                    AclDescription(
-                        principal=rule.principal,
-                        host=rule.host,
-                        operation=rule.operation,
-                        permission_type=rule.permission,
-                    )
-                    for rule in rules
-                ],
+def _describe(context: RequestContext, acls: AclsImage, wanted: AclFilter) -> Steps[Message]:
+    found = yield from find_acls(acls, wanted)
+    by_resource: dict[tuple[int, str, int], list[AclRule]] = {}
+    for number, (_, rule) in enumerate(found):
+        by_resource.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+        if number % PAUSE_RULES == 0:
+            yield None
+    resources = context.rows("resources")
+    for (kind, name, pattern), rules in by_resource.items():
+        described = DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=[])
+        for number, rule in enumerate(rules):
+            described.acls.append(
+                AclDescription(
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
             )
-            for (kind, name, pattern), rules in found.items()
-        ]
-    )
+            if number % PAUSE_RULES == 0:
+                yield None
+        yield from resources.add(described)
+    return DescribeAclsResponse(resources=resources.close())
 
 
 API = Api(

@@ -7,7 +7,6 @@ those of the listener that was asked. What is told of a topic is kept in bytes u
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Final
 
 from stratalog.broker.api.partition_health import partition_health
@@ -66,22 +65,27 @@ class _Answer:
         self._failed_views: dict[str, ErrorCode] = {}
         self._failed_directories = sum(directory.writer.offline is not None for directory in directories)
 
-    def missing(self) -> list[str]:
-        """The topics to be created before the answer."""
-        if self._everything or not self._create:
-            return []
-        views, known = self._broker.views, self._image.topics.by_name
-        missing = (name for name in self._names() if name not in known and not views.is_view(name))
-        return list(itertools.islice(filter(self._may_create, missing), _CREATED_MAX))
+    def steps(self) -> Steps[Message | Pending]:
+        """The answer, or PENDING where topics have to be created, or views opened, first."""
+        missing: list[str] = []
+        to_open: list[str] = []
+        views, known, create = self._broker.views, self._image.topics.by_name, self._create and not self._everything
+        for name in self._names():
+            if views.to_open(name) and self._sees(name):
+                to_open.append(name)
+            if create and name not in known and len(missing) < _CREATED_MAX:
+                if not views.is_view(name) and self._may_create(name):
+                    missing.append(name)
+                yield None
+        if to_open:
+            return self._context.run(self.open_views(to_open, missing))
+        if missing:
+            return self._context.run(self.create(missing))
+        return (yield from self.build({}))
 
     def _names(self) -> dict[str, None]:
         """The topics that are asked for by name."""
         return dict.fromkeys(name for name, topic_id in self._wanted or () if name and topic_id == ZERO_UUID)
-
-    def views_to_open(self) -> list[str]:
-        """The views that have to be opened before the answer."""
-        views = self._broker.views
-        return [name for name in self._names() if views.to_open(name) and self._sees(name)]
 
     async def open_views(self, names: list[str], missing: list[str]) -> Steps[Message]:
         """Open views, one after the other, then go on; one that cannot be opened has an error."""
@@ -240,11 +244,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> Pending:
     """Answer at once, unless a topic has to be created first."""
     if context.api_version < _IDS_SINCE:
         _refuse_ids(request, context.api_version)
-    answer = _Answer(context, request)
-    missing, views = answer.missing(), answer.views_to_open()
-    if views:
-        return context.run(answer.open_views(views, missing))
-    return context.run(answer.create(missing)) if missing else context.sliced(answer.build({}))
+    return context.sliced(_Answer(context, request).steps())
 
 
 def _refuse_ids(request: MetadataRequest, version: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.metadata.acl_rules import AclFilter, AclRule, PatternType, Permission
-from stratalog.metadata.controller_acls import by_resource, check_filter, create_acls, remove_acls
+from stratalog.metadata.controller_acls import check_filter, create_acls, remove_acls
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -63,16 +63,6 @@ def test_rules_are_removed_once(create):
     image = image.apply(remove_acls(image, ids).records)
     assert [rule.resource_name for rule in image.acls.by_id.values()] == ["u"]
     assert remove_acls(image, ids).records == ()
-
-
-def test_rules_are_described_by_resource():
-    """The rules of one resource together."""
-    other = GOOD._replace(principal="User:b")
-    prefixed = GOOD._replace(pattern_type=PatternType.PREFIXED)
-    assert by_resource([GOOD, prefixed, other]) == {
-        (TOPIC, "t", PatternType.LITERAL): [GOOD, other],
-        (TOPIC, "t", PatternType.PREFIXED): [prefixed],
-    }
 
 
 @pytest.mark.parametrize("values", [{"resource_type": 0}, {"pattern_type": 9}, {"operation": 0}, {"permission": 0}])

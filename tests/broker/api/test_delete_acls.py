@@ -53,7 +53,7 @@ def test_many_rules_are_added_found_and_removed_a_few_at_a_time(start_node, monk
     """No command holds the loop for long; each outcome stands in its place."""
     for module in (create_acls, delete_acls):
         monkeypatch.setattr(module, "CHANGES_AT_ONCE", 2)
-    monkeypatch.setattr(acl_search, "_LOOKED_AT_AT_ONCE", 2)
+    monkeypatch.setattr(acl_search, "PAUSE_RULES", 2)
     node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
     creations = [
         AclCreation(resource_type=2, resource_name=name, principal="User:a", host="*", operation=4, permission_type=2)
