@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final
 
 from stratalog.tier.backoff import Backoff, BackoffSettings
-from stratalog.tier.lifecycle import RangeEvent, RangeState, advance
+from stratalog.tier.lifecycle import RangeEvent, RangeState
 from stratalog.tier.plan_events import (
     Action,
     ArchiveLost,
@@ -24,6 +24,8 @@ from stratalog.tier.plan_events import (
     ClaimWanted,
     CommitDone,
     CommitFailed,
+    Compared,
+    ComparisonBegun,
     Configured,
     Contact,
     Event,
@@ -50,6 +52,7 @@ from stratalog.tier.plan_events import (
     UploadDone,
     UploadFailed,
 )
+from stratalog.tier.planned_range import PlannedRange
 
 __all__ = ["ArchivePlan", "Phase", "PlanSettings"]
 
@@ -75,24 +78,6 @@ class PlanSettings:
     backoff: BackoffSettings = _BACKOFF
 
 
-@dataclass(slots=True)
-class _Range:
-    """One planned range and its latest attempt."""
-
-    base: int
-    end: int
-    state: RangeState = RangeState.SEALED
-    attempt: int = 0
-    retry: Backoff = field(default_factory=Backoff)
-
-    @property
-    def ref(self) -> RangeRef:
-        return RangeRef(self.base, self.end, self.attempt)
-
-    def take(self, event: RangeEvent) -> None:
-        self.state = advance(self.state, event)
-
-
 class ArchivePlan:
     """The plan of one leadership. ``local_start`` is the first offset on local disk."""
 
@@ -104,8 +89,8 @@ class ArchivePlan:
         self._local_start = local_start
         self._limit = 0
         self._borders: list[int] = []
-        self._ranges: deque[_Range] = deque()  # beyond the remote end, at most 2 * uploads_max
-        self._archived: deque[_Range] = deque()  # committed, still local
+        self._ranges: deque[PlannedRange] = deque()  # beyond the remote end, at most 2 * uploads_max
+        self._archived: deque[PlannedRange] = deque()  # committed, still local
         self._attempts = 0
         self._now_ms = 0
         self._claim = Backoff()
@@ -114,6 +99,7 @@ class ArchivePlan:
         self._copy_enabled = copy_enabled
         self._claim_wanted = False
         self._in_contact = True
+        self._comparing = False
         self._throttled_until_ms = 0
         self._blocked = False
         self._gap_reported = False
@@ -175,6 +161,22 @@ class ArchivePlan:
         self._claim.fail(self._settings.backoff, event.jitter, now_ms)
         return []
 
+    def _on_comparison_begun(self, _: ComparisonBegun, __: int) -> list[Action]:
+        self._comparing = True
+        return []
+
+    def _on_compared(self, event: Compared, now_ms: int) -> list[Action]:
+        """The log may be another one behind the remote end: nothing that was sealed, uploaded or read back before counts."""
+        self._comparing = self._blocked = False
+        self._local_start = self.verified_end = event.local_start
+        self._limit = 0
+        self._borders.clear()
+        self._ranges.clear()
+        self._archived.clear()
+        self._commit, self._read_back = Backoff(), Backoff()
+        self._on_claim_failed(ClaimFailed(0.0), now_ms)
+        return [EvictBelow(event.local_start)]
+
     def _on_lost(self, event: ArchiveLost, now_ms: int) -> list[Action]:
         """What was read back before counts no more; claims are tried until one finds the archive again."""
         news = [] if self.phase is Phase.LOST else [ReportLost(event.reason)]
@@ -209,15 +211,11 @@ class ArchivePlan:
         self._blocked = True
         return [ReportQuarantine(found.base, found.end, event.reason)]
 
-    def _on_commit_done(self, event: CommitDone, _: int) -> list[Action]:
-        self._commit.succeed()
-        return self._set_remote_end(event.remote_end)
-
     def _on_commit_failed(self, event: CommitFailed, now_ms: int) -> list[Action]:
         self._commit.fail(self._settings.backoff, event.jitter, now_ms)
         return []
 
-    def _on_remote_end_moved(self, event: RemoteEndMoved, _: int) -> list[Action]:
+    def _on_commit_done(self, event: CommitDone | RemoteEndMoved, _: int) -> list[Action]:
         self._commit.succeed()
         return self._set_remote_end(event.remote_end)
 
@@ -277,7 +275,7 @@ class ArchivePlan:
 
     def _may_write(self) -> bool:
         """Rule 6."""
-        return self._in_contact and not self.fenced
+        return self._in_contact and not self._comparing and not self.fenced
 
     def _claim_if_due(self, now_ms: int) -> list[Action]:
         """Rule 1: lazily, that is when there is something to copy or to remove."""
@@ -335,7 +333,7 @@ class ArchivePlan:
             free -= 1
         return actions
 
-    def _cut(self) -> _Range | None:
+    def _cut(self) -> PlannedRange | None:
         """The next range: from where the last one ends to the next border of a sealed segment, if that is stable.
 
         The border need not be that of the segment which holds the base: another replica rolled elsewhere. What is
@@ -345,9 +343,9 @@ class ArchivePlan:
         index = bisect_right(self._borders, base)
         if len(self._ranges) >= 2 * self._settings.uploads_max or index == len(self._borders):
             return None
-        return _Range(base, self._borders[index]) if self._borders[index] <= self._limit else None
+        return PlannedRange(base, self._borders[index]) if self._borders[index] <= self._limit else None
 
-    def _copy(self, planned: _Range) -> SendUpload:
+    def _copy(self, planned: PlannedRange) -> SendUpload:
         """Rule 2: each attempt has a number, and thereby a key, of its own."""
         self._attempts += 1
         planned.attempt = self._attempts
@@ -380,7 +378,7 @@ class ArchivePlan:
         return [*actions, EvictBelow(remote_end)]
 
     @staticmethod
-    def _settle(planned: _Range) -> None:
+    def _settle(planned: PlannedRange) -> None:
         """The archive covers this range: by our commit, or by objects that somebody else committed."""
         if planned.state is RangeState.UPLOADED:
             planned.take(RangeEvent.COMMIT_DONE)
@@ -389,7 +387,7 @@ class ArchivePlan:
             planned.take(RangeEvent.UPLOAD_FAILED)
         planned.take(RangeEvent.FOUND_ARCHIVED)
 
-    def _find(self, ref: RangeRef) -> _Range | None:
+    def _find(self, ref: RangeRef) -> PlannedRange | None:
         """The range whose running attempt this is; `None` for a late answer to an abandoned one."""
         for planned in self._ranges:
             if planned.ref == ref and planned.state is RangeState.COPYING:
@@ -402,6 +400,8 @@ class ArchivePlan:
         Claimed: _on_claimed,
         ClaimFailed: _on_claim_failed,
         ClaimWanted: _on_claim_wanted,
+        ComparisonBegun: _on_comparison_begun,
+        Compared: _on_compared,
         ArchiveLost: _on_lost,
         FencedOut: _on_fenced,
         UploadDone: _on_upload_done,
@@ -409,7 +409,7 @@ class ArchivePlan:
         UploadCorrupt: _on_upload_corrupt,
         CommitDone: _on_commit_done,
         CommitFailed: _on_commit_failed,
-        RemoteEndMoved: _on_remote_end_moved,
+        RemoteEndMoved: _on_commit_done,
         ReadBackDone: _on_read_back_done,
         ReadBackFailed: _on_read_back_failed,
         Evicted: _on_evicted,

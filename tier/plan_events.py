@@ -13,6 +13,8 @@ __all__ = [
     "Claimed",
     "CommitDone",
     "CommitFailed",
+    "Compared",
+    "ComparisonBegun",
     "Configured",
     "Contact",
     "Event",
@@ -88,6 +90,18 @@ class ClaimFailed:
     """The store did not answer the claim. ``jitter`` is a random number in ``[0, 1)``."""
 
     jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonBegun:
+    """Log and archive are being compared: nothing may be written until `Compared`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The comparison is over; the log may have begun again. It begins at ``local_start`` on the local disk."""
+
+    local_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +216,8 @@ Event: TypeAlias = (
     | Claimed
     | ClaimFailed
     | ClaimWanted
+    | ComparisonBegun
+    | Compared
     | ArchiveLost
     | FencedOut
     | UploadDone

@@ -12,6 +12,8 @@ from stratalog.tier.plan_events import (
     ClaimWanted,
     CommitDone,
     CommitFailed,
+    Compared,
+    ComparisonBegun,
     Configured,
     Contact,
     EvictBelow,
@@ -323,3 +325,31 @@ def test_a_lost_archive_is_looked_for_also_where_nothing_is_to_be_copied():
     driver.feed(ClaimWanted(), ArchiveLost("gone", 0.0))
     driver.now_ms = driver.plan.deadline()
     assert driver.feed(Tick()) == [SendClaim()]
+
+
+def test_nothing_is_written_while_log_and_archive_are_compared():
+    """The log may hold other records than the archive; no deadline wakes the plan meanwhile."""
+    driver = Driver()
+    driver.sealed(0, 10, 20)
+    assert driver.feed(ComparisonBegun()) == []
+    assert driver.feed(ClaimFailed(0.5), ClaimWanted(), Claimed(0), Configured(True), Tick()) == []
+    assert driver.plan.deadline() is None
+
+
+def test_after_a_comparison_only_what_the_log_seals_from_then_on_is_archived():
+    """It began again at 15: borders, uploads and read-backs of the log before it name other records."""
+    driver = Driver()
+    driver.held(0, 10, 20, 30)
+    assert driver.feed(ComparisonBegun(), Compared(15)) == [EvictBelow(15)]
+    driver.now_ms += 10_000
+    assert driver.feed(Progress(100, 100, 100), Tick()) == []
+    assert driver.feed(Sealed(15, 40)) == [SendClaim()]
+    assert [(a.ref.base, a.ref.end) for a in driver.feed(Claimed(15))] == [(15, 40)]
+
+
+def test_a_lost_archive_stays_lost_over_a_comparison():
+    """Only a claim finds it again."""
+    driver = Driver()
+    driver.held(0, 10)
+    driver.feed(ArchiveLost("gone", 0.0), ComparisonBegun(), Compared(0))
+    assert driver.plan.phase is Phase.LOST

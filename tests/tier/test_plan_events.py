@@ -14,6 +14,7 @@ from stratalog.tier.plan_events import (
     ArchiveLost,
     ClaimFailed,
     ClaimWanted,
+    Compared,
     Event,
     EvictBelow,
     FencedOut,
@@ -48,6 +49,7 @@ def test_a_plan_without_segments_takes_each_and_asks_for_nothing_of_the_store(ki
     expected = {
         FencedOut: [StandDown("")],
         ClaimWanted: [SendClaim()],
+        Compared: [EvictBelow(0), EvictBelow(0)],
         ArchiveLost: [ReportLost(""), EvictBelow(0), EvictBelow(0)],
     }
     assert actions == expected.get(kind, [])
