@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stratalog.broker.archive_alarms import doubt_of, tell
+from stratalog.broker.archive_alarms import doubt_of, tell, warn
 from stratalog.broker.archive_log_start import ArchiveLogStart
 from stratalog.broker.archive_removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.io_worker import Submit
@@ -66,9 +66,8 @@ class Archive:
         self.corrupt: str | None = None
         self.lost_reason = ""
         """Why the archive is lost, or was when it was lost last."""
-        self._partition = PartitionId(
-            unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
-        )
+        name = unified.topic_partition
+        self._partition = PartitionId(name.topic, unified.topic_id, name.partition)
         self._cluster_id = cluster_id
         self._submit = submit
         self._now_ms = now_ms
@@ -97,15 +96,14 @@ class Archive:
 
     def _begin(self) -> None:
         """Nothing is claimed, uploaded or known to be archived."""
-        config, first = self.unified.log.config, self.unified.log.first_base_offset
-        self._plan = ArchivePlan(
-            self._settings,
-            local_start=first,
-            copy_enabled=config.remote_storage_enable and not config.remote_copy_disable,
-        )
+        self._forget_log()
+        self._plan = ArchivePlan(self._settings, local_start=self._local_start, copy_enabled=self._copies)
+
+    def _forget_log(self) -> None:
+        """What is sealed is looked for anew."""
         self._uploads: dict[RangeRef, Uploaded] = {}
-        self._sealed_end = self._local_start = first
-        self.seals = SealTimes()
+        self._local_start = self.unified.log.first_base_offset
+        self.seals = SealTimes(self._local_start)
         self._progress = (-1, -1, -1, -1)
         self._moving_log_start = False
 
@@ -149,13 +147,8 @@ class Archive:
         log_ = self.unified.log
         if log_.first_base_offset != self._local_start:
             self._local_files_changed()
-        active_base = log_.active_base_offset
-        if active_base > self._sealed_end:
-            for segment in log_.segments():
-                if not segment.active and segment.end_offset > self._sealed_end:
-                    self._sealed_end = segment.end_offset
-                    self.seals.saw(segment, self._now_ms())
-                    self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
+        for segment in self.seals.news(log_, self._now_ms()):
+            self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
         partition = self.unified.partition
         eligible = self.seals.eligible_end(log_, self.remote.end_offset, self._now_ms())
         progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset, eligible)
@@ -177,19 +170,33 @@ class Archive:
         facts = self.remote.facts
         return facts is not None and facts.deleted
 
+    @property
+    def _copies(self) -> bool:
+        config = self.unified.log.config
+        return config.remote_storage_enable and not config.remote_copy_disable
+
+    def comparing(self) -> None:
+        """Log and archive are being compared: nothing is asked meanwhile, and late answers change nothing."""
+        self._life += 1
+        self._step(plan_events.ComparisonBegun())
+
     def compared(self) -> None:
-        """Log and archive have been compared, and the archive's end is known: claim again."""
-        self._local_files_changed()
-        self._step(plan_events.ClaimFailed(0.0))
+        """The comparison is over, and the log may have begun again: see what is sealed in it now, and claim again."""
+        self.corrupt = None
+        self._forget_log()
+        self._step(plan_events.Compared(self._local_start))
+
+    def compare_later(self) -> None:
+        """The comparison could not begin: claim again after a while, and meet the same."""
+        self._step(plan_events.ClaimFailed(self._dice.random()))
 
     def configured(self) -> None:
         """The topic's settings have changed."""
-        config = self.unified.log.config
         if self.removal.switched_off:
             self.evictable_offset = 0  # what is local has to stay: the archive goes
         if self._deleted:
             self._restart()
-        self._step(plan_events.Configured(config.remote_storage_enable and not config.remote_copy_disable))
+        self._step(plan_events.Configured(self._copies))
         self.evict()
 
     def close(self) -> None:
@@ -214,12 +221,11 @@ class Archive:
     # -- actions --------------------------------------------------------------------------------------------------
 
     def _claim(self, _: plan_events.SendClaim) -> None:
-        log_ = self.unified.log
         command = commands.Claim(
             self._partition,
             self.claimant,
             self._now_ms(),
-            start_offset=log_.first_base_offset,
+            start_offset=self.unified.log.first_base_offset,
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
             archived_end=self.remote.end_offset,
@@ -251,7 +257,7 @@ class Archive:
             else:
                 self._step(plan_events.Claimed(report.view.remote_end))
         elif not self._ended(report):
-            self._warn("claim", report)
+            warn(self._partition, "claim", report)
             self.unified.metrics.remote_copy_errors += 1
             self._step(plan_events.ClaimFailed(self._dice.random()))
 
@@ -261,22 +267,19 @@ class Archive:
             self._step(plan_events.Claimed(remote_end))
             return
         self._keep_remote_end()  # it falls back: what an older checkpoint says must not be missed later
-        offset = self.unified.log.first_base_offset
-        command = commands.BeginAgain(self._partition, self.claimant, offset, self._now_ms())
+        command = commands.BeginAgain(
+            self._partition, self.claimant, self.unified.log.first_base_offset, self._now_ms()
+        )
         self._send(command, self._claimed)
 
     def _upload(self, action: plan_events.SendUpload) -> None:
         ref = action.ref
         try:
-            config = self.unified.log.config
+            unified, now_ms = self.unified, self._now_ms()
             request = upload_request(
-                self.unified,
-                self._partition,
-                ref,
-                claimant=self.claimant,
-                cluster_id=self._cluster_id,
-                now_ms=self._now_ms(),
+                unified, self._partition, ref, claimant=self.claimant, cluster_id=self._cluster_id, now_ms=now_ms
             )
+            config = unified.log.config
             command = commands.Upload(request, self.claimant, config.upload_part_bytes, config.storage_class)
         except (OSError, Corrupt, KafkaError) as error:
             log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
@@ -296,7 +299,7 @@ class Archive:
         if isinstance(report, commands.CorruptReport):
             self._step(plan_events.UploadCorrupt(ref, report.message))
         elif not self._ended(report):
-            self._warn("upload", report)
+            warn(self._partition, "upload", report)
             self._step(plan_events.UploadFailed(ref, self._dice.random()))
 
     def _commit(self, action: plan_events.SendCommit) -> None:
@@ -322,7 +325,7 @@ class Archive:
             self.remote.refresh()
             self._step(plan_events.RemoteEndMoved(report.remote_end))
         elif not self._ended(report):
-            self._warn("commit", report)
+            warn(self._partition, "commit", report)
             self.unified.metrics.remote_copy_errors += 1
             self._step(plan_events.CommitFailed(self._dice.random()))
 
@@ -334,7 +337,7 @@ class Archive:
         if isinstance(report, commands.VerifiedUpTo):
             self._step(plan_events.ReadBackDone(report.offset))
         elif not self._ended(report):
-            self._warn("read-back", report)
+            warn(self._partition, "read-back", report)
             self._step(plan_events.ReadBackFailed(self._dice.random()))
 
     def _evict_below(self, action: plan_events.EvictBelow) -> None:
@@ -343,8 +346,7 @@ class Archive:
 
     def evict(self) -> None:
         """Apply local retention to what is safely archived; a disk that fails goes offline."""
-        log_ = self.unified.log
-        if self._closed or self.removal.switched_off or self.evictable_offset <= log_.first_base_offset:
+        if self._closed or self.removal.switched_off or self.evictable_offset <= self.unified.log.first_base_offset:
             return
         if evict_local(self.unified, self.evictable_offset, self._now_ms()):
             self._local_files_changed()
@@ -352,7 +354,7 @@ class Archive:
     def _local_files_changed(self) -> None:
         """Local files went: evicted, below a log start that moved, or kept aside because the archive knew better."""
         self._local_start = self.unified.log.first_base_offset
-        self._sealed_end = max(self._sealed_end, self._local_start)
+        self.seals.end = max(self.seals.end, self._local_start)
         self._step(plan_events.Evicted(self._local_start))
 
     def _tell(self, action: plan_events.StandDown | plan_events.ReportLost) -> None:
@@ -390,7 +392,7 @@ class Archive:
             if report.view.remote_end > remote_end:
                 self._step(plan_events.RemoteEndMoved(report.view.remote_end))
         elif not self._ended(report):
-            self._warn("moving the log start", report)
+            warn(self._partition, "moving the log start", report)
 
     # -- reports --------------------------------------------------------------------------------------------------
 
@@ -404,10 +406,6 @@ class Archive:
         else:
             return False
         return True
-
-    def _warn(self, what: str, report: commands.Report) -> None:
-        message = getattr(report, "message", str(report))
-        log.warning("%s: %s did not succeed and is tried again: %s", self._partition, what, message)
 
     _ACTIONS: ClassVar[dict[type, Callable[[Archive, Any], None]]] = {
         plan_events.SendClaim: _claim,

@@ -8,7 +8,7 @@ from stratalog.tier import commands
 from stratalog.tier.keys import PartitionId
 from stratalog.tier.plan_events import ReportGap, ReportLost, ReportQuarantine, StandDown
 
-__all__ = ["doubt_of", "tell"]
+__all__ = ["doubt_of", "tell", "warn"]
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,12 @@ def tell(partition: PartitionId, action: StandDown | ReportGap | ReportLost | Re
                 remote_end,
                 local_start,
             )
+
+
+def warn(partition: PartitionId, what: str, report: commands.Report) -> None:
+    """One line about a request that did not succeed."""
+    message = getattr(report, "message", str(report))
+    log.warning("%s: %s did not succeed and is tried again: %s", partition, what, message)
 
 
 def doubt_of(partition: PartitionId, claimed: commands.Report, known_end: int) -> tuple[str, bool] | None:

@@ -19,6 +19,7 @@ from stratalog.broker.reconciling import Reconciling, TimelinePorts
 from stratalog.broker.timelines import Timelines
 from stratalog.broker.unified_log import UnifiedLog
 from stratalog.hot.checkpoint import RemoteLogState
+from stratalog.tier.manifest import Claimant
 
 __all__ = ["ComparisonPorts", "Comparisons"]
 
@@ -52,19 +53,22 @@ class Comparisons:
         """Compare a partition that is led from now on, if it has to be (rule 8)."""
         unified = archive.unified
         suspect = self._ports.checkpoints.is_suspect(unified)
-        reconciling = self._of(archive, state, lost=led is Led.LOST, suspect=suspect)
-        if led is not Led.CREATED and reconciling.needed():
-            self.running[unified] = reconciling
+        reconciling = self._of(archive, state, lost=led is Led.LOST)
+        if led is not Led.CREATED and (suspect or reconciling.needed()):
             # A log that was served all the time goes on; it stops only if its archive turns out to know better.
-            reconciling.start(lambda: self.running.pop(unified, None), hold=led is not Led.RECONFIGURED)
+            self._start(archive, reconciling, hold=led is not Led.RECONFIGURED)
 
     def compare(self, archive: Archive, why: str, *, hold: bool) -> None:
         """Compare one that is served; ``hold`` it back meanwhile where it is certain that something is missing."""
         log.log(logging.ERROR if hold else logging.INFO, "%s", why)
         if hold:
             self._ports.timelines.skip_producers(archive.unified)
+        if archive.unified in self.running:
+            return  # it claims for itself, and meets the same
         if self._ports.checkpoints.suspect(archive.unified):
             self._compare(archive, hold=hold)
+        else:
+            archive.compare_later()
 
     def second_timeline(self, why: str) -> None:
         """Compare all: the bucket shows a run that the directory does not know.
@@ -91,9 +95,14 @@ class Comparisons:
         return [(unified, one) for unified, one in self.running.items() if one.waits_for]
 
     def _compare(self, archive: Archive, *, hold: bool) -> None:
-        unified, remote = archive.unified, archive.remote
+        remote = archive.remote
         state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes) if remote.known else None
-        self.running[unified] = reconciling = self._of(archive, state, lost=False, suspect=True)
+        self._start(archive, self._of(archive, state, lost=False), hold=hold)
+
+    def _start(self, archive: Archive, reconciling: Reconciling, *, hold: bool) -> None:
+        unified = archive.unified
+        self.running[unified] = reconciling
+        archive.comparing()
 
         def finished() -> None:
             self.running.pop(unified, None)
@@ -103,7 +112,7 @@ class Comparisons:
 
         reconciling.start(finished, hold=hold)
 
-    def _of(self, archive: Archive, state: RemoteLogState | None, *, lost: bool, suspect: bool) -> Reconciling:
+    def _of(self, archive: Archive, state: RemoteLogState | None, *, lost: bool) -> Reconciling:
         ports = self._ports
         return Reconciling(
             archive.unified,
@@ -115,15 +124,19 @@ class Comparisons:
             checkpoint=state,
             lost=lost,
             later=ports.later,
-            timeline=self._timeline(archive.unified) if suspect else None,
+            timeline=self._timeline(archive.unified),
         )
 
     def _timeline(self, unified: UnifiedLog) -> TimelinePorts:
         ports = self._ports
+
+        def renewed() -> Claimant:
+            archive = ports.renew(unified)
+            archive.comparing()
+            return archive.claimant
+
         return TimelinePorts(
             made=ports.gate.equal_claims,
-            raise_epoch=lambda above, done: ports.timelines.raise_epoch(
-                unified, above, lambda: done(ports.renew(unified).claimant)
-            ),
+            raise_epoch=lambda above, done: ports.timelines.raise_epoch(unified, above, lambda: done(renewed())),
             compared=lambda: ports.checkpoints.clear(unified),
         )

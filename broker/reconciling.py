@@ -84,11 +84,7 @@ class Reconciling:
         """Why the archive has not answered so far; empty while it is being asked for the first time."""
 
     def needed(self) -> bool:
-        """Whether this start has to ask."""
-        return self._timeline is not None or self._incomplete()
-
-    def _incomplete(self) -> bool:
-        """Whether the log may lack what was archived, whatever the bucket says."""
+        """Whether this start has to ask: the log may lack what was archived, whatever the bucket says."""
         log_ = self._unified.log
         return must_reconcile(
             remote_end_checkpoint=None if self._checkpoint is None else self._checkpoint.remote_end_offset,
@@ -128,9 +124,10 @@ class Reconciling:
         if self._closed:
             return
         if isinstance(report, commands.SecondTimelineReport) and self._timeline is not None:
+            self._unified.partition.held_back = _REASON  # this is certain, whatever made the comparison necessary
             self._timeline.raise_epoch(report.leader_epoch, self._raised)
             return
-        if isinstance(report, commands.FencedReport | commands.LostReport) and not self._incomplete():
+        if isinstance(report, commands.FencedReport | commands.LostReport) and not self.needed():
             log.warning("%s is not compared with its archive now: %s", self._partition, report.message)
             self._done(compared=False)  # whoever claims the archive next meets the same
             return

@@ -27,9 +27,21 @@ class SealTimes:
     restarts never put an upload off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, end: int = 0) -> None:
+        """Segments that end at ``end`` or below are none of the new ones."""
+        self.end = end
         self._sealed_ms: dict[int, int] = {}
         self._looked = False
+
+    def news(self, log: Log, now_ms: int) -> list[SegmentInfo]:
+        """The segments that were sealed since the last call, in order; cheap where there are none."""
+        if log.active_base_offset <= self.end:
+            return []
+        found = [one for one in log.segments() if not one.active and one.end_offset > self.end]
+        for segment in found:
+            self.end = segment.end_offset
+            self.saw(segment, now_ms)
+        return found
 
     def saw(self, segment: SegmentInfo, now_ms: int) -> None:
         """``segment`` is sealed, and was not when the log was looked at before."""

@@ -55,3 +55,14 @@ def test_minus_one_is_local_retention() -> None:
     config = LogConfig(remote_copy_lag_ms=-1, local_retention_ms=5, local_retention_bytes=6)
     assert copy_lag_of(config) == CopyLag(5, 6, 0, 6)
     assert copy_lag_of(LogConfig()).is_none
+
+
+def test_each_sealed_segment_is_news_once():
+    """Nothing is looked through while the active segment is the same."""
+    segments = [SimpleNamespace(active=False, end_offset=end, first_append_ms=0) for end in (10, 20)]
+    active = SimpleNamespace(active=True, end_offset=25)
+    log = SimpleNamespace(active_base_offset=20, segments=lambda: [*segments, active])
+    times = SealTimes(10)
+    assert times.news(log, 5) == segments[1:]  # type: ignore[arg-type]
+    log.segments = None
+    assert times.news(log, 6) == []  # type: ignore[arg-type]
