@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.archive_checkpoints import ArchiveCheckpoints
+from stratalog.broker.ballast import Ballast
 from stratalog.hot.checkpoint import RemoteLogState
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.filesystem import RealFilesystem
@@ -24,7 +25,7 @@ class Rig:
     def run(self):
         self.files = LogDirectory.load(self.path, RealFilesystem())
         writer = SimpleNamespace(path=self.path, offline=None, report=self.failed.append)
-        ballast = SimpleNamespace(lend=lambda write: write())
+        ballast = Ballast(self.path, 0)
         directory = SimpleNamespace(files=self.files, path=self.path, writer=writer, ballast=ballast)
         everything = SimpleNamespace(all=[directory], online=[directory], of=lambda _: directory)
         self.checkpoints = ArchiveCheckpoints(everything)
