@@ -34,6 +34,7 @@ __all__ = [
     "allocate_producer_ids",
     "check_broker_epoch",
     "fence_broker",
+    "first_producer_id_of_era",
     "raise_leader_epoch",
     "register_broker",
     "skip_producer_ids",
@@ -42,7 +43,7 @@ __all__ = [
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
-_SKIPPED_IDS: Final = 1 << 32
+_ERA_BITS: Final = 32  # more ids than a time that is missing can have given out
 _FENCED: Final = 1
 _UNFENCED: Final = -1
 
@@ -224,11 +225,17 @@ def allocate_producer_ids(image: ClusterImage, broker_id: int, broker_epoch: int
 
 
 def skip_producer_ids(image: ClusterImage, broker_id: int) -> Decision[int]:
-    """Leave out more producer ids than were ever given out: archives may know those of a time that this log does not.
+    """Begin another era of producer ids: archives may know ids and epochs of a time that this log does not.
 
     The answer is the first id that may be given out from now on.
     """
-    next_id = min(image.next_producer_id + _SKIPPED_IDS, _PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK)
+    next_era = ((image.next_producer_id >> _ERA_BITS) + 2) << _ERA_BITS  # a whole one is left out
+    next_id = min(next_era, _PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK)
     broker = image.brokers.brokers.get(broker_id)
     epoch = -1 if broker is None else broker.epoch
     return Decision((ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_id),), next_id)
+
+
+def first_producer_id_of_era(image: ClusterImage) -> int:
+    """Below it are the ids of earlier eras, whose epochs this log may not know: transactional ids give them up."""
+    return image.next_producer_id >> _ERA_BITS << _ERA_BITS

@@ -11,6 +11,7 @@ from __future__ import annotations
 from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.context import RequestContext
 from stratalog.broker.dispatch import Api, Pending
+from stratalog.metadata.controller_brokers import first_producer_id_of_era
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import InitProducer
@@ -37,7 +38,8 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Message |
         return context.run(_allocate(context))
     if not context.allows(transactional_id, Operation.WRITE):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected)
+    ids_from = first_producer_id_of_era(context.broker.image)
+    event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected, ids_from)
     pending: Pending = context.broker.transactions.submit(transactional_id, event)
     return pending
 

@@ -46,13 +46,15 @@ class TransactionSettings:
 class InitProducer:
     """InitProducerId with a transactional id. Answered with `InitProducerIdResponse`.
 
-    ``expected``: who the producer was, if it goes on after an error (KIP-360).
+    ``expected``: who the producer was, if it goes on after an error (KIP-360). ``ids_from``: a producer id below it is
+    replaced, for archives may know epochs of it that the coordinator does not.
     """
 
     token: Any
     transactional_id: str
     timeout_ms: int
     expected: Producer | None = None
+    ids_from: int = 0
 
 
 @dataclass(slots=True)

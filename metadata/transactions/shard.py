@@ -145,7 +145,9 @@ class TransactionShard:
         if transaction.status is _ONGOING:
             return self._take_over(transaction, event, now, fresh_id)
         try:
-            if not transaction.begin_producer(event.expected, event.timeout_ms, fresh_id, now.wall_ms):
+            if not transaction.begin_producer(
+                event.expected, event.timeout_ms, fresh_id, now.wall_ms, ids_from=event.ids_from
+            ):
                 return self._allocate(event)
         except KafkaError as error:
             return [Reply(event.token, error)]

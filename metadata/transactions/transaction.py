@@ -128,11 +128,14 @@ class Transaction:
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
-    def begin_producer(self, expected: Producer | None, timeout_ms: int, fresh_id: int | None, now_ms: int) -> bool:
+    def begin_producer(
+        self, expected: Producer | None, timeout_ms: int, fresh_id: int | None, now_ms: int, *, ids_from: int = 0
+    ) -> bool:
         """A producer starts, or (``expected`` is who it was) goes on after an error (KIP-360).
 
-        False, and nothing changed, if that takes a new producer id and none is given. Raises PRODUCER_FENCED for one
-        that is neither the present producer nor repeats the call that made it the present one.
+        Its epochs may have run out, or its id be below ``ids_from``: then it gets a new producer id. False, and nothing
+        changed, if none is given. Raises PRODUCER_FENCED for one that is neither the present producer nor repeats the
+        call that made it the present one.
         """
         epoch = self.producer_epoch
         if expected is not None and epoch not in (NO_EPOCH, expected.producer_epoch):
@@ -145,7 +148,7 @@ class Transaction:
             previous = self.previous_producer_id
             self._enter(TransactionStatus.EMPTY, now_ms)
             self.previous_producer_id = previous  # the answer to the first call was lost, and may be again
-        elif epoch_exhausted(epoch):
+        elif epoch_exhausted(epoch) or self.producer_id < ids_from:
             if fresh_id is None:
                 return False
             self._enter(TransactionStatus.EMPTY, now_ms)

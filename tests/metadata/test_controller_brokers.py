@@ -11,7 +11,7 @@ from stratalog.metadata.controller import (
     register_broker,
     unregister_broker,
 )
-from stratalog.metadata.controller_brokers import raise_leader_epoch, skip_producer_ids
+from stratalog.metadata.controller_brokers import first_producer_id_of_era, raise_leader_epoch, skip_producer_ids
 from stratalog.metadata.image import EMPTY_IMAGE
 from stratalog.metadata.topics_image import NO_LEADER, LeaderRecovery
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -185,3 +185,6 @@ def test_producer_ids_of_a_missing_time_are_left_out(cluster):
     assert image.next_producer_id == skipped.result > before + (1 << 31)
     block = allocate_producer_ids(image, 1, image.brokers.brokers[1].epoch).result
     assert block.first_id == skipped.result
+    assert first_producer_id_of_era(cluster(1)) == 0
+    given = allocate_producer_ids(image, 1, image.brokers.brokers[1].epoch)
+    assert first_producer_id_of_era(image.apply(given.records)) == skipped.result

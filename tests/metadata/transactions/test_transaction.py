@@ -26,6 +26,17 @@ def restored(one):
     return Transaction.from_value(decode_key(key), decode_value(value))
 
 
+def test_an_id_of_a_missing_time_is_given_up():
+    """Archives may know epochs of it that were given out in a time that the disk has lost."""
+    one = transaction()
+    assert not one.begin_producer(None, 60_000, None, 1, ids_from=8)
+    assert one.producer == Producer(7, 3)
+    assert one.begin_producer(None, 60_000, 9, 1, ids_from=8)
+    assert one.producer == Producer(9, 0)
+    assert one.begin_producer(None, 60_000, None, 2, ids_from=8)
+    assert one.producer == Producer(9, 1)
+
+
 def test_the_last_two_epochs_are_not_given_out():
     """32766 is the last epoch of a producer, 32767 belongs to the marker that takes its transaction away."""
     assert not epoch_exhausted(EPOCH_MAX - 2)
