@@ -50,11 +50,13 @@ class MovedPartition(NamedTuple):
 
     @property
     def lost(self) -> tuple[int, int]:
-        """Offsets that neither the disk nor the new bucket has, end exclusive; empty if nothing would be lost."""
-        if self.is_there:
+        """Offsets that the log would not have any more, end exclusive; empty if nothing would be lost.
+
+        A log has no hole: where the new bucket ends below what is on the disk, what it holds is lost with the hole.
+        """
+        if self.is_there or self.manifest.remote_end >= self.local_start:
             return 0, 0
-        start = max(self.log_start, self.manifest.remote_end if self.manifest.seq else 0)
-        return min(start, self.local_start), self.local_start
+        return min(self.log_start, self.local_start), self.local_start
 
     @property
     def state(self) -> RemoteLogState | None:
@@ -132,8 +134,8 @@ def adopt_bucket(
     if refused:
         ranges = "; ".join(f"{one.name} [{one.lost[0]}, {one.lost[1]})" for one in refused[:10])
         raise Invalid(
-            f"{url} does not have what only the bucket used so far has: {ranges}. Copy the bucket first, or name each "
-            "topic that may lose this with --give-up TOPIC"
+            f"{url} does not reach up to what is on the disk, so these offsets would be lost: {ranges}. Copy the bucket "
+            "first, or name each topic that may lose this with --give-up TOPIC"
         )
     for path, rows in adoption.partitions.items():
         starts = checkpoint.read_offsets(files, path, checkpoint.LOG_START_OFFSETS)

@@ -29,7 +29,7 @@ stratalog tier adopt --data /var/lib/stratalog --bucket s3://new/prod --give-up 
 )  # fmt: skip
 @click.option(
     "--give-up", "given_up", multiple=True, metavar="TOPIC",
-    help="Offsets of this topic may be lost that only the bucket used so far has; may be repeated.",
+    help="This topic may lose all offsets below the first one on the disk; may be repeated.",
 )  # fmt: skip
 @json_option
 @reports_errors
@@ -46,9 +46,10 @@ def adopt(
 
     A data directory remembers its bucket, and a broker does not start on another one. A copy that was made with the
     bucket's own documents (aws s3 sync) is the same bucket and needs no command. Partitions that the new bucket has as
-    far as they were archived go on there; others begin there with what is on the disk. What only the old bucket has is
-    refused unless its topic is named with --give-up: then the log begins at the first offset on the disk. The old bucket
-    is neither read nor changed.
+    far as they were archived go on there; others begin there with what is on the disk. Where the new bucket ends
+    below the first offset on the disk, the command is refused unless the topic is named with --give-up: then the log
+    begins at that offset, and what the new bucket has of the topic leaves it as trash. The old bucket is neither read
+    nor changed.
     """
     from stratalog.broker.adoption import adopt_bucket, plan_adoption  # noqa: PLC0415 - the command line starts without it
     from stratalog.broker.directories import lock_directory  # noqa: PLC0415

@@ -103,6 +103,24 @@ def test_a_copy_of_the_bucket_is_the_same_bucket(broker):
     assert len(broker.values("t")) == 40
 
 
+def test_a_copy_that_ends_below_what_is_on_the_disk_loses_all_that_it_has(broker):
+    """A log has no hole: what such a copy holds is behind the new log start, so the refusal names it with the hole."""
+    copy, data = Path(broker.directory, "copy"), f"{broker.directory}/data"
+    shutil.copytree(Path(broker.directory, "bucket"), copy)
+    broker.start()
+    log = broker.partition("t").log
+    copied_end = log.log_end_offset
+    for _ in range(8):
+        broker.produce("t", *[b"n" * 100] * 5)
+    broker.wait_until(lambda: log.first_base_offset == log.active_base_offset > copied_end)
+    first = log.first_base_offset
+    broker.stop()
+    store = open_store(f"file://{copy}")
+    assert [one.lost for one in plan_adoption(FILES, [data], store).losses] == [(0, first)]
+    with pytest.raises(Invalid, match=rf"t-0 \[0, {first}\)"):
+        adopt(broker, store)
+
+
 def test_directories_of_no_broker_are_refused(tmp_path):
     """They have no owner."""
     with pytest.raises(Invalid, match="not the log directories of one broker"):
