@@ -233,7 +233,8 @@ class Node:
             rework=self.deep_work.rework,
             snapshot_bytes=snapshot_bytes,
         )
-        before, in_slices = partial(note_deletions, self), self.dispatcher.slices.run
+        before = partial(note_deletions, self)
+        in_slices = partial(self.dispatcher.slices.run, urgent=True)  # one command at a time, others wait for its end
         self.control = ControlPlane(image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices)
         await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 

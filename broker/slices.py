@@ -2,8 +2,9 @@
 
 The work is a generator. It yields where it may pause, or an :class:`Awaited` to be continued when that has an answer.
 All such work of a broker shares one budget of time for each turn of the event loop, however many requests there are;
-the first slice runs at once, so that what is short is answered at once. Only a few works are under way together, which
-bounds the memory of answers that are half done; the others wait in the order in which they came. A connection is not
+the first slice runs at once, so that what is short is answered at once. Beside long works a new one gets a short first
+slice before they go on, and is done with it if it is short. Only a few works are under way together, which bounds the
+memory of answers that are half done; the others wait in the order in which they came. A connection is not
 read while work of its own is under way: its answers stay in order, and each of its requests waits for the one before.
 """
 
@@ -16,10 +17,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["SLICE_SECONDS", "Awaited", "Client", "Slices", "Steps", "to_the_end"]
+__all__ = ["FIRST_SECONDS", "SLICE_SECONDS", "Awaited", "Client", "Slices", "Steps", "to_the_end"]
 
 SLICE_SECONDS: Final = 0.01
 """How long all sliced work together may compute in one turn of the loop."""
+
+FIRST_SECONDS: Final = 0.001
+"""The first slice of a work that begins beside others: long enough for an ordinary request, too short for much memory."""
 
 UNDER_WAY_MAX: Final = 8
 """Works under way together. Each may hold an answer of `ANSWER_BYTES_MAX` in memory."""
@@ -89,16 +93,17 @@ class Client(Protocol):
 class _Work:
     """One work. ``done`` is called with what it returned or raised, unless the client has gone.
 
-    ``held``: its client takes no further request until it is done.
+    ``held``: its client takes no further request until it is done. ``counted``: it is one of those under way. ``urgent``:
+    others wait for its end.
     """
 
-    __slots__ = ("client", "done", "held", "steps")
+    __slots__ = ("client", "counted", "done", "held", "steps", "urgent")
 
     def __init__(self, steps: Steps[Any], client: Client | None, done: Callable[[Any, Exception | None], None]) -> None:
         self.steps = steps
         self.client = client
         self.done = done
-        self.held = False
+        self.held = self.counted = self.urgent = False
 
     def hold(self) -> None:
         """It is not done at once."""
@@ -124,33 +129,38 @@ class Slices:
         """``call_soon`` runs a callable in the next turn of the loop."""
         self._call_soon = call_soon
         self._monotonic = monotonic
+        self._urgent: deque[_Work] = deque()
+        self._fresh: deque[_Work] = deque()
         self._ready: deque[_Work] = deque()
         self._waiting: deque[_Work] = deque()
         self._under_way = 0
         self._turn_end: float | None = None
 
     def start(
-        self, steps: Steps[Any], done: Callable[[Any, Exception | None], None], client: Client | None = None
+        self,
+        steps: Steps[Any],
+        done: Callable[[Any, Exception | None], None],
+        client: Client | None = None,
+        *,
+        urgent: bool = False,
     ) -> None:
         """Begin a work; as much of it as this turn has time for is done before this returns.
 
         ``done`` gets what it returned and None, or None and what it raised. If ``client`` goes, the work ends without.
+        ``urgent``, for a work that holds a lock for which others wait: it has half of each turn until it is done.
         """
         work = _Work(steps, client, done)
-        if self._under_way >= UNDER_WAY_MAX:
-            work.hold()
-            self._waiting.append(work)
-            return
-        self._under_way += 1
+        work.urgent = urgent
         turn_end = self._this_turn()
-        if self._ready or self._monotonic() >= turn_end:
-            work.hold()
-            self._ready.append(work)
-        else:
+        if self._monotonic() < turn_end and (urgent or (self._under_way < UNDER_WAY_MAX and not self._ready)):
+            self._count(work)
             self._advance(work, turn_end)
+            return
+        work.hold()
+        (self._urgent if urgent else self._fresh).append(work)
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Carry a work out for a coroutine. Raises what the work raises; a cancelled caller ends it."""
+    async def run(self, steps: Steps[T], *, urgent: bool = False) -> T:
+        """Carry a work out for a coroutine; see `start`. Raises what the work raises; a cancelled caller ends it."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def done(value: Any, error: Exception | None) -> None:
@@ -161,7 +171,7 @@ class Slices:
             else:
                 outcome.set_exception(error)
 
-        self.start(steps, done)
+        self.start(steps, done, urgent=urgent)
         try:
             return await outcome
         finally:
@@ -175,13 +185,22 @@ class Slices:
         return self._turn_end
 
     def _turn(self) -> None:
-        """The next turn of the loop: go on with what is ready, each work a step at a time."""
-        turn_end = self._turn_end = self._monotonic() + SLICE_SECONDS
-        while self._ready:
-            self._advance(self._ready.popleft(), turn_end)
-            if self._monotonic() >= turn_end:
+        """The next turn of the loop: half of it for urgent works and those that begin, then what is ready goes on."""
+        now = self._monotonic()
+        half, turn_end = now + SLICE_SECONDS / 2, now + SLICE_SECONDS
+        self._turn_end = turn_end
+        for _ in range(len(self._urgent)):
+            if self._monotonic() >= half:
                 break
-        if self._ready:
+            self._advance(self._urgent.popleft(), half)
+        # At least one begins in each turn, and there is time for one that is ready.
+        for count in range(len(self._fresh)):
+            if count and self._monotonic() >= half:
+                break
+            self._advance(self._fresh.popleft(), min(self._monotonic() + FIRST_SECONDS, turn_end))
+        while self._ready and self._monotonic() < turn_end:
+            self._advance(self._ready.popleft(), turn_end)
+        if self._urgent or self._fresh or self._ready:
             self._call_soon(self._turn)
         else:
             self._turn_end = None
@@ -209,19 +228,34 @@ class Slices:
                 work.hold()
                 work.spend(monotonic() - begun)
                 # Whoever waits for a disk keeps no one else from computing.
-                self._one_less()
+                self._one_less(work)
                 awaited.wake(lambda: self._resume(work))
                 return
             if (now := monotonic()) >= turn_end:
                 work.hold()
                 work.spend(now - begun)
-                self._ready.append(work)
+                self._go_on_later(work)
                 return
 
+    def _go_on_later(self, work: _Work) -> None:
+        if work.urgent:
+            self._urgent.append(work)
+        elif work.counted:
+            self._ready.append(work)
+        elif self._under_way < UNDER_WAY_MAX:
+            self._count(work)
+            self._ready.append(work)
+        else:
+            self._waiting.append(work)
+
     def _resume(self, work: _Work) -> None:
-        self._under_way += 1
-        self._ready.append(work)
+        self._count(work)
+        (self._urgent if work.urgent else self._ready).append(work)
         self._this_turn()
+
+    def _count(self, work: _Work) -> None:
+        work.counted = True
+        self._under_way += 1
 
     def _finish(self, work: _Work, value: Any, error: Exception | None) -> None:
         try:
@@ -230,12 +264,15 @@ class Slices:
             self._ended(work)
 
     def _ended(self, work: _Work) -> None:
-        self._one_less()
+        self._one_less(work)
         work.release()
 
-    def _one_less(self) -> None:
+    def _one_less(self, work: _Work) -> None:
+        if not work.counted:
+            return
+        work.counted = False
         self._under_way -= 1
-        if self._waiting:
+        if self._waiting and self._under_way < UNDER_WAY_MAX:
             self._resume(self._waiting.popleft())
 
 

@@ -59,17 +59,11 @@ class Bench:
         log = Log.open(
             path, TopicPartition("t", 0), b"i" * 16, LogConfig(**config), files=RealFilesystem(), now_ms=0, clean=True
         )
+        members = {"replicas": replicas or in_sync, "in_sync": in_sync}
         self.partition = Partition(
             log,
             directory=self.disk,
-            replica=ReplicaState(
-                1,
-                replicas=replicas or in_sync,
-                in_sync=in_sync,
-                leader_epoch=EPOCH,
-                epoch_start_offset=0,
-                leader_end_offset=0,
-            ),
+            replica=ReplicaState(1, **members, leader_epoch=EPOCH, epoch_start_offset=0, leader_end_offset=0),
             leader_epoch=EPOCH,
             clock=SimpleNamespace(wall_ms=lambda: 1_700_000_000_000, monotonic=lambda: self.now),
             rework=lambda *command: self.reworks.append(command),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.broker.slices import SLICE_SECONDS, UNDER_WAY_MAX, Awaited, Slices, to_the_end
+from stratalog.broker.slices import FIRST_SECONDS, SLICE_SECONDS, UNDER_WAY_MAX, Awaited, Slices, to_the_end
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 STEP_SECONDS = 0.004
@@ -127,23 +127,54 @@ def test_all_work_of_a_turn_shares_one_budget(bench):
 
 
 def test_only_a_few_works_are_under_way(bench):
-    """What is half done is held in memory; the others have not begun."""
-    begun = []
+    """What is half done is held in memory; the others have had their first slice at most."""
+    steps = [0] * 3 * UNDER_WAY_MAX
 
     def work(number):
-        begun.append(number)
         for _ in range(10):
             bench.now += STEP_SECONDS
+            steps[number] += 1
             yield
         return number
 
-    for number in range(3 * UNDER_WAY_MAX):
+    for number in range(len(steps)):
         bench.slices.start(work(number), lambda *found: bench.outcomes.append(found))
     while bench.due:
         bench.turn()
-        assert len(begun) - len(bench.outcomes) <= UNDER_WAY_MAX
-    assert begun == list(range(3 * UNDER_WAY_MAX))
-    assert len(bench.outcomes) == 3 * UNDER_WAY_MAX
+        assert sum(1 < count < 10 for count in steps) <= UNDER_WAY_MAX
+    assert sorted(value for value, _ in bench.outcomes) == list(range(len(steps)))
+
+
+def test_a_short_work_does_not_wait_for_long_ones(bench):
+    """However many of them there are, and also while they wait for their turn."""
+    for number in range(50):
+        bench.start(number, 1000)
+    for _ in range(60):  # their first slices
+        bench.turn()
+
+    def short():
+        bench.now += FIRST_SECONDS / 2
+        yield
+        return "short"
+
+    bench.slices.start(short(), lambda *found: bench.outcomes.append(found))
+    assert bench.turn() <= SLICE_SECONDS + STEP_SECONDS
+    assert bench.outcomes == [("short", None)]
+
+
+def test_an_urgent_work_has_half_of_each_turn(bench):
+    """Others wait for its end, for instance for a lock that it holds."""
+    for number in range(50):
+        bench.start(number, 1000)
+    for _ in range(60):
+        bench.turn()
+    bench.slices.start(bench.work("urgent", 20), lambda *found: bench.outcomes.append(found), urgent=True)
+    turns = 0
+    while not bench.outcomes:
+        assert bench.turn() <= SLICE_SECONDS + STEP_SECONDS
+        turns += 1
+    assert bench.outcomes == [("urgent", None)]
+    assert turns <= 11
 
 
 def test_a_client_that_has_gone_ends_its_work(bench):
