@@ -161,12 +161,6 @@ SETTINGS = (
 
 TOPICS = (
     Wanted(
-        "operations on topics that are not there",
-        "a topic that is not there has no operations",
-        path=r"(?:operations of an unknown one|unknown|bad name): topics.*\.topic_authorized_operations",
-        kafka="3576",
-    ),
-    Wanted(
         "names that collide in one request",
         "Kafka compares a new name with those that are there, and not with those of the same request",
         story="create topics",
@@ -242,6 +236,18 @@ RECORDS = (
 )
 
 GROUPS = (
+    Wanted(
+        "groups that are named twice",
+        "a group is described once in an answer, however often the request names it: a small request could ask for much",
+        story="described groups",
+        path=r"twice: groups",
+    ),
+    Wanted(
+        "offsets of groups that are named twice",
+        "all offsets of a group are told once in an answer, however often the request names it",
+        story="fetched offsets of groups",
+        path=r"twice: groups",
+    ),
     Wanted(
         "protocol name beside an error",
         "an empty name in place of null: the error is known before the version of the answer is",
