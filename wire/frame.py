@@ -193,9 +193,12 @@ class ResponseQueue(deque[ResponseSlot]):
     __slots__ = ()
 
     def take_ready(self, out: list[Part]) -> None:
-        """Remove the answers that may leave now and append their parts to ``out``."""
+        """Remove the answers that may leave now and append their parts to ``out``.
+
+        A slot gives its parts away: a request that others still refer to must not keep the files of its answer open.
+        """
         while self and (parts := self[0].parts) is not None:
-            self.popleft()
+            self.popleft().parts = []
             out += parts
 
     def take_all(self) -> list[ResponseSlot]:

@@ -178,3 +178,12 @@ def test_short_response_frames_are_refused():
         decode_response_header(memoryview(b"abc"), flexible=False)
     with pytest.raises(FrameError):
         decode_response_header(memoryview(b"abcd"), flexible=True)
+
+
+def test_an_answer_that_has_left_keeps_nothing_of_its_parts():
+    """What still refers to its request, a cycle for instance, must not keep the files open that the parts are of."""
+    queue, slot, out = ResponseQueue(), ResponseSlot(), []
+    queue.append(slot)
+    slot.parts = [b"x"]
+    queue.take_ready(out)
+    assert (out, slot.parts) == ([b"x"], [])
