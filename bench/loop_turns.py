@@ -48,7 +48,7 @@ class LoopTurns:
     """Times the turns of one event loop. ``longest_ms`` is CPU time, ``longest_wall_ms`` by the clock.
 
     ``collecting_ms`` is what of the longest turn went into the garbage collector. It looks at the objects of the client,
-    too, which shares this process; so that time is told, and is not part of ``longest_ms``.
+    too, which shares this process; so the bench reports that time apart from ``longest_ms``.
     """
 
     longest_ms: float = 0.0

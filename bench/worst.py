@@ -1,4 +1,4 @@
-"""What a worst legal request is, for those who list them."""
+"""The type of a worst legal request, for the modules that list them."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class MovedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What is to be done in each log directory. ``cluster_id`` and ``node_id`` are those of the directories."""
+    """The changes to make in each log directory. ``cluster_id`` and ``node_id`` are those of the directories."""
 
     cluster_id: str
     node_id: int
@@ -79,7 +79,7 @@ class Adoption:
 
     @property
     def losses(self) -> list[MovedPartition]:
-        """Partitions of which offsets would be lost."""
+        """Partitions that would lose offsets."""
         return [one for rows in self.partitions.values() for one in rows if one.lost[0] < one.lost[1]]
 
 
@@ -127,7 +127,7 @@ def adopt_bucket(
 ) -> KnownBucket:
     """Have the directories archive to the bucket at ``url``; ``home`` is the directory of the metadata.
 
-    ``given_up`` names every topic of which offsets may be lost. The identity is written last: what is broken off is done
+    ``given_up`` names every topic that may lose offsets. The identity is written last: what is broken off is done
     again. Raises `Invalid` for a loss that is not given up, and what the disk and the store raise.
     """
     refused = [one for one in adoption.losses if one.name.topic not in given_up]
