@@ -122,7 +122,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises `Corrupt` for a codec nobody defined."""
+        """Raises `Corrupt` for a codec that is not defined."""
         number = self.attributes & _CODEC_MASK
         if number >= len(_CODECS):
             raise Corrupt(f"the batch at offset {self.base_offset} names an unknown codec: {number}")
@@ -162,7 +162,9 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_fields(buffer: Buffer, position: int = 0) -> tuple[int, ...]:
-    """`check_batch` for whoever looks at very many: the fields of `BATCH_HEADER`, in its order. Raises `Corrupt`."""
+    """`check_batch` for callers that look at very many batches: the fields
+    of `BATCH_HEADER`, in its order. Raises `Corrupt`.
+    """
     size_bytes = len(buffer)
     if position < 0 or position + HEADER_BYTES > size_bytes:
         raise Corrupt(f"{size_bytes - position} bytes at position {position} are less than a batch header")
@@ -229,7 +231,8 @@ def iter_records(buffer: Buffer, position: int = 0) -> Iterator[Record]:
         try:
             payload = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
         except Corrupt as error:
-            # Of the same kind: who reads on behind what is too large tells it from what is damaged.
+            # Keep the kind of the error: a reader that goes on behind a batch that is too large tells it from a damaged
+            # one.
             raise type(error)(f"the batch at offset {header.base_offset}: {error}") from error
     if header.record_count < 0 or header.record_count * _MIN_RECORD_BYTES > len(payload):
         raise Corrupt(

@@ -22,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class TooLarge(Corrupt):
-    """What is compressed is larger than its reader opens. Its bytes may be whole."""
+    """The compressed data is larger than its reader opens. Its bytes may be whole."""
 
 
 class Codec(IntEnum):
@@ -44,7 +44,7 @@ _LZ4_STEP_BYTES_MIN: Final = 64 << 10
 _LZ4_RATIO: Final = 8
 _ZSTD_COMPRESSORS: Final[list[zstandard.ZstdCompressor]] = []
 _ZSTD_DECOMPRESSORS: Final[list[zstandard.ZstdDecompressor]] = []
-"""Contexts that nobody uses now, at most as many as there are threads."""
+"""Idle contexts, at most as many as there are threads."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:

@@ -3,12 +3,12 @@
 .. code-block:: text
 
     KafkaError(code)            the answer to a request; handlers raise it, dispatch encodes it
-    StratalogError              inside: the caller is told what it may do
+    StratalogError              inside: its class says what the caller may do
       Retriable                 try again later: a store is away, a worker restarts
-      Fenced                    stop acting: somebody newer owns this
+      Fenced                    stop acting: a newer owner has this
       Corrupt                   bytes are not what was written: quarantine, never guess
       Invalid                   the caller's fault: a setting, a file, a frame
-        Unknown                 what the caller has named is not there: a topic, a partition
+        Unknown                 the thing named by the caller is not there: a topic, a partition
 
 Messages say what happened, where (topic, partition, offset, key) and what to do; they are not API.
 """
@@ -37,11 +37,11 @@ class Corrupt(StratalogError):
 
 
 class Invalid(StratalogError):
-    """What the caller handed in cannot be accepted, now or later."""
+    """The caller's input cannot be accepted, now or later."""
 
 
 class Unknown(Invalid):
-    """What the caller has named is not there: a topic, a partition, a folder."""
+    """The topic, partition or folder that the caller has named is not there."""
 
 
 class ErrorCode(IntEnum):

@@ -35,7 +35,7 @@ class EncodedTopics(list[MetadataResponseTopic]):
 
 
 def _tail_bytes(version: int) -> int:
-    """What follows the topics of an answer: operations, error code, tags."""
+    """The bytes that follow the topics of an answer: operations, error code, tags."""
     return 4 * (version in _OPERATIONS) + 2 * (version >= _ERROR_SINCE) + (version >= _FLEXIBLE_SINCE)
 
 

@@ -1,4 +1,4 @@
-"""What encoders return and connections send: pieces of memory and ranges of files, in order."""
+"""The parts that encoders return and connections send: pieces of memory and ranges of files, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK_BYTES: Final = 64 << 10
 
 
 class HasFileno(Protocol):
-    """An open file. Whoever holds it keeps the descriptor open, also after the name was unlinked."""
+    """An open file. Its holder keeps the descriptor open, also after the name was unlinked."""
 
     def fileno(self) -> int:
         """The descriptor."""

@@ -1,7 +1,7 @@
 """Which records of a batch a topic refuses, and in which words (KIP-467).
 
-Source: Kafka's ``LogValidator``: a record without a key in a compacted topic, a time too far from the broker's. What
-stands in the batch header alone is checked before (`stratalog.hot.validation`).
+Source: Kafka's ``LogValidator``: a record without a key in a compacted topic, a time too far from the broker's. The
+fields of the batch header alone are checked before (`stratalog.hot.state.validation`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecordError(NamedTuple):
 
 
 class RecordsRefused(KafkaError):
-    """A batch of which some records cannot be taken; ``record_errors`` names the first `RECORD_ERRORS_MAX` of them."""
+    """A batch with records that cannot be taken; ``record_errors`` names the first `RECORD_ERRORS_MAX` of them."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
         super().__init__(code, message)
@@ -40,7 +40,7 @@ class RecordsRefused(KafkaError):
 
 
 class RecordRules(NamedTuple):
-    """What a topic asks of every record; times in milliseconds, None where any will do."""
+    """A topic's demands on every record; times in milliseconds, None where any will do."""
 
     topic_partition: str
     keys_required: bool = False

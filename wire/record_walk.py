@@ -16,7 +16,7 @@ _NEGATIVE: Final = 1
 
 
 class RecordFacts(NamedTuple):
-    """What is looked at in a record. ``offset_delta`` need not be its index among the records."""
+    """The checked facts of a record. ``offset_delta`` need not be its index among the records."""
 
     offset_delta: int
     timestamp_ms: int

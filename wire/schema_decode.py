@@ -62,7 +62,7 @@ def _bad_tag(what: str, path: str, position: int, end: int) -> NoReturn:
 
 
 def _skip_tags(where: tuple[str, str], view: memoryview, position: int, count: int, tags_max: int) -> int:
-    """Pass over a tag section of which nothing is known; ``count`` is the first byte of its count."""
+    """Pass over a tag section whose tags are all unknown; ``count`` is the first byte of its count."""
     what, path = where
     if count > 0x7F:
         count, position = read_unsigned_varint(view, position - 1)

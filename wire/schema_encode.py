@@ -215,7 +215,7 @@ class _Writer:
             self.put(f"{value} = None if {value} is None else {encoded}" if slot.nullable else f"{value} = {encoded}")
         length = f"len({value})"
         if kind == "records":
-            # What a log gives is mostly one slice, which tells its length without a call.
+            # A log mostly gives one slice, whose length is known without a call.
             self.put(f"if {value}.__class__ is list and len({value}) == 1: {value} = {value}[0]")
             length = f"({length} if {value}.__class__ in ONE_PART else records_length({value}))"
             length = f"({value}.length if {value}.__class__ is FileSlice else {length})"

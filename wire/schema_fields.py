@@ -1,4 +1,4 @@
-"""What a declaration says about one field: its type, its versions, its default."""
+"""The facts that a declaration gives about one field: its type, its versions, its default."""
 
 from __future__ import annotations
 

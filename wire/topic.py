@@ -9,7 +9,17 @@ from typing import Final, NamedTuple
 
 from stratalog.wire.errors import Invalid
 
-__all__ = ["ZERO_UUID", "TopicPartition", "Uuid", "topic_name_problem", "uuid_parse", "uuid_text"]
+__all__ = [
+    "VIEW_ALIAS",
+    "VIEW_MARK",
+    "ZERO_UUID",
+    "TopicPartition",
+    "Uuid",
+    "base_topic",
+    "topic_name_problem",
+    "uuid_parse",
+    "uuid_text",
+]
 
 Uuid = bytes
 """A Kafka uuid: 16 bytes, most significant first."""
@@ -24,7 +34,19 @@ _STANDARD_ALPHABET = str.maketrans("-_", "+/")
 
 
 _NAME_CHARACTERS_MAX: Final = 249
+VIEW_MARK: Final = "@"
+"""Stands between a topic and the cut or time of a read-only view; no topic of Kafka has it in its name."""
+
+VIEW_ALIAS: Final = "..at.."
+"""The same for clients that refuse the mark."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def base_topic(name: str) -> str:
+    """The topic that a view shows, whose rules of access hold for it; any other name is its own."""
+    if VIEW_MARK in name:
+        return name.partition(VIEW_MARK)[0]
+    return name.partition(VIEW_ALIAS)[0] if VIEW_ALIAS in name else name
 
 
 def topic_name_problem(name: str) -> str | None:

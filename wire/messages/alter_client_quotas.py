@@ -30,7 +30,7 @@ class OpData(Struct):
 
 
 class EntryData(Struct):
-    """What to change for one entity."""
+    """The changes for one entity."""
 
     entity: list[EntityData]
     ops: list[OpData]
@@ -44,7 +44,7 @@ class AlterClientQuotasRequest(Message, api_key=49, versions=(0, 1), flexible=1)
 
 
 class AlteredEntryData(Struct):
-    """What became of one entity (Kafka's ``EntryData`` of the response)."""
+    """The outcome for one entity (Kafka's ``EntryData`` of the response)."""
 
     error_code: Int16 = field()
     error_message: str | None = field(None)

@@ -32,7 +32,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions=(0, 1), flexible=0):
-    """What shall move."""
+    """The partitions to move."""
 
     timeout_ms: Int32 = field(60_000)
     allow_replication_factor_change: Bool = field(True, since=1)

@@ -25,14 +25,14 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A directory, by its absolute path, and what shall be in it."""
+    """A directory, by its absolute path, and the partitions that belong in it."""
 
     path: str
     topics: list[AlterReplicaLogDirTopic]
 
 
 class AlterReplicaLogDirsRequest(Message, api_key=34, versions=(1, 2), flexible=2):
-    """Which replicas shall be where."""
+    """The replicas to move, by directory."""
 
     dirs: list[AlterReplicaLogDir]
 

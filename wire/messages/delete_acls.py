@@ -49,7 +49,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What one filter has removed."""
+    """The bindings that one filter has removed."""
 
     error_code: Int16 = field()
     error_message: str | None = field()

@@ -17,14 +17,14 @@ class DeleteGroupsRequest(Message, api_key=42, versions=(0, 2), flexible=2):
 
 
 class DeletableGroupResult(Struct):
-    """What became of one group."""
+    """The outcome for one group."""
 
     group_id: str
     error_code: Int16 = field()
 
 
 class DeleteGroupsResponse(Message, api_key=42, versions=(0, 2), flexible=2):
-    """What became of each."""
+    """The outcome for each group."""
 
     throttle_time_ms: Int32 = field()
     results: list[DeletableGroupResult]

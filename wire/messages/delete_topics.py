@@ -33,7 +33,7 @@ class DeleteTopicsRequest(Message, api_key=20, versions=(1, 6), flexible=4):
 
 
 class DeletableTopicResult(Struct):
-    """One topic; the name stays null for an id that nobody knows."""
+    """One topic; the name stays null for an unknown id."""
 
     name: str | None = field("", nullable_since=6)
     topic_id: Uuid = field(since=6)

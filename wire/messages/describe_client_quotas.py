@@ -8,6 +8,8 @@ type. ``match_type``: 0 this name, 1 the default, 2 any name that is set, the de
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from stratalog.wire.schema import Bool, Float64, Int8, Int16, Int32, Message, Struct, field
 
 __all__ = [
@@ -16,12 +18,21 @@ __all__ = [
     "DescribeClientQuotasResponse",
     "EntityData",
     "EntryData",
+    "MatchType",
     "ValueData",
 ]
 
 
+class MatchType(IntEnum):
+    """How a filter names entities of one type; the numbers of ``match_type``."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
 class ComponentData(Struct):
-    """What an entity must be called by one of its types; ``match`` is null unless one name is meant."""
+    """A condition on one part of an entity, by its type; ``match`` is null unless one name is meant."""
 
     entity_type: str
     match_type: Int8

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class DescribeClusterRequest(Message, api_key=60, versions=(0, 2), flexible=0):
-    """What to tell."""
+    """The details that are asked for."""
 
     include_cluster_authorized_operations: Bool
     endpoint_type: Int8 = field(1, since=1)

@@ -55,7 +55,7 @@ class TopicResponse(Struct):
 
 
 class DescribeProducersResponse(Message, api_key=61, versions=(0, 0), flexible=0):
-    """What each partition remembers."""
+    """The producers that each partition remembers."""
 
     throttle_time_ms: Int32 = field()
     topics: list[TopicResponse]

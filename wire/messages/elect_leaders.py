@@ -26,7 +26,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, api_key=43, versions=(0, 2), flexible=2):
-    """The partitions; null for all, of which only those are answered that changed or failed."""
+    """The partitions to elect leaders for; null for all: then only those are answered that changed or failed."""
 
     election_type: Int8 = field(since=1)
     topic_partitions: list[TopicPartitions] | None

@@ -73,8 +73,8 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message, api_key=1, versions=(4, 18), flexible=12):
-    """What to read, in the order in which partitions shall be filled. ``isolation_level``: 0 read_uncommitted, 1
-    read_committed.
+    """The partitions to read, in the order in which they are to be filled.
+    ``isolation_level``: 0 read_uncommitted, 1 read_committed.
     """
 
     cluster_id: str | None = field(since=12, tag=0)
@@ -99,7 +99,7 @@ class EpochEndOffset(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 where that is not known."""
+    """The partition's leader now; -1 where that is not known."""
 
     leader_id: Int32 = field(-1)
     leader_epoch: Int32 = field(-1)

@@ -1,4 +1,4 @@
-"""What precedes every body: request headers 1 and 2, response headers 0 and 1.
+"""The headers that precede every body: request headers 1 and 2, response headers 0 and 1.
 
 Request header 2 and response header 1 end with a tag section and belong to flexible versions. The client id keeps
 its two-byte length in both, so that a broker can read the header of any ApiVersions request. Response headers of

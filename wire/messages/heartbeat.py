@@ -11,7 +11,7 @@ __all__ = ["HeartbeatRequest", "HeartbeatResponse"]
 
 
 class HeartbeatRequest(Message, api_key=12, versions=(0, 4), flexible=4):
-    """Who is alive, in which generation."""
+    """The member that is alive, and its generation."""
 
     group_id: str
     generation_id: Int32

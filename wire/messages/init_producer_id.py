@@ -18,7 +18,7 @@ __all__ = [
 
 
 class InitProducerIdRequest(Message, api_key=22, versions=(0, 5), flexible=2):
-    """Who asks; the transactional id is null for a producer that is only idempotent."""
+    """The producer that asks; the transactional id is null for one that is only idempotent."""
 
     transactional_id: str | None
     transaction_timeout_ms: Int32

@@ -2,8 +2,8 @@
 
 - 1: rebalance time-out beside the session time-out. 2: throttle time. 3: throttling comes after the answer (KIP-219).
 - 4: a member without an id is given one and asks again (KIP-394). 5: static members (KIP-345). 6: flexible.
-- 7: the protocol type is answered (KIP-559). 8: the reason of a member (KIP-800). 9: a leader may be told to skip the
-  assignment (KIP-814).
+- 7: the protocol type is answered (KIP-559). 8: the reason of a member (KIP-800). 9: the answer may have the leader
+  skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, api_key=11, versions=(0, 9), flexible=6):
-    """Who joins. Without ``rebalance_timeout_ms`` (-1) it is the session time-out."""
+    """The member that joins. Without ``rebalance_timeout_ms`` (-1) it is the session time-out."""
 
     group_id: str
     session_timeout_ms: Int32

@@ -20,7 +20,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message, api_key=13, versions=(0, 5), flexible=4):
-    """Who leaves."""
+    """The members that leave."""
 
     group_id: str
     member_id: str = field(until=2)
@@ -28,7 +28,7 @@ class LeaveGroupRequest(Message, api_key=13, versions=(0, 5), flexible=4):
 
 
 class MemberResponse(Struct):
-    """What became of one member."""
+    """The outcome for one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -36,7 +36,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Message, api_key=13, versions=(0, 5), flexible=4):
-    """What became of each; in versions 0 to 2 ``error_code`` is that of the one member."""
+    """The outcome for each member; in versions 0 to 2 ``error_code`` is that of the one member."""
 
     throttle_time_ms: Int32 = field(since=1)
     error_code: Int16 = field()

@@ -39,7 +39,9 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message, api_key=2, versions=(1, 11), flexible=6):
-    """What to look up. ``replica_id`` is -1 for a client; ``isolation_level``: 0 read_uncommitted, 1 read_committed."""
+    """The partitions and timestamps to look up. ``replica_id`` is -1 for a client; ``isolation_level``: 0
+    read_uncommitted, 1 read_committed.
+    """
 
     replica_id: Int32
     isolation_level: Int8 = field(since=2)

@@ -47,7 +47,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions=(0, 0), flexible=0):
-    """What is under way."""
+    """The reassignments under way."""
 
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

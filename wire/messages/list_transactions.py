@@ -11,7 +11,9 @@ __all__ = ["ListTransactionsRequest", "ListTransactionsResponse", "TransactionSt
 
 
 class ListTransactionsRequest(Message, api_key=66, versions=(0, 2), flexible=0):
-    """What to list: everything that passes all filters. Empty lists, a negative duration and no pattern pass all."""
+    """The filters of the list: everything is listed that passes all of them.
+    Empty lists, a negative duration and no pattern pass all.
+    """
 
     state_filters: list[str]
     producer_id_filters: list[Int64]
@@ -28,7 +30,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(Message, api_key=66, versions=(0, 2), flexible=0):
-    """What passed; states that were asked for and do not exist."""
+    """The transactions that passed; states that were asked for and do not exist."""
 
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

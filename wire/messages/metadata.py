@@ -1,4 +1,4 @@
-"""Metadata (key 3): the brokers of the cluster, its topics and who leads their partitions.
+"""Metadata (key 3): the brokers of the cluster, its topics and the leaders of their partitions.
 
 - 0: an empty list of topics asks for all of them.
 - 1: null asks for all, an empty list for none; the answer has racks, the controller and internal topics.
@@ -62,7 +62,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """One topic; the name is null for an id that nobody knows. Operations as in the response."""
+    """One topic; the name is null for an unknown id. Operations as in the response."""
 
     error_code: Int16 = field()
     name: str | None = field("", nullable_since=12)
@@ -73,8 +73,8 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Message, api_key=3, versions=(0, 13), flexible=9):
-    """The cluster as the broker sees it. ``cluster_authorized_operations`` is a bit set, the smallest int32 if not
-    asked for.
+    """The cluster as the broker sees it. ``cluster_authorized_operations``
+    is a bit set, the smallest int32 if not asked for.
     """
 
     throttle_time_ms: Int32 = field(since=3)

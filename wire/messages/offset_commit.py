@@ -38,8 +38,8 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Message, api_key=8, versions=(2, 10), flexible=8):
-    """What to keep. The generation or epoch is -1 for a client that is no member; ``retention_time_ms`` -1 is the
-    broker's retention.
+    """The offsets to keep. The generation or epoch is -1 for a client that is no
+    member; ``retention_time_ms`` -1 is the broker's retention.
     """
 
     group_id: str

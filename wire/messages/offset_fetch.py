@@ -40,7 +40,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """What is wanted of one group; null topics are all. Without member the epoch is -1."""
+    """The offsets wanted of one group; null topics are all. Without member the epoch is -1."""
 
     group_id: str
     member_id: str | None = field(None, since=9)
@@ -49,7 +49,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message, api_key=9, versions=(1, 10), flexible=6):
-    """What is wanted. With ``require_stable`` an offset of an open transaction is an error to try again after."""
+    """The offsets wanted. With ``require_stable`` an offset of an open transaction is an error to try again after."""
 
     group_id: str = field(until=7)
     topics: list[OffsetFetchRequestTopic] | None = field([], until=7, nullable_since=2)

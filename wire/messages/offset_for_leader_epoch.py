@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients and followers see lost tails.
 
 - 2: the current leader epoch fences both sides (KIP-320); throttle time.
-- 3: who asks: a follower, a consumer, or -2, which may look beyond the high watermark. 4: flexible.
+- 3: the sender: a follower, a consumer, or -2, which may look beyond the high watermark. 4: flexible.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 where that is not known."""
+    """The partition's leader now; -1 where that is not known."""
 
     leader_id: Int32 = field(-1)
     leader_epoch: Int32 = field(-1)

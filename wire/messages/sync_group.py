@@ -12,7 +12,7 @@ __all__ = ["SyncGroupRequest", "SyncGroupRequestAssignment", "SyncGroupResponse"
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What one member gets, opaque to the broker."""
+    """The assignment of one member, opaque to the broker."""
 
     member_id: str
     assignment: bytes

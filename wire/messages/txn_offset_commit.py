@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28): keep how far a group has read, if the producer's transaction commits (KIP-98).
 
 - 1: throttling comes after the answer (KIP-219). 2: leader epochs (KIP-320).
-- 3: member, instance and generation, so that a former member is told apart (KIP-447); flexible.
+- 3: member, instance and generation, so that a former member can be recognised (KIP-447); flexible.
 - 4: TRANSACTION_ABORTABLE may be answered. 5: the group joins the transaction without AddOffsetsToTxn (KIP-890).
 """
 
@@ -36,7 +36,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible=3):
-    """What to keep, and in whose transaction. The generation is -1 for a client that is no member."""
+    """The offsets to keep, and the transaction they belong to. The generation is -1 for a client that is no member."""
 
     transactional_id: str
     group_id: str

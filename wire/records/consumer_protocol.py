@@ -1,4 +1,4 @@
-"""What consumers write into the opaque bytes of the classic protocol: subscriptions and assignments.
+"""The opaque bytes that consumers write in the classic protocol: subscriptions and assignments.
 
 Each begins with its version, int16; a version that is newer than known is read as the newest that is known, which it
 begins with. The coordinator reads them where members of both protocols share a group. Sources: Kafka's
@@ -34,7 +34,7 @@ class OwnedPartitions(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions=(0, 3)):
-    """What a consumer wants, and what it has."""
+    """The topics a consumer wants, and the partitions it has."""
 
     topics: list[str]
     user_data: bytes | None = field(None)
@@ -44,7 +44,7 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3)):
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    """What a consumer is given."""
+    """The partitions that a consumer is given."""
 
     assigned_partitions: list[OwnedPartitions]
     user_data: bytes | None = field(None)

@@ -49,7 +49,7 @@ _VERSION: Final = Packer(">h")
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """The kinds of control records."""
 
     ABORT = 0
     COMMIT = 1

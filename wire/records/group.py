@@ -72,8 +72,9 @@ class OffsetCommitKey(Message, api_key=1, versions=(0, 0)):
 
 
 class OffsetCommitValue(Message, api_key=1, versions=(0, 4), flexible=4):
-    """What was committed. ``expire_timestamp`` is -1 unless the client chose a retention of its own (OffsetCommit below
-    5); it stands in version 1 only. ``topic_id`` is zero where the client named the topic alone. Times in milliseconds.
+    """The offset that was committed. ``expire_timestamp`` is -1 unless the client chose a retention of its own
+    (OffsetCommit below 5); it stands in version 1 only. ``topic_id`` is zero where the client named the topic alone.
+    Times in milliseconds.
     """
 
     offset: Int64
@@ -170,14 +171,14 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What a consumer group keeps of a member that speaks the classic protocol."""
+    """The state that a consumer group keeps of a member that speaks the classic protocol."""
 
     session_timeout_ms: Int32
     supported_protocols: list[ClassicProtocol]
 
 
 class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions=(0, 0), flexible=0):
-    """What a member has said of itself.
+    """The member's own description of itself.
 
     Kafka writes null for a member of the new protocol, and takes a record that says nothing for one of the old.
     """

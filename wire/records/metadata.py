@@ -142,8 +142,8 @@ class ConfigRecord(Message, api_key=4, versions=(0, 0), flexible=0):
 
 
 class PartitionChangeRecord(Message, api_key=5, versions=(0, 2), flexible=0):
-    """What has changed about a partition: null, -2 and -1 (recovery state) leave a field as it is; ``leader`` -1 takes
-    the leader away.
+    """The changed fields of a partition: null, -2 and -1 (recovery state) leave
+    a field as it is; ``leader`` -1 takes the leader away.
     """
 
     partition_id: Int32 = field(-1)
@@ -206,7 +206,7 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions=(0, 3), flexi
 
 
 class NoOpRecord(Message, api_key=20, versions=(0, 0), flexible=0):
-    """Nothing: moves the high watermark of an idle metadata log."""
+    """Holds no data: moves the high watermark of an idle metadata log."""
 
 
 class BeginTransactionRecord(Message, api_key=23, versions=(0, 0), flexible=0):

@@ -27,7 +27,7 @@ _VALUE_VERSION: Final = 1
 
 
 class TransactionLogKey(Message, api_key=0, versions=(0, 0)):
-    """Whose state it is."""
+    """The transactional id whose state follows."""
 
     transactional_id: str
 
@@ -43,7 +43,7 @@ class TransactionLogValue(Message, api_key=0, versions=(0, 1), flexible=1):
     """The state of a transactional id. ``transaction_status`` is `TransactionStatus`; times are of the wall clock.
 
     ``previous_producer_id``: the producer id before the last change; ``next_producer_id``: the one that the producer
-    was told to go on with while the present one is still being ended (its epochs are used up).
+    was given to go on with while the present one is still being ended (its epochs are used up).
     """
 
     producer_id: Int64
