@@ -14,19 +14,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stratalog.hot import checkpoint
-from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
-from stratalog.hot.directory_names import directory_name, parse_directory_name
-from stratalog.hot.filesystem import Entry, Filesystem
-from stratalog.hot.loaded import LEADER_EPOCH_MAX
-from stratalog.hot.log import Log
-from stratalog.hot.log_bounds import LOG_BOUNDS, LogBounds, bounds_from_bytes, bounds_to_bytes, is_newer_than_checkpoint
-from stratalog.hot.log_summary import LOG_SUMMARIES, LogSummary, summaries_from_bytes, summaries_to_bytes
-from stratalog.hot.quarantine import STRAY
-from stratalog.hot.removal import DirectoryRemoval
-from stratalog.hot.segment_cache import SegmentCache
-from stratalog.hot.sync import SyncTicket
+from stratalog.hot.log.log import Log
+from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.recovery.loaded import LEADER_EPOCH_MAX
+from stratalog.hot.recovery.quarantine import STRAY
+from stratalog.hot.segments.log_summary import LOG_SUMMARIES, LogSummary, summaries_from_bytes, summaries_to_bytes
+from stratalog.hot.segments.scan import OFFSET_MAX
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.state.log_bounds import (
+    LOG_BOUNDS,
+    LogBounds,
+    bounds_from_bytes,
+    bounds_to_bytes,
+    is_newer_than_checkpoint,
+)
+from stratalog.hot.storage import checkpoint
+from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
+from stratalog.hot.storage.directory_names import directory_name, parse_directory_name
+from stratalog.hot.storage.filesystem import Entry, Filesystem
+from stratalog.hot.storage.removal import DirectoryRemoval
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -90,11 +97,11 @@ class LogDirectory:
     was_offline: bool = False
     """A sync failed here before; caches were dropped."""
     partitions: dict[TopicPartition, FoundPartition] = field(default_factory=dict)
-    """What lay here when the broker started, less what was deleted or set aside since."""
+    """The partitions that lay here at the start, less those deleted or set aside since."""
     doomed: list[str] = field(default_factory=list)
     """Directories of deleted partitions whose files still have to go."""
     unknown: list[str] = field(default_factory=list)
-    """Names that nobody here wrote; they are left alone and reported."""
+    """Names that this broker does not write; they are left alone and reported."""
     damaged_checkpoints: list[str] = field(default_factory=list)
     """Checkpoints that could not be read; their logs are verified from the start, or opened without summaries."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
@@ -106,9 +113,9 @@ class LogDirectory:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
-    """What ``log-bounds`` holds, or will hold."""
+    """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
-    """What the last orderly stop noted of logs that have not been opened since."""
+    """Summaries by the last orderly stop, of logs that have not been opened since."""
     _gaps_unknown: bool = False
     """It is lost which logs were compacted once."""
     _bounds_stored: bool = False
@@ -121,7 +128,7 @@ class LogDirectory:
         Raises `OSError`, and `Corrupt` if the identity of the directory is unreadable: it is not ours to guess.
         """
         files.make_directory(path)
-        with suppress(PermissionError):  # then the directory is older than this broker, and whoever made it kept it
+        with suppress(PermissionError):  # then the directory is older than this broker, and its maker has to keep it
             files.sync_directory(str(Path(path).parent))
         directory = cls(path, files)
         directory.owner = checkpoint.read_meta_properties(files, path)
@@ -184,7 +191,10 @@ class LogDirectory:
             self.log_start_offsets |= starts
 
     def _read_summaries(self, names: Collection[str]) -> None:
-        """They are not needed, only quick. What is cached after a failed sync is not to be believed."""
+        """Read the summaries, which save time.
+
+        After a failed sync they are not used: the cache may hold bytes that the disk lacks.
+        """
         if LOG_SUMMARIES in names and not self.was_offline:
             try:
                 self.summaries = summaries_from_bytes(self.files.read_bytes(f"{self.path}/{LOG_SUMMARIES}"))
@@ -240,8 +250,8 @@ class LogDirectory:
     ) -> Log:
         """Open (or create) one log with what the checkpoints say of it.
 
-        ``leader_epoch_max`` is the partition's newest epoch, and ``refuse_damage`` as in `OpenRequest`. Raises `OSError`,
-        `Corrupt`.
+        ``leader_epoch_max`` is the partition's newest epoch, and ``refuse_damage`` as in `OpenRequest`.
+        Raises `OSError`, `Corrupt`.
         """
         bounds = self.bounds.get(topic_partition)
         known_gaps_below = None if bounds is None else bounds.gaps_below
@@ -262,23 +272,16 @@ class LogDirectory:
             known_gaps_below=known_gaps_below,
             leader_epoch_max=leader_epoch_max,
             refuse_damage=refuse_damage,
+            durable_end=self._durable_end(topic_partition),
         )
 
-    def open_all(
-        self, config_of: Callable[[FoundPartition], LogConfig | None], *, now_ms: int, cache: SegmentCache
-    ) -> dict[TopicPartition, Log]:
-        """Open every partition for which ``config_of`` has a configuration; the others are left alone.
-
-        Raises `OSError`; then the whole directory is unusable.
-        """
-        logs = {}
-        for found in self.partitions.values():
-            config = config_of(found)
-            if config is not None and found.topic_id is not None:
-                logs[found.topic_partition] = self.open_log(
-                    found.topic_partition, found.topic_id, config, now_ms=now_ms, cache=cache
-                )
-        return logs
+    def _durable_end(self, name: TopicPartition) -> int:
+        """The end of what some checkpoint shows to have been synced; the largest offset if one of them is unreadable."""
+        kept = {checkpoint.RECOVERY_POINTS, checkpoint.REMOTE_LOG, checkpoint.HIGH_WATERMARKS}
+        if kept.intersection(self.damaged_checkpoints):
+            return OFFSET_MAX
+        archived = self.remote_logs[name].remote_end_offset if name in self.remote_logs else 0
+        return max(archived, self.recovery_points.get(name, 0), self.high_watermarks.get(name, 0))
 
     # -- checkpoints and the end --------------------------------------------------------------------------
 
@@ -293,8 +296,8 @@ class LogDirectory:
     def write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write the recovery points, and take over the bounds that `store_bounds` writes. Raises `OSError`.
 
-        Each file takes some 20 ms for 10,000 partitions. A log hears that its recovery point is stored before anything else
-        may happen to it: what is cut off it later is not in the file.
+        Each file takes some 20 ms for 10,000 partitions. Each log learns at once that its recovery point is
+        stored: a truncation that comes later is not in the file.
         """
         self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
@@ -311,7 +314,7 @@ class LogDirectory:
         self.store_bounds()
 
     def _note_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Take the bounds over. What is removed before they are stored is then not written."""
+        """Take the bounds over. A partition that is removed before they are stored is not written."""
         self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
         bounds = self.bounds | {
             name: LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
@@ -333,12 +336,8 @@ class LogDirectory:
         """Write the high watermarks of all partitions here. Raises `OSError`."""
         checkpoint.write_offsets(self.files, self.path, checkpoint.HIGH_WATERMARKS, high_watermarks)
 
-    def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """The log is clean below ``offset``; those of all others here are written again. Raises `OSError`."""
-        self.note_cleaner_offset(topic_partition, offset)()
-
     def note_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> Callable[[], None]:
-        """The same in two steps: what is returned writes the file, from any thread. Raises `OSError` there."""
+        """The log is clean below ``offset``: call the result, in any thread, to write it down. It raises `OSError`."""
         self.cleaner_offsets[topic_partition] = offset
         offsets = dict(self.cleaner_offsets)
         return lambda: checkpoint.write_offsets(self.files, self.path, checkpoint.CLEANER_OFFSETS, offsets)
@@ -393,7 +392,7 @@ class LogDirectory:
         return target
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """What was written down of a partition is void: its directory has gone or has another name."""
+        """Drop a partition from every checkpoint: its directory has gone or has another name."""
         self.partitions.pop(topic_partition, None)
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)

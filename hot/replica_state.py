@@ -20,7 +20,7 @@ __all__ = ["FollowerState", "IsrChange", "ReplicaState"]
 
 @dataclass(slots=True)
 class FollowerState:
-    """What the leader knows of one follower."""
+    """One follower, as the leader knows it."""
 
     log_end_offset: int = -1
     """Its last fetch offset: everything below is in its log (and durable, where followers sync before fetching)."""
@@ -82,7 +82,7 @@ class ReplicaState:
     # -- what is known ------------------------------------------------------------------------------------
 
     def follower(self, broker_id: int) -> FollowerState:
-        """What is known of a follower. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION for a stranger."""
+        """The state of a follower. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION for a broker that is no replica."""
         try:
             return self._followers[broker_id]
         except KeyError:
@@ -109,7 +109,7 @@ class ReplicaState:
         return self.high_watermark >= self.epoch_start_offset
 
     def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """What read_committed consumers may read up to: no undecided transaction lies below it."""
+        """The exclusive end for read_committed consumers: no undecided transaction lies below it."""
         if first_unstable_offset is None:
             return self.high_watermark
         return min(self.high_watermark, first_unstable_offset)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.segment import SegmentInfo
+from stratalog.hot.segments.segment import SegmentInfo
 
 __all__ = ["Deletion", "local_segments_to_evict", "segments_to_delete"]
 
@@ -29,7 +29,7 @@ class Deletion(NamedTuple):
 def segments_to_delete(
     segments: Sequence[SegmentInfo], config: LogConfig, *, now_ms: int, log_start_offset: int, high_watermark: int
 ) -> Deletion | None:
-    """What ``cleanup.policy=delete`` and the log start allow to remove from a log without an archive.
+    """The segments that ``cleanup.policy=delete`` and the log start remove from a log without an archive.
 
     Oldest first, and never a segment that reaches above the high watermark. Whole segments only, by the newest
     record time in them: one unexpired record keeps its segment. None if nothing may go.
@@ -49,7 +49,7 @@ def segments_to_delete(
 def local_segments_to_evict(
     segments: Sequence[SegmentInfo], config: LogConfig, *, now_ms: int, log_start_offset: int, evictable_offset: int
 ) -> Deletion | None:
-    """What local retention allows to remove of a tiered topic: only segments wholly below ``evictable_offset``.
+    """The segments that local retention removes from a tiered topic: only those wholly below ``evictable_offset``.
 
     The active segment always stays: it is not archived. None if nothing may go.
     """

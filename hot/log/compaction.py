@@ -1,0 +1,179 @@
+"""Compaction as the log's owner sees it: what may be cleaned, and the change from old segments to a new one.
+
+All of it is called on the owner's thread. Readers see the old segments or the new one, never a gap: both give the
+same records from any offset on, less those that a later record supersedes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.hot.cleaner.cleaner import CleanedSegment, CleanJob
+from stratalog.hot.cleaner.plan import CleanableSegment, CleaningPolicy, Section
+from stratalog.hot.cleaner.swap import SegmentSwap
+from stratalog.hot.config import LONG_MAX
+from stratalog.hot.log.aborted import find_aborted
+from stratalog.hot.log.parts import LogParts
+from stratalog.hot.segments.scan import scan_headers
+from stratalog.hot.segments.segment import SWAP, Segment
+from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP
+
+__all__ = ["LogCompaction"]
+
+_NEVER: Final = LONG_MAX
+
+
+class LogCompaction:
+    """Offers segments to the cleaner, and swaps its results in."""
+
+    __slots__ = ("_parts", "_swap_count")
+
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+        self._swap_count = 0
+
+    @property
+    def policy(self) -> CleaningPolicy:
+        """The topic's settings, as the cleaner asks for them."""
+        config = self._parts.place.config
+        return CleaningPolicy(
+            config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
+        )
+
+    @property
+    def cleaned_before(self) -> bool:
+        """Whether the cleaner has been here, whatever the topic's settings say now."""
+        return self._parts.gaps.cleaned
+
+    def expect_gaps(self, end_offset: int) -> bool:
+        """Allow gaps below ``end_offset``; True if that is news, which must be written down before there is one."""
+        gaps = self._parts.gaps
+        if gaps.below >= end_offset:
+            return False
+        gaps.below = self._parts.segments.active.base_offset  # the cleaner never comes further
+        return True
+
+    def cleanable_segments(self) -> list[CleanableSegment]:
+        """The frozen segments, oldest first, up to the first that is not wholly written, or missing. Raises `OSError`."""
+        found = []
+        asked = self._parts.place.config.max_compaction_lag_ms < _NEVER
+        segments = self._parts.segments
+        for number, segment in enumerate(segments):
+            if not segment.frozen or segment.name_suffix or number + 1 == len(segments):
+                break
+            if segment.missing is not None:
+                break  # what lies behind may be newer than what is missing, which must not come back
+            found.append(
+                CleanableSegment(
+                    segment.base_offset,
+                    segment.next_offset,
+                    segment.size_bytes,
+                    segment.max_timestamp.timestamp_ms,
+                    _first_timestamp(segment) if asked else NO_TIMESTAMP,
+                )
+            )
+        return found
+
+    def clean_job(
+        self,
+        section: Section,
+        *,
+        now_ms: int,
+        forgettable_below: int = LONG_MAX,
+        map_bytes: int,
+        map_load_factor: float,
+    ) -> CleanJob:
+        """The input of a cleaning of ``section``. Raises `OSError`.
+
+        ``forgettable_below``: no tombstone or marker at or above this offset goes.
+        """
+        parts, config = self._parts, self._parts.place.config
+        segments = tuple(one for one in self.cleanable_segments() if one.end_offset <= section.end_offset)
+        return CleanJob(
+            directory=parts.place.directory,
+            segments=segments,
+            first_dirty_offset=section.first_dirty_offset,
+            end_offset=section.end_offset,
+            aborted=tuple(find_aborted(parts, parts.segments[0].base_offset, section.end_offset)),
+            producers=parts.producers.to_bytes(),
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            forgettable_below=forgettable_below,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            map_bytes=map_bytes,
+            map_load_factor=map_load_factor,
+        )
+
+    def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
+        """Prepare the swap. None if the old segments are not what they were (retention, a log begun anew).
+
+        Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`. Raises
+        `OSError`.
+        """
+        number = self._number_of(cleaned)
+        if number is None:
+            return None
+        place = self._parts.place
+        old = self._parts.segments[number : number + len(cleaned.replaces)]
+        segment = Segment(
+            place.files,
+            place.directory,
+            cleaned.base_offset,
+            place.config,
+            place.cache,
+            size_bytes=cleaned.size_bytes,
+            next_offset=cleaned.end_offset,
+            frozen=True,
+            first_append_ms=old[-1].first_append_ms,
+        )
+        segment.name_suffix = SWAP
+        self._swap_count += 1
+        return SegmentSwap(place.files, place.directory, cleaned, old, segment, self._swap_count)
+
+    def _number_of(self, cleaned: CleanedSegment) -> int | None:
+        """Where the first of the old segments stands, if they all stand there as they were."""
+        segments = self._parts.segments
+        number = segments.floor(cleaned.base_offset)
+        count = len(cleaned.replaces)
+        if number + count >= len(segments) or self._parts.tail.failed is not None:
+            return None
+        mine = [segments[number + index] for index in range(count)]
+        same = tuple((one.base_offset, one.size_bytes) for one in mine) == cleaned.replaces
+        return number if same and mine[-1].next_offset == cleaned.end_offset else None
+
+    def put_in(self, swap: SegmentSwap) -> bool:
+        """Read the new segment from now on; False if the old ones have gone, and `SegmentSwap.withdraw` is due."""
+        segments = self._parts.segments
+        number = self._number_of(swap.cleaned)
+        if number is None or segments[number] is not swap.old[0]:
+            return False
+        segments.replace(number, len(swap.old), swap.segment)
+        for old in swap.old:
+            self._parts.place.cache.drop(old)
+        self._parts.gaps.cleaned = True
+        return True
+
+    def finish_replace(self, swap: SegmentSwap) -> None:
+        """Give the new files their names, and the old ones up for removal. Raises `OSError`.
+
+        Producer snapshots stay where a segment begins.
+        """
+        parts = self._parts
+        for old in swap.old:
+            parts.doomed.add(swap.doomed_paths(old))
+        if swap.segment not in list(parts.segments):
+            return  # it was removed meanwhile, as `.swap`
+        swap.settle()
+        swap.segment.release()  # what opens it next opens it by its name
+        parts.cycles.note_names()
+        parts.snapshots.remove(old.base_offset for old in swap.old[1:])
+
+
+def _first_timestamp(segment: Segment) -> int:
+    if segment.roll_timestamp_ms < 0 < segment.size_bytes:
+        for _, header in scan_headers(segment.file, 0, segment.size_bytes, step_bytes=HEADER_BYTES):
+            segment.roll_timestamp_ms = header.max_timestamp
+            break
+    return segment.roll_timestamp_ms

@@ -1,0 +1,420 @@
+"""One partition's local log: append, read, roll, sync, delete, truncate.
+
+The owner drives it from one thread: `append_as_leader` assigns offsets and queues, `write_queued` brings what is
+queued to the files with one ``writev`` a segment, `begin_sync` / `SyncTicket.run` / `finish_sync` make it
+durable. Offsets obey ``log_start_offset <= local_log_start_offset <= flushed_offset <= written_offset <=
+log_end_offset``. After an `OSError` the log refuses appends until `discard_unwritten` or a restart.
+
+`Log` holds no state of its own. Each part of it owns some, and keeps one rule:
+
+.. code-block:: text
+
+    log start | segments ........ | tail: queued, written | log end
+    LogStart    SegmentList         LogTail <- LogAppender (epochs, producers, LogGaps)
+    DoomedFiles ProducerSnapshots   SyncCycles: flushed_offset
+
+`hot.log.read` and `hot.log.times` read the segments; `hot.log.truncate`, `hot.log.restart`, `hot.log.compaction` and
+`hot.log.close` change many parts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log.aborted import find_aborted
+from stratalog.hot.log.append import AppendInfo, LogAppender
+from stratalog.hot.log.close import abandon, begin_close, summarise
+from stratalog.hot.log.compaction import LogCompaction
+from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.read import LocalRead, read_slices
+from stratalog.hot.log.restart import quarantine_and_restart, restart
+from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.log.times import ScanOn, max_timestamp_search, timestamp_search
+from stratalog.hot.log.truncate import discard_unwritten, truncate_to
+from stratalog.hot.recovery.loaded import LEADER_EPOCH_MAX, LoadedLog, OpenRequest
+from stratalog.hot.recovery.missing import MissingPlace, MissingRange, missing_range
+from stratalog.hot.recovery.recovery import load_log
+from stratalog.hot.recovery.set_aside import SetAside
+from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
+from stratalog.hot.segments.log_summary import LogSummary
+from stratalog.hot.segments.scan import OFFSET_MAX, UnreadableBatch
+from stratalog.hot.segments.segment import SegmentInfo
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.segments.transaction_index import AbortedTxn
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.producer_state import AppendOrigin
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.hot.storage.removal import FileRemoval
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["AppendInfo", "AppendOrigin", "Log"]
+
+
+class Log:
+    """The log of one partition on one disk. The module names its parts and their callers."""
+
+    __slots__ = (
+        "_cycles", "_parts", "_segments", "appender", "compaction", "config", "directory", "leader_epochs",
+        "producer_state", "recovery", "start", "tail", "topic_id", "topic_partition", "write_queued",
+    )  # fmt: skip
+
+    def __init__(self, place: LogPlace, loaded: LoadedLog, *, cleaned: bool = False) -> None:
+        """``cleaned``: the cleaner was here once."""
+        self._parts = parts = LogParts.of(place, loaded)
+        parts.gaps.cleaned = cleaned
+        self._segments = parts.segments
+        self.start = parts.start
+        self.tail = parts.tail
+        self.write_queued = parts.tail.write
+        """Bring everything queued to the files; bound, because each write comes this way. Raises `OSError`."""
+        self._cycles = parts.cycles
+        self.appender = LogAppender(place, parts.segments, parts.epochs, parts.producers, parts.tail, parts.gaps)
+        self.compaction = LogCompaction(parts)
+        self.config = place.config
+        self.directory = place.directory
+        self.topic_partition = place.topic_partition
+        self.topic_id = place.topic_id
+        self.recovery = loaded.report
+        """The findings and repairs of the start."""
+        self.leader_epochs = parts.epochs
+        self.producer_state = parts.producers
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        files: Filesystem,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        cache: SegmentCache | None = None,
+        may_have_gaps: bool = False,
+        summary: LogSummary | None = None,
+        known_gaps_below: int | None = None,
+        leader_epoch_max: int = LEADER_EPOCH_MAX,
+        refuse_damage: bool = False,
+        durable_end: int = OFFSET_MAX,
+    ) -> Log:
+        """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
+
+        ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
+        ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
+        than the recovery point until the first sync cycle. `OpenRequest` has the rest. Raises `OSError`, `Corrupt`.
+        """
+        cache = SegmentCache() if cache is None else cache
+        request = OpenRequest(
+            directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
+            may_have_gaps, summary, known_gaps_below, leader_epoch_max, refuse_damage, durable_end,
+        )  # fmt: skip
+        place = LogPlace(directory, topic_partition, topic_id, config, files, cache)
+        return cls(place, load_log(request), cleaned=may_have_gaps)
+
+    # -- offsets and sizes --------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that anyone may read, here or in an archive."""
+        return self.start.offset
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that can be read here."""
+        return max(self.start.offset, self._segments[0].base_offset)
+
+    @property
+    def first_base_offset(self) -> int:
+        """Where the first local segment begins: a batch border, never above the local log start."""
+        return self._segments[0].base_offset
+
+    @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins: everything local below it is frozen."""
+        return self._segments.active.base_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+        return self._cycles.flushed_offset
+
+    @property
+    def written_offset(self) -> int:
+        """Everything below is in the files, and can be read."""
+        return self.tail.written_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.tail.end_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of an undecided transaction, None when there is none."""
+        offset = self.producer_state.first_unstable_offset
+        return None if offset is None else max(offset, self.start.offset)
+
+    @property
+    def gaps_below(self) -> int:
+        """No offset is missing from here on."""
+        return self._parts.gaps.below
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing: the topic is compacted, or was."""
+        return self.config.compacted or self._parts.gaps.cleaned
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all local segments, queued ones included."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def segments(self) -> list[SegmentInfo]:
+        """Every local segment, oldest first. Raises `OSError`."""
+        last = len(self._segments) - 1
+        return [segment.info(active=number == last) for number, segment in enumerate(self._segments)]
+
+    # -- settings -----------------------------------------------------------------------------------------
+
+    def update_config(self, config: LogConfig) -> None:
+        """Obey new topic settings from the next append on."""
+        self.config = self._parts.place.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    # -- appending ----------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview | bytearray,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
+        release: Callable[[], None] | None = None,
+    ) -> AppendInfo:
+        """Check one batch, give it its place and queue it, as `LogAppender.append_as_leader`. Raises `KafkaError`.
+
+        ``records`` is changed in place and kept until it is written.
+        """
+        return self.appender.append_as_leader(records, leader_epoch, now_ms, origin, transaction_version, release)
+
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, release: Callable[[], None] | None = None
+    ) -> AppendInfo | None:
+        """Queue batches as the leader wrote them, as `LogAppender.append_as_follower`. Raises `KafkaError`."""
+        return self.appender.append_as_follower(records, leader_epoch, now_ms, release)
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Begin ``epoch`` at the log end, as its leader. It is stored with a roll or a stop after its first batch."""
+        self.leader_epochs.begin(epoch, self.tail.end_offset)
+
+    # -- writing and syncing ------------------------------------------------------------------------------
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that the next `write_queued` will write."""
+        return self.tail.queued_bytes
+
+    def roll(self) -> bool:
+        """Freeze the active segment if it holds anything, and open the next one. Raises `OSError`."""
+        return self.tail.roll()
+
+    def discard_unwritten(self) -> None:
+        """After a failed write forget what was queued. Raises `OSError` if that has to be tried again."""
+        discard_unwritten(self._parts)
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether a sync cycle would find something to do."""
+        return self._cycles.pending
+
+    @property
+    def flush_due(self) -> bool:
+        """Whether ``flush.messages`` offsets are written and perhaps not durable, or a roll is not."""
+        flushed_offset = self._cycles.flushed_offset
+        return (
+            self.tail.written_offset - flushed_offset >= self.config.flush_messages
+            or flushed_offset < self._segments.active.base_offset
+        )
+
+    def begin_sync(self) -> SyncTicket | None:
+        """Start a sync cycle of everything written so far, as `SyncCycles.begin`; None if all is durable already."""
+        return self._cycles.begin(self.tail.written_offset)
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        """The ticket ran: ``flushed_offset`` moves. A ticket that failed moves nothing and stops the log."""
+        if ticket.done:
+            self._cycles.finish()
+        else:
+            self.tail.failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
+
+    def sync(self) -> None:
+        """A whole cycle on this thread, the epochs included. Raises `OSError`."""
+        self.tail.write()
+        self._cycles.store_epochs(self.tail.written_offset)
+        ticket = self.begin_sync()
+        if ticket is not None:
+            try:
+                ticket.run()
+            finally:
+                self.finish_sync(ticket)
+
+    def recovery_point_stored(self) -> None:
+        """The directory's checkpoint now holds this log's ``flushed_offset``. Raises `OSError`."""
+        self._cycles.recovery_point_stored()
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, max_bytes: int, max_offset: int, min_one_batch: bool = True) -> LocalRead:
+        """File slices from the batch that holds ``offset``, ending on a batch border.
+
+        At most ``max_bytes``, but with ``min_one_batch`` one batch at least; nothing at or above ``max_offset``
+        (exclusive, a batch border such as the high watermark) nor beyond ``written_offset``. Raises `KafkaError`
+        OFFSET_OUT_OF_RANGE outside ``[local_log_start_offset, log_end_offset]``, `MissingRange`, `UnreadableBatch`, and
+        `OSError`.
+        """
+        first, tail = self._segments[0].base_offset, self.tail
+        if offset < first or not self.start.offset <= offset <= tail.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is outside of "
+                f"[{self.local_log_start_offset}, {tail.end_offset}]",
+            )
+        end_offset = min(max_offset, tail.written_offset)
+        return read_slices(
+            self._segments, offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
+        )
+
+    def read_range(self, base_offset: int, end_offset: int) -> LocalRead:
+        """Exactly the batches of ``[base_offset, end_offset)``, both batch borders, for the archive.
+
+        The log start may lie inside: objects begin on batch borders. Raises `KafkaError` OFFSET_OUT_OF_RANGE for
+        what is no longer here, `MissingRange`, `UnreadableBatch`, and `OSError`.
+        """
+        first, written = self.first_base_offset, self.tail.written_offset
+        if not first <= base_offset < end_offset <= written:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offsets [{base_offset}, {end_offset}) of {self.topic_partition} are not all on this disk, which "
+                f"holds [{first}, {written})",
+            )
+        for missing in self.missing_ranges():
+            if missing.base_offset < end_offset and base_offset < missing.end_offset:
+                raise missing
+        size_bytes = self.size_bytes
+        return read_slices(self._segments, base_offset, max_bytes=size_bytes, end_offset=end_offset, min_one_batch=True)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that touch ``[from_offset, to_offset)``. Raises `OSError`."""
+        return find_aborted(self._parts, from_offset, to_offset)
+
+    def missing_ranges(self) -> list[MissingRange]:
+        """The ranges that were damaged on this disk and cannot be read from it, in the order in which they were found."""
+        segments = self._segments
+        found = [one for one in self.recovery.missing if segments[segments.floor(one.base_offset)] is one]
+        return [missing_range(one) for one in found if one.next_offset > self.start.offset]
+
+    def set_aside(self, damage: UnreadableBatch) -> MissingRange | None:
+        """Serve a frozen segment up to its first bad batch: the range missing then, if any. Raises `OSError`."""
+        place = self._parts.place
+        missing = MissingPlace(place.files, place.directory, place.config, place.cache)
+        segment = SetAside(missing, self._segments, self.gaps_below).carry_out(damage)
+        self.recovery.missing += [segment] if segment else []
+        return missing_range(segment) if segment else None
+
+    def timestamp_search(self, timestamp_ms: int, from_offset: int, *, max_offset: int) -> BatchSearch | ScanOn | None:
+        """The first local batch that may hold a record at or after ``timestamp_ms`` in ``[from_offset, max_offset)``.
+
+        None: there is none. If the batch holds none, look again from its ``next_offset``. Raises `OSError`, `Corrupt`.
+        """
+        start_offset, end_offset = max(from_offset, self.local_log_start_offset), self.tail.written_offset
+        return timestamp_search(self._segments, timestamp_ms, start_offset, min(max_offset, end_offset))
+
+    def max_timestamp_search(self) -> BatchSearch | TimestampOffset | None:
+        """The local record with the largest timestamp, or its batch. Raises `OSError`, `Corrupt`."""
+        return max_timestamp_search(self._segments)
+
+    def producer_snapshot_at(self, offset: int) -> bytes:
+        """The snapshot file of the producers as they stood at ``offset``, a batch border. Raises `OSError`."""
+        at_end = offset == self.tail.end_offset
+        return (self.producer_state if at_end else self._parts.snapshots.state_at(offset)).to_bytes()
+
+    # -- getting shorter ----------------------------------------------------------------------------------
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let readers begin at ``offset``, as `LogStart.advance`; False if they do already. Raises `KafkaError`."""
+        return self.start.advance(offset)
+
+    def delete_local_before(self, offset: int) -> int:
+        """Remove the frozen segments wholly below ``offset``, as `LogStart.delete_local_before`; returns how many."""
+        return self.start.delete_local_before(offset)
+
+    def take_removal(self, now_ms: int) -> FileRemoval | None:
+        """Hand over files that have left the log long enough ago, as `DoomedFiles.take_removal`. Raises `OSError`."""
+        return self._parts.doomed.take_removal(now_ms)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every batch with a record at or above ``offset``; see `hot.log.truncate`. Raises `OSError`."""
+        truncate_to(self._parts, offset)
+
+    def truncate_fully_and_start_at(
+        self,
+        offset: int,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        *,
+        log_start_offset: int | None = None,
+    ) -> None:
+        """Remove every local batch and go on at ``offset``; see `hot.log.restart`. Raises `OSError`, `Corrupt`."""
+        restart(self._parts, offset, leader_epochs, producer_snapshot, log_start_offset=log_start_offset)
+
+    def quarantine_and_restart_at(
+        self,
+        offset: int,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        *,
+        now_ms: int,
+        reason: str,
+        log_start_offset: int | None = None,
+    ) -> str | None:
+        """As `truncate_fully_and_start_at`, but the local files are kept aside; returns the directory they are in."""
+        begin = offset, leader_epochs, producer_snapshot
+        return quarantine_and_restart(
+            self._parts, *begin, log_start_offset=log_start_offset, now_ms=now_ms, reason=reason
+        )
+
+    # -- time passing and closing -------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> bool:
+        """Freeze an idle active segment, forget idle producers; True if it rolled. Raises `OSError`."""
+        self.appender.forget_idle_producers(now_ms)
+        return self.tail.roll_if_idle(now_ms)
+
+    def close(self) -> None:
+        """Write and sync everything, so that the next open is clean, once the directory says so. Raises `OSError`."""
+        ticket = self.begin_close()
+        if ticket is not None:
+            ticket.run()
+            self.finish_sync(ticket)
+        self.abandon()
+
+    def begin_close(self) -> SyncTicket | None:
+        """The first half of `close`: write everything. Run the ticket, finish it, then `abandon`. Raises `OSError`."""
+        return begin_close(self._parts)
+
+    def summary(self) -> LogSummary | None:
+        """The summary by which the next start opens no file, between `begin_close`'s sync and `abandon`; or None."""
+        return summarise(self._parts)
+
+    def abandon(self) -> None:
+        """Let go of every file without writing: the disk failed, or the log is about to be removed."""
+        abandon(self._parts)

@@ -1,0 +1,41 @@
+"""Which log this is, where it lies, and by which settings it is kept: what the parts of one log share."""
+
+from __future__ import annotations
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.segments.segment import Segment
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["LogPlace"]
+
+
+class LogPlace:
+    """One partition on one disk. Only ``config`` ever changes, when the topic gets new settings."""
+
+    __slots__ = ("cache", "config", "directory", "files", "topic_id", "topic_partition")
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        files: Filesystem,
+        cache: SegmentCache,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.files = files
+        self.cache = cache
+
+    def path(self, name: str) -> str:
+        """Where a file of this log lies."""
+        return f"{self.directory}/{name}"
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """An empty segment, in memory only; its first use makes the file."""
+        return Segment(self.files, self.directory, base_offset, self.config, self.cache)

@@ -1,0 +1,106 @@
+"""Beginning a log anew at another offset, without any of its batches; they are removed, or kept aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stratalog.hot.log.parts import LogParts
+from stratalog.hot.recovery.quarantine import Quarantine
+from stratalog.hot.recovery.snapshots import SNAPSHOT
+from stratalog.hot.segments.segment import SUFFIXES, Segment
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.hot.storage.checkpoint import LEADER_EPOCHS
+
+__all__ = ["quarantine_and_restart", "restart"]
+
+
+def quarantine_and_restart(
+    parts: LogParts,
+    offset: int,
+    leader_epochs: Sequence[EpochEntry],
+    producer_snapshot: bytes | None,
+    *,
+    log_start_offset: int | None,
+    now_ms: int,
+    reason: str,
+) -> str | None:
+    """As `restart`, but the local files are kept aside; returns the directory they are in, None without any."""
+    quarantine = Quarantine(parts.place.files, parts.place.directory, now_ms)
+    restart(
+        parts,
+        offset,
+        leader_epochs,
+        producer_snapshot,
+        log_start_offset=log_start_offset,
+        keep=(quarantine, reason),
+    )
+    return quarantine.directory
+
+
+def restart(
+    parts: LogParts,
+    offset: int,
+    leader_epochs: Sequence[EpochEntry],
+    producer_snapshot: bytes | None,
+    *,
+    log_start_offset: int | None,
+    keep: tuple[Quarantine, str] | None = None,
+) -> None:
+    """Remove every local batch and go on at ``offset`` with the given history of epochs and producers.
+
+    The log start becomes ``log_start_offset`` (an archive's), by default ``offset``. ``keep``: where the local files
+    go, and why; None if they are removed. Raises `OSError`, and `Corrupt` for a snapshot that is not one, before
+    anything is removed.
+    """
+    producers = ProducerStateManager(str(parts.place.topic_partition))
+    if producer_snapshot is not None:
+        producers.load_bytes(producer_snapshot, offset)
+    producers.end_offset = offset
+    parts.tail.write()
+    parts.start.finish_leaving()
+    parts.cycles.void_recovery_point(offset)
+    active = parts.place.new_segment(offset)
+    _replace_segments(parts, active, keep)
+    if keep is not None:
+        names = [f"{snapshot:020d}{SNAPSHOT}" for snapshot in parts.snapshots.offsets]
+        keep[0].move([*names, LEADER_EPOCHS], keep[1])
+        parts.snapshots.offsets.clear()
+    parts.snapshots.keep(offset + 1, offset)  # none
+    parts.producers.take_over(producers)
+    parts.epochs.clear()
+    for entry in leader_epochs:
+        parts.epochs.assign(*entry)
+    parts.epochs.dirty = True
+    parts.tail.restart(active, offset)
+    parts.cycles.restart(offset)
+    parts.gaps.below = 0
+    parts.start.offset = offset if log_start_offset is None else log_start_offset
+    if producer_snapshot is not None:
+        parts.snapshots.store(offset, producer_snapshot)
+    parts.tail.write()
+    parts.cycles.sync_names()
+
+
+def _replace_segments(parts: LogParts, active: Segment, keep: tuple[Quarantine, str] | None) -> None:
+    """Put an empty segment in the place of all others; at no moment is there none (unless they are kept aside).
+
+    Old ones go newest first: a crash in between leaves a log that ends at the first gap.
+    """
+    cache, files = parts.place.cache, parts.place.files
+    removed = parts.segments.remove_from(0)
+    active.replace_aborted(())
+    if keep is None and all(segment.base_offset != active.base_offset for segment in removed):
+        active.file.truncate(0)
+        files.sync_directory(parts.place.directory)
+    for segment in reversed(removed):
+        if keep is not None:
+            cache.drop(segment)
+            keep[0].move([segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES], keep[1])
+        elif segment.base_offset == active.base_offset:
+            cache.drop(segment)
+            active.file.truncate(0)
+            active.file.fdatasync()
+        else:
+            parts.doomed.doom_durably(segment)
+    parts.segments.append(active)

@@ -1,0 +1,70 @@
+"""The producer snapshots of a log: stored at rolls and stops, removed with the batches that they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.sync_cycles import SyncCycles
+from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state
+from stratalog.hot.segments.segment import segment_path
+from stratalog.hot.segments.segments import SegmentList
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.hot.storage.filesystem import append_all
+
+__all__ = ["ProducerSnapshots"]
+
+
+class ProducerSnapshots:
+    """The snapshot files in the log's directory. ``offsets`` names all of them, ascending."""
+
+    __slots__ = ("_cycles", "_place", "_segments", "offsets")
+
+    def __init__(self, place: LogPlace, segments: SegmentList, cycles: SyncCycles, offsets: list[int]) -> None:
+        self._place = place
+        self._segments = segments
+        self._cycles = cycles
+        self.offsets = offsets
+
+    def store(self, offset: int, snapshot: bytes) -> None:
+        """Write the producers as they stood at ``offset``; durable with the next sync cycle. Raises `OSError`."""
+        file = self._place.files.open_append(self._path(offset))
+        file.truncate(0)
+        append_all(file, [snapshot])
+        self._cycles.note_file(file)
+        self._cycles.note_names()
+        if not self.offsets or self.offsets[-1] < offset:
+            self.offsets.append(offset)
+
+    def state_at(self, offset: int) -> ProducerStateManager:
+        """The producers as they stood at ``offset``, a batch border. Raises `OSError`."""
+        return restore_state(
+            self._place.files,
+            self._place.directory,
+            self.offsets,
+            self._segments,
+            start_offset=min(self._segments[0].base_offset, offset),
+            end_offset=offset,
+            name=str(self._place.topic_partition),
+        )
+
+    def keep(self, first: int, last: int | None = None) -> None:
+        """Remove the snapshots that are not in ``[first, last]``. Raises `OSError`."""
+        kept = []
+        for offset in self.offsets:
+            if offset < first or (last is not None and offset > last):
+                self._place.files.unlink(self._path(offset))
+                self._cycles.note_names()
+            else:
+                kept.append(offset)
+        self.offsets[:] = kept
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Remove these, if they are there; whether that is durable makes no difference. Raises `OSError`."""
+        for offset in offsets:
+            if offset in self.offsets:
+                self._place.files.unlink(self._path(offset))
+                self.offsets.remove(offset)
+
+    def _path(self, offset: int) -> str:
+        return segment_path(self._place.directory, offset, SNAPSHOT)

@@ -1,0 +1,112 @@
+"""The start of a log: which offset is its first, and segments that leave from there.
+
+The log start moves in memory at once, files go later: names change first, content follows (`hot.log.doomed_files`).
+"""
+
+from __future__ import annotations
+
+from stratalog.hot.log.doomed_files import DoomedFiles
+from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.snapshots import ProducerSnapshots
+from stratalog.hot.log.sync_cycles import SyncCycles
+from stratalog.hot.log.tail import LogTail
+from stratalog.hot.segments.segment import Segment
+from stratalog.hot.segments.segments import SegmentList
+from stratalog.hot.state.leader_epochs import LeaderEpochCache
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["LogStart"]
+
+
+class LogStart:
+    """``offset`` is the first that anyone may read, here or in an archive; it moves up, unless the log begins anew.
+
+    Segments leave oldest first, so that the files on the disk never have a hole.
+    """
+
+    __slots__ = (
+        "_cycles",
+        "_doomed",
+        "_epochs",
+        "_leaving",
+        "_place",
+        "_producers",
+        "_segments",
+        "_snapshots",
+        "_tail",
+        "offset",
+    )
+
+    def __init__(
+        self,
+        place: LogPlace,
+        segments: SegmentList,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        snapshots: ProducerSnapshots,
+        cycles: SyncCycles,
+        tail: LogTail,
+        doomed: DoomedFiles,
+        offset: int,
+    ) -> None:
+        self._place = place
+        self._segments = segments
+        self._epochs = epochs
+        self._producers = producers
+        self._snapshots = snapshots
+        self._cycles = cycles
+        self._tail = tail
+        self._doomed = doomed
+        self.offset = offset
+        self._leaving: list[Segment] = []
+        """Segments that are no part of the log any more and still have their names."""
+
+    def advance(self, offset: int) -> bool:
+        """Move the log start up to ``offset``; False if it is there already. Raises `KafkaError`.
+
+        OFFSET_OUT_OF_RANGE above the log end; the caller checks the high watermark.
+        """
+        end_offset = self._tail.end_offset
+        if offset > end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log start of {self._place.topic_partition} cannot move to {offset}, the log ends at {end_offset}",
+            )
+        if offset <= self.offset:
+            return False
+        self.offset = offset
+        self._epochs.truncate_from_start(offset)
+        self._producers.on_log_start(offset)
+        return True
+
+    def delete_local_before(self, offset: int) -> int:
+        """Remove the frozen segments that lie wholly below ``offset``; returns how many.
+
+        The local log start moves first. The files are renamed oldest first, each name durable before the next: of
+        several renames a crash may keep any, and a newer one alone would leave a hole. Raises `OSError`; what it
+        interrupted is completed first by the next call.
+        """
+        segments, unsealed = self._segments, self._tail.unsealed
+        count = 0
+        while count < len(segments) - 1 and segments[count].next_offset <= offset and segments[count] not in unsealed:
+            count += 1
+        if count == 0 and not self._leaving:
+            return 0
+        if self._tail.failed is None:  # a log that finds no room may still make some
+            self._tail.write()
+        self._leaving += segments.remove_first(count)
+        if not self._place.config.remote_storage_enable:
+            self.advance(segments[0].base_offset)
+        self.finish_leaving()
+        self._snapshots.keep(segments[0].base_offset)
+        return count
+
+    def finish_leaving(self) -> None:
+        """Take the names of the segments that have left the log, oldest first. Raises `OSError`; then call it again."""
+        while self._leaving:
+            self._cycles.sync_names()
+            self._doomed.doom_indexes()
+            self._doomed.doom_log(self._leaving[0])
+            del self._leaving[0]
+            self._cycles.note_names()  # the last name may wait for the next cycle, or for the next one to go

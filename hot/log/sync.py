@@ -1,0 +1,103 @@
+"""One sync cycle of a log: which files, up to which offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from stratalog.hot.storage.filesystem import File, Filesystem, RealFile
+
+__all__ = ["Replacement", "StoredFile", "SyncTicket", "Syncable"]
+
+
+class Syncable(Protocol):
+    """Something whose bytes a cycle makes durable."""
+
+    def fdatasync(self) -> None:
+        """Make the bytes durable. Raises `OSError`."""
+        ...
+
+
+class StoredFile:
+    """A file that is opened only to be synced: many logs that are recovered together hold no descriptors."""
+
+    __slots__ = ("_filesystem", "_path")
+
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+
+    def fdatasync(self) -> None:
+        """Make the bytes durable, also those of other writers; a file that was removed has none. Raises `OSError`."""
+        try:
+            file = self._filesystem.open_read(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
+
+
+class Replacement(NamedTuple):
+    """A small file that was written beside its name and takes its place once its bytes are durable."""
+
+    file: File
+    temporary: str
+    path: str
+
+
+class SyncTicket:
+    """Everything that was dirty when the cycle began. Any thread may call `run`; it does not touch the log."""
+
+    __slots__ = ("_directories", "_files", "_filesystem", "_replacements", "done", "end_offset")
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        files: Sequence[Syncable],
+        replacements: Sequence[Replacement],
+        directories: Sequence[str],
+        end_offset: int,
+    ) -> None:
+        self._filesystem = filesystem
+        self._files = files
+        self._replacements = replacements
+        self._directories = directories
+        self.end_offset = end_offset
+        """Everything below is durable once `run` has returned; the log lowers it where it is truncated meanwhile."""
+        self.done = False
+
+    @property
+    def names_pending(self) -> bool:
+        """Whether names are still to be made durable. True until `run` has returned."""
+        return bool(self._directories) and not self.done
+
+    @property
+    def only_file(self) -> RealFile | None:
+        """The real file whose ``fdatasync`` is all there is to do, if that is so; `synced` then stands for `run`."""
+        if len(self._files) != 1 or self._replacements or self._directories:
+            return None
+        file = self._files[0]
+        return file if type(file) is RealFile else None
+
+    def synced(self) -> None:
+        """`only_file` has been synced, not by `run`."""
+        self._files = ()
+        self.done = True
+
+    def run(self) -> None:
+        """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again.
+
+        Only after EMFILE or ENFILE, for want of a descriptor to open a file or directory, it may be called again.
+        """
+        for file in self._files:
+            file.fdatasync()
+        self._files = ()
+        for replacement in self._replacements:
+            replacement.file.fdatasync()
+            self._filesystem.rename(replacement.temporary, replacement.path)
+        self._replacements = ()
+        for directory in self._directories:
+            self._filesystem.sync_directory(directory)
+        self.done = True

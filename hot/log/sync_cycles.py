@@ -1,0 +1,158 @@
+"""The durability of a log: what is not yet on the disk, the sync cycles under way, and up to where all is durable.
+
+A cycle takes everything that is dirty when it begins; what is written later waits for the next one. Cycles may
+overtake each other. ``flushed_offset`` moves when a cycle and all before it have run.
+"""
+
+from __future__ import annotations
+
+from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.sync import Replacement, StoredFile, Syncable, SyncTicket
+from stratalog.hot.recovery.loaded import LoadedLog
+from stratalog.hot.segments.segments import SegmentList
+from stratalog.hot.state.leader_epochs import LeaderEpochCache
+from stratalog.hot.storage.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
+from stratalog.hot.storage.filesystem import append_all
+
+__all__ = ["SyncCycles"]
+
+
+class SyncCycles:
+    """Every batch below ``flushed_offset`` is on the disk, under a durable name, with the epochs of its segment."""
+
+    __slots__ = (
+        "_created",
+        "_epochs",
+        "_epochs_count",
+        "_names_dirty",
+        "_place",
+        "_replacements",
+        "_segments",
+        "_tickets",
+        "_truncated_to",
+        "_unsynced",
+        "flushed_offset",
+    )
+
+    def __init__(self, place: LogPlace, segments: SegmentList, epochs: LeaderEpochCache, loaded: LoadedLog) -> None:
+        self._place = place
+        self._segments = segments
+        self._epochs = epochs
+        self._epochs_count = 0
+        self.flushed_offset = loaded.flushed_offset
+        self._unsynced: dict[Syncable, None] = dict.fromkeys(loaded.created)
+        self._unsynced |= {StoredFile(place.files, path): None for path in loaded.unsynced}
+        self._replacements: list[Replacement] = []
+        self._tickets: list[SyncTicket] = []
+        self._created = bool(loaded.created)
+        self._names_dirty = self._created or loaded.names_changed
+        self._truncated_to = loaded.truncated_to
+
+    # -- dirt ---------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """Whether a sync cycle would find something to do."""
+        due = self._epochs.must_store(self._segments.active.base_offset)
+        return bool(self._unsynced) or self._names_dirty or due
+
+    def note_file(self, file: Syncable) -> None:
+        """``file`` has bytes that are not durable."""
+        self._unsynced[file] = None
+
+    def note_names(self) -> None:
+        """A name in the log's directory was added, changed or removed, not durably."""
+        self._names_dirty = True
+
+    def store_epochs(self, below: int) -> None:
+        """Write the epochs beside their checkpoint if it lacks some of batches ``below`` this offset. Raises `OSError`.
+
+        The sync cycle that begins next puts them in its place.
+        """
+        if not self._epochs.must_store(below):
+            return
+        place = self._place
+        path = place.path(LEADER_EPOCHS)
+        # A cycle under way may still hold the name before, also one of a deleted topic of the same name.
+        self._epochs_count += 1
+        temporary = f"{path}.{place.topic_id.hex()}.{self._epochs_count}.tmp"
+        file = place.files.open_append(temporary)
+        file.truncate(0)
+        append_all(file, [self._epochs.to_bytes()])
+        self._replacements.append(Replacement(file, temporary, path))
+        self._epochs.stored()
+        self._names_dirty = True
+
+    # -- names that must be durable at once ---------------------------------------------------------------
+
+    @property
+    def names_durable(self) -> bool:
+        """Whether all names in the directory are durable."""
+        return not self._names_dirty and not any(ticket.names_pending for ticket in self._tickets)
+
+    def sync_names(self) -> None:
+        """Make all names durable now: some may go only when those that stay are. Raises `OSError`."""
+        if not self.names_durable:
+            self._place.files.sync_directory(self._place.directory)
+
+    def sync_new_log(self) -> None:
+        """Make the first segment's name durable before a second one's: the log may not begin late. Raises `OSError`."""
+        if self._created:
+            self._place.files.sync_directory(self._place.directory)
+
+    # -- cycles -------------------------------------------------------------------------------------------
+
+    def begin(self, written_offset: int) -> SyncTicket | None:
+        """Start a cycle of everything below ``written_offset``; None if all of it is durable already.
+
+        The epochs that the checkpoint lacks of the active segment may wait: recovery derives them from its batches,
+        wherever the recovery point is. It begins at the segment's base, or where the last orderly stop left the log,
+        which had stored them. Raises `OSError` if the epochs find no room; then it may be tried again.
+        """
+        self.store_epochs(self._segments.active.base_offset)
+        if not self._unsynced and not self._names_dirty:
+            return None
+        place = self._place
+        directories = [place.directory] if self._names_dirty else []
+        if self._created:
+            directories.append(place.directory.rpartition("/")[0])
+        ticket = SyncTicket(place.files, list(self._unsynced), self._replacements, directories, written_offset)
+        self._tickets.append(ticket)
+        self._unsynced = {}
+        self._replacements = []
+        self._names_dirty = self._created = False
+        return ticket
+
+    def finish(self) -> None:
+        """A ticket ran: ``flushed_offset`` moves.
+
+        One that has overtaken others counts when all before it have run: what they took is not in its files.
+        """
+        while self._tickets and self._tickets[0].done:
+            self.flushed_offset = max(self.flushed_offset, self._tickets.pop(0).end_offset)
+
+    # -- a log that gets shorter --------------------------------------------------------------------------
+
+    def cut(self, end_offset: int) -> None:
+        """From ``end_offset`` on the log will hold something else than what the cycles under way bring to the disk."""
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        for ticket in self._tickets:
+            ticket.end_offset = min(ticket.end_offset, end_offset)
+
+    def restart(self, offset: int) -> None:
+        """The log was begun anew at ``offset``: no cycle under way counts for it."""
+        self.cut(0)
+        self.flushed_offset = offset
+
+    def void_recovery_point(self, end_offset: int) -> None:
+        """Write down that recovery points above ``end_offset`` are void: after a crash they would read as lost data."""
+        if end_offset < self.flushed_offset and (self._truncated_to is None or end_offset < self._truncated_to):
+            write_truncation(self._place.files, self._place.directory, end_offset)
+            self._truncated_to = end_offset
+
+    def recovery_point_stored(self) -> None:
+        """The directory's checkpoint now holds this log's ``flushed_offset``. Raises `OSError`."""
+        if self._truncated_to is not None:
+            self._place.files.unlink(self._place.path(TRUNCATION))
+            self._place.files.sync_directory(self._place.directory)
+            self._truncated_to = None

@@ -1,0 +1,147 @@
+"""Taking the end of a log away: truncation to any offset, and batches that could not be written.
+
+An offset may lie on a batch border, inside a batch, or where offsets are missing.
+"""
+
+from __future__ import annotations
+
+from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.restart import restart
+from stratalog.hot.segments.segment import Segment
+from stratalog.hot.segments.segment_indexes import SegmentIndexes
+from stratalog.hot.state.producer_snapshot import ProducerEntry
+
+__all__ = ["discard_unwritten", "truncate_to"]
+
+
+def truncate_to(parts: LogParts, offset: int) -> None:
+    """Remove every batch with a record at or above ``offset``, and go on there.
+
+    Inside a batch all of it goes, and the log goes on where it began. Where offsets are missing the log ends at
+    ``offset`` itself, as in Kafka: it is what the leader and this replica agree on. An empty segment of that name says
+    so to the next start. Durable on return. Raises `OSError`.
+    """
+    segments, start = parts.segments, parts.start
+    parts.tail.write()
+    if offset >= parts.tail.end_offset:
+        return
+    segment = segments[segments.floor(offset)]
+    located = segment.locate(offset)
+    border = offset if located is None else min(offset, located[1].base_offset)
+    if border < max(segments[0].base_offset, start.offset):
+        begin = offset if offset < start.offset else max(border, start.offset)
+        producers = parts.snapshots.state_at(begin).to_bytes()
+        restart(parts, begin, parts.epochs.until(begin), producers, log_start_offset=min(begin, start.offset))
+        return
+    batches_end = _batches_end(segment, border)
+    parts.cycles.void_recovery_point(batches_end)
+    _cut(parts, border)
+    if batches_end < border:
+        _go_on_at(parts, border)
+    parts.cycles.sync_names()
+
+
+def _batches_end(segment: Segment, border: int) -> int:
+    """The offset behind the last batch of ``segment`` below ``border``; its own first one if there is none."""
+    end = segment.base_offset
+    if border > end and segment.written_bytes:
+        for _, header in segment.headers(segment.indexes.offsets.lookup(border - 1)):
+            if header.base_offset >= border:
+                break
+            end = header.next_offset
+    return end
+
+
+def _go_on_at(parts: LogParts, offset: int) -> None:
+    """Begin a segment at ``offset``, above the last batch; an active one without any makes room for it."""
+    segments = parts.segments
+    old = segments.active
+    if old.size_bytes:
+        parts.tail.begin_segment(offset)
+        parts.tail.write()
+        return
+    new = parts.place.new_segment(offset)
+    new.file.fdatasync()
+    parts.place.files.sync_directory(parts.place.directory)
+    segments.remove_from(len(segments) - 1)
+    if segments:
+        segments[-1].next_offset = offset
+    segments.append(new)
+    parts.tail.add(new)
+    parts.doomed.doom_durably(old)
+
+
+# -- a failed write --------------------------------------------------------------------------------------------
+
+
+def discard_unwritten(parts: LogParts) -> None:
+    """After a failed write (a full disk): forget what was queued and return to ``written_offset``.
+
+    Raises `OSError` if the files cannot be put in order yet; then it may be tried again.
+    """
+    tail = parts.tail
+    tail.discard_queued()
+    forgotten = parts.producers.entries
+    _cut(parts, tail.written_offset)
+    _await_first_batches(parts.producers.entries, forgotten)
+    tail.failed = None
+    tail.write()
+
+
+def _await_first_batches(entries: dict[int, ProducerEntry], forgotten: dict[int, ProducerEntry]) -> None:
+    """A producer whose very first batch was refused has to send that one again before any other.
+
+    From an unknown producer any sequence is taken: its next batch, already on its way, would be, and the first one
+    then be out of order for ever.
+    """
+    for producer_id, entry in forgotten.items():
+        first = next(iter(entry.batches), None)
+        if producer_id not in entries and (first is None or first.first_sequence == 0):
+            entries[producer_id] = ProducerEntry(
+                producer_id, producer_epoch=entry.producer_epoch, last_timestamp_ms=entry.last_timestamp_ms
+            )
+
+
+# -- cutting ---------------------------------------------------------------------------------------------------
+
+
+def _cut(parts: LogParts, offset: int) -> None:
+    """End the log with the batch before ``offset``; whatever lies behind goes, newest first. Raises `OSError`."""
+    segments, tail = parts.segments, parts.tail
+    for segment in reversed(segments.remove_from(segments.floor(offset) + 1)):
+        tail.unseal(segment)
+        parts.doomed.doom_durably(segment)
+    segment = segments.active
+    tail.unseal(segment)
+    _cut_segment(parts.place, segment, offset)
+    end_offset = segment.next_offset
+    tail.cut(end_offset)
+    parts.cycles.cut(end_offset)
+    parts.gaps.cut(end_offset)
+    parts.epochs.truncate_from_end(end_offset)
+    parts.snapshots.keep(0, end_offset)
+    parts.producers.take_over(parts.snapshots.state_at(end_offset))
+    parts.cycles.note_names()
+
+
+def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
+    located = segment.locate(offset) if segment.written_bytes else None
+    position = segment.written_bytes if located is None else located[0]
+    end_offset = min(segment.next_offset if located is None else located[1].base_offset, offset)
+    indexes, aborted = segment.indexes, segment.aborted
+    place.cache.drop(segment)
+    segment.frozen = False
+    segment.file.truncate(position)
+    segment.file.fdatasync()  # what is appended next must not mix with what was cut
+    offsets, times = indexes.offsets, indexes.times
+    offsets.truncate(position)
+    times.truncate(end_offset)
+    offsets.stored_count = times.stored_count = 0
+    segment.size_bytes = segment.written_bytes = position
+    segment.next_offset = max(end_offset, segment.base_offset)
+    segment.replace_aborted(entry for entry in aborted if entry.last_offset < end_offset)
+    segment.indexes = SegmentIndexes(offsets, times, place.config.index_interval_bytes, position)
+    segment.add_tail_timestamps(segment.indexes)
+    if position == 0:
+        segment.first_append_ms = segment.roll_timestamp_ms = -1

@@ -1,0 +1,58 @@
+"""Producer snapshots on disk: find them, restore the state of any offset from them and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stratalog.hot.recovery.replay import replay
+from stratalog.hot.segments.segment import Segment, segment_path
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["SNAPSHOT", "restore_state", "stray_snapshots"]
+
+SNAPSHOT = ".snapshot"
+
+
+def restore_state(
+    files: Filesystem,
+    directory: str,
+    snapshots: Iterable[int],
+    segments: Iterable[Segment],
+    *,
+    start_offset: int,
+    end_offset: int,
+    name: str,
+) -> ProducerStateManager:
+    """The producers as they stood at ``end_offset``: the newest readable snapshot below it, and the log from there.
+
+    Without a snapshot the log is replayed from ``start_offset``. Raises `OSError`.
+    """
+    state = ProducerStateManager(name)
+    state.end_offset = start_offset
+    for offset in sorted((offset for offset in snapshots if offset <= end_offset), reverse=True):
+        try:
+            state.load_bytes(files.read_bytes(segment_path(directory, offset, SNAPSHOT)), offset)
+            break
+        except (Corrupt, FileNotFoundError):
+            continue  # an older one and a longer replay give the same state
+    if state.end_offset < end_offset:
+        replay(state, segments, end_offset)
+    return state
+
+
+def stray_snapshots(snapshots: Iterable[int], base_offsets: Iterable[int], end_offset: int) -> list[int]:
+    """The snapshots that serve nothing: not at a segment's base, not the newest, or beyond the log end.
+
+    A clean stop leaves one at the log end, which may lie inside a segment by now.
+    """
+    bases = set(base_offsets)
+    valid = sorted(offset for offset in snapshots if offset <= end_offset)
+    newest = valid[-1] if valid else None
+    oldest_base = min(bases, default=0)
+    return [
+        offset
+        for offset in snapshots
+        if offset > end_offset or (offset != newest and (offset not in bases or offset < oldest_base))
+    ]

@@ -1,0 +1,1 @@
+"""Files: the port to the file system, syncs, checkpoints, removal."""
