@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stratalog.tier.opening import open_store
+    from stratalog.tier.stores.opening import open_store
 
 __all__ = ["open_store"]
 
@@ -16,7 +16,7 @@ __all__ = ["open_store"]
 def __getattr__(name: str) -> object:
     """Load ``open_store`` on first use (PEP 562)."""
     if name == "open_store":
-        from stratalog.tier.opening import open_store  # noqa: PLC0415 - the point of this function
+        from stratalog.tier.stores.opening import open_store  # noqa: PLC0415 - the point of this function
 
         return open_store
     msg = f"module {__name__!r} has no attribute {name!r}"

@@ -1,0 +1,1 @@
+"""Looking after an archive: verify, repair, take over, rewind, restore."""

@@ -1,0 +1,126 @@
+"""Takes an archive back to what a cut holds: a restored cluster goes on from there.
+
+Only a takeover may do that: the same change fences the former writer. Entries after the cut go to the
+trash, so that it is gone after the grace and not at once. Objects that were in the trash and belong to the cut come
+back; that is safe because the cut's pin has held them there (rule 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stratalog.tier.bucket.cuts import Cut, CutPartition
+from stratalog.tier.care.takeover import raise_incarnation
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.manifest import Manifest, successor
+from stratalog.tier.manifests.manifest_store import change_manifest
+from stratalog.tier.manifests.named_keys import objects_of
+from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, TrashEntry, totals_of
+from stratalog.tier.manifests.spill import spilling
+from stratalog.tier.stores.store import ObjectStore
+from stratalog.tier.work.cut_commands import cut_manifest
+from stratalog.wire.errors import Invalid
+
+__all__ = ["CutTarget", "read_cut_target", "rewind_partition", "rewound"]
+
+REWOUND: Final = "rewound to a cut"
+
+
+@dataclass(frozen=True, slots=True)
+class CutTarget:
+    """The state that one partition goes back to: the entries ``[log_start_offset, end)`` of the cut.
+
+    ``end`` is the border of an object, at or behind the end that the cut has.
+    """
+
+    cut_id: str
+    partition: PartitionId
+    entries: tuple[Entry, ...]
+    log_start_offset: int
+    end: int
+    cut_end: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+
+
+def read_cut_target(store: ObjectStore, cut: Cut, member: CutPartition) -> CutTarget:
+    """Read the pinned manifest of one partition. Raises `Invalid`, `Corrupt`, and what the store raises."""
+    pinned = cut_manifest(store, cut, member)
+    entries = tuple(one for one in iter_entries(store, pinned) if one.base < member.end_offset)
+    end = entries[-1].end if entries else member.end_offset
+    epochs = tuple(epoch for epoch in pinned.leader_epochs if epoch.start_offset < end)
+    return CutTarget(cut.cut_id, member.partition, entries, member.log_start_offset, end, member.end_offset, epochs)
+
+
+def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now_ms: int) -> Manifest:
+    """The manifest with the entries of the cut; nothing to do if it has exactly these. Pure.
+
+    ``live`` are its own entries now, those of pages too; its trash holds no pages with their objects any more (see
+    `rewind_partition`). Raises `Invalid` if the cut has no pin here: its objects may be gone.
+    """
+    wanted = {entry.key for entry in target.entries}
+    there = manifest.log_start_offset, manifest.remote_end, manifest.deleted_ms
+    if there == (target.log_start_offset, target.end, -1) and [one.key for one in live] == [
+        one.key for one in target.entries
+    ]:
+        return manifest
+    if wanted and all(pin.cut_id != target.cut_id for pin in manifest.pins):
+        raise Invalid(f"{manifest.partition}: the cut {target.cut_id} has no pin here: what it held may be gone")
+    seq = manifest.seq + 1
+    leaving = [TrashEntry(one.key, one.size_bytes, one.epoch, seq, REWOUND) for one in live if one.key not in wanted]
+    leaving += [TrashEntry(page.key, page.size_bytes, page.epoch_max, seq, REWOUND) for page in manifest.pages]
+    changed = successor(
+        replace(
+            manifest,
+            log_start_offset=target.log_start_offset,
+            remote_end=target.end,
+            leader_epochs=target.leader_epochs,
+            totals=totals_of(target.entries),
+            pages=(),
+            entries=target.entries,
+            trash=tuple(item for item in manifest.trash if item.key not in wanted),
+            archive_clean_offset=0,  # older objects come back; what a compaction said holds for its own
+            deleted_ms=-1,
+        ),
+        "rewind",
+        now_ms,
+    )
+    return replace(changed, trash=(*changed.trash, *leaving), rewritten_seq=changed.seq)
+
+
+def rewind_partition(
+    store: ObjectStore, target: CutTarget, claimant: Claimant, *, cluster_id: str, now_ms: int
+) -> Manifest:
+    """Take a partition over and back to a cut, in one change; the manifest afterwards.
+
+    ``claimant`` has the raised incarnation; its leader epoch is raised to the manifest's. Raises `ManifestFenced` if
+    another restore was there first, `Invalid`, `Retriable`, and what the store raises.
+    """
+
+    def transition(manifest: Manifest) -> Manifest:
+        epoch = max(claimant.leader_epoch, manifest.claimant.leader_epoch, 0)
+        raised = raise_incarnation(manifest, claimant._replace(leader_epoch=epoch), now_ms=now_ms)
+        live = list(iter_entries(store, raised))
+        back = rewound(replace(raised, trash=_single_objects(store, raised)), target, live, now_ms=now_ms)
+        if back.seq == manifest.seq:
+            return manifest
+        return back if back.cluster_id else replace(back, cluster_id=cluster_id)
+
+    return change_manifest(store, target.partition, transition, spilling(store, 0)).manifest
+
+
+def _single_objects(store: ObjectStore, manifest: Manifest) -> tuple[TrashEntry, ...]:
+    """The trash with an item for each object: some of those that a page in it stands for may come back."""
+    items: list[TrashEntry] = []
+    for item in manifest.trash:
+        if item.kind != PAGE_KIND:
+            items.append(item)
+            continue
+        keys = objects_of(store, manifest.partition, item)
+        items += [
+            replace(item, key=key, kind="", dead_count=0, size_bytes=item.size_bytes // len(keys)) for key in keys
+        ]
+    return tuple(items)

@@ -1,0 +1,1 @@
+"""Names of objects, and the JSON of the bucket."""

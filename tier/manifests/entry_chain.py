@@ -1,0 +1,65 @@
+"""Chooses, among objects that may overlap, the run of neighbours that an archive can be rebuilt from. Pure.
+
+Two objects that begin at the same offset are two attempts: one that a manifest named comes first, then the one of
+the higher leader epoch. That is the committed one, if any is: a leader claims, and so fences all earlier ones,
+before it looks where the archive ends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from stratalog.tier.manifests.entry import Entry
+from stratalog.wire.topic import Uuid
+
+__all__ = ["Chain", "choose_chain"]
+
+
+class Chain(NamedTuple):
+    """``entries`` follow each other; ``left_out`` were not taken; ``gaps`` are ``[start, end)`` that no object holds."""
+
+    entries: tuple[Entry, ...] = ()
+    left_out: tuple[Entry, ...] = ()
+    gaps: tuple[tuple[int, int], ...] = ()
+
+
+def choose_chain(candidates: Iterable[Entry], trusted: Collection[Uuid] = (), end: int | None = None) -> Chain:
+    """The run to go on with: one that reaches ``end`` if there is one, else that with most of what was trusted.
+
+    ``trusted`` are the uuids of entries that a manifest named. Ties go to the run with more records, then to the later.
+    """
+    every = list(candidates)
+    runs = list(_runs(every, trusted))
+    if not runs:
+        return Chain()
+
+    def worth(run: Sequence[Entry]) -> tuple[bool, int, int, int]:
+        reaches = end is not None and run[-1].end >= end
+        return reaches, sum(e.uuid in trusted for e in run), sum(e.record_count for e in run), run[-1].end
+
+    best = max(runs, key=worth)
+    taken = {entry.uuid for entry in best}
+    gaps = tuple((before[-1].end, after[0].base) for before, after in pairwise(runs))
+    return Chain(tuple(best), tuple(entry for entry in every if entry.uuid not in taken), gaps)
+
+
+def _runs(candidates: Sequence[Entry], trusted: Collection[Uuid]) -> Iterator[list[Entry]]:
+    """Every run of neighbours, in offset order, each beginning where the one before cannot go on."""
+    by_base: dict[int, list[Entry]] = {}
+    for entry in candidates:
+        by_base.setdefault(entry.base, []).append(entry)
+    bases = sorted(by_base)
+    number = 0
+    while number < len(bases):
+        run: list[Entry] = []
+        at, epoch = bases[number], -1
+        while fitting := [one for one in by_base.get(at, ()) if not one.epochs or one.epochs[0].epoch >= epoch]:
+            best = max(fitting, key=lambda one: (one.uuid in trusted, one.epoch, one.end, one.uploaded_ms, one.uuid))
+            run.append(best)
+            at = best.end
+            epoch = best.epochs[-1].epoch if best.epochs else epoch
+        yield run
+        number = bisect_left(bases, at)

@@ -1,0 +1,138 @@
+"""The manifest in its store: read, change by compare-and-swap, recognise one's own change after a lost reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+import stratalog
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.json import from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.manifests.manifest import Manifest
+from stratalog.tier.stores.checked_read import get_checked
+from stratalog.tier.stores.remembering_store import recall
+from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
+from stratalog.wire.errors import Corrupt, Retriable, StratalogError
+
+__all__ = [
+    "ManifestContended",
+    "Preparation",
+    "StoredManifest",
+    "Transition",
+    "change_manifest",
+    "read_manifest",
+    "writer_version",
+]
+
+_ATTEMPTS: Final = 16
+
+Transition: TypeAlias = Callable[[Manifest], Manifest]
+"""A change bound to its arguments: applied again to whatever manifest is found after a lost race."""
+
+
+class ManifestContended(Retriable):
+    """Other writers won every round of the compare-and-swap: try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest as the store held it. ``version`` is empty and ``raw`` too for a partition that has none yet."""
+
+    manifest: Manifest
+    version: Version
+    raw: bytes
+
+
+Preparation: TypeAlias = Callable[[StoredManifest, Manifest], Manifest]
+"""Given a manifest as stored and its successor: writes the objects that the final successor names, and returns it."""
+
+
+def writer_version() -> str:
+    """The mark that signs our objects and manifests."""
+    return f"stratalog {stratalog.__version__}"
+
+
+def read_manifest(store: ObjectStore, partition: PartitionId) -> StoredManifest:
+    """The partition's manifest, or the empty one if there is none.
+
+    Raises `Corrupt` for a damaged one or one of another partition, and what the store raises.
+    """
+    key = partition.manifest_key
+    try:
+        manifest_of, version = get_checked(store, key, lambda raw: (_checked(partition, raw), raw))
+    except NotFound:
+        return StoredManifest(Manifest(partition), "", b"")
+    manifest, raw = manifest_of
+    return StoredManifest(manifest, version, raw)
+
+
+def _checked(partition: PartitionId, raw: bytes) -> Manifest:
+    key = partition.manifest_key
+    manifest = from_bytes(raw, key)
+    if manifest.partition != partition:
+        raise Corrupt(f"the manifest {key} says that it belongs to {manifest.partition}, not to {partition}")
+    return manifest
+
+
+def change_manifest(
+    store: ObjectStore, partition: PartitionId, transition: Transition, prepare: Preparation | None = None
+) -> StoredManifest:
+    """Read, apply ``transition``, replace by compare-and-swap; after a lost race read again and apply it again.
+
+    Where the store remembers the manifest (`tier.stores.remembering_store`), that one is tried first: the swap tells whether
+    it still is the one. A transition that refuses it, or finds nothing to do, is asked again about what is stored.
+
+    ``prepare`` comes between the two last: what it writes is garbage after a lost race (rule 5).
+
+    A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
+    entry uuids) in what is read back and has nothing to do. Whatever the transition raises is passed on;
+    `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
+    made: call again.
+    """
+    tried = _from_memory(store, partition, transition)
+    for _ in range(_ATTEMPTS):
+        if tried is not None:
+            (stored, changed), tried = tried, None
+        else:
+            stored = read_manifest(store, partition)
+            changed = transition(stored.manifest)
+            if changed is stored.manifest:
+                return stored
+        prev = predecessor_hash(stored.raw) if stored.raw else ""
+        if prepare is not None:
+            changed = prepare(stored, changed)
+        successor = replace(changed, prev_sha256=prev, writer=writer_version())
+        raw = to_bytes(successor)
+        try:
+            version = _swap(store, partition.manifest_key, raw, stored.version)
+        except (AlreadyExists, PreconditionFailed):
+            continue
+        return StoredManifest(successor, version, raw)
+    raise ManifestContended(
+        f"{partition}: the manifest was changed by others {_ATTEMPTS} times while this change was tried: try again"
+    )
+
+
+def _from_memory(
+    store: ObjectStore, partition: PartitionId, transition: Transition
+) -> tuple[StoredManifest, Manifest] | None:
+    """A manifest that may be old, and what becomes of it; None if that is nothing to go on with."""
+    remembered = recall(store, partition.manifest_key)
+    if remembered is None:
+        return None
+    try:
+        raw, version = remembered
+        stored = StoredManifest(_checked(partition, raw), version, raw)
+        changed = transition(stored.manifest)
+    except StratalogError:
+        return None
+    return None if changed is stored.manifest else (stored, changed)
+
+
+def _swap(store: ObjectStore, key: str, raw: bytes, version: Version) -> Version:
+    if not version:
+        return store.put_if_absent(key, raw, crc32c=crc32c(raw))
+    return store.compare_and_swap(key, raw, version, crc32c=crc32c(raw))

@@ -1,0 +1,1 @@
+"""Commands to a worker, and its reports."""

@@ -1,0 +1,101 @@
+"""Small JSON documents that repeat for readers of the bucket what the cluster's image says: format, cluster, topics.
+
+They are projections: never read back by brokers to decide anything, rewritten until equal. Fields of other writers
+are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from stratalog.tier.documents.json import LISTING_BYTES_MAX, parse_json
+from stratalog.tier.documents.keys import FORMAT_KEY, cluster_key, topic_key
+from stratalog.tier.documents.unknown_fields import canonical_json
+from stratalog.tier.messages.commands import WriteProjection, Written
+from stratalog.tier.stores.checked_read import get_checked
+from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
+from stratalog.wire.errors import Corrupt, Invalid, Retriable
+from stratalog.wire.topic import Uuid, uuid_text
+
+__all__ = ["cluster_projection", "format_projection", "topic_projection", "write_projection"]
+
+_ATTEMPTS: Final = 16
+_SPEC: Final = "docs/format/bucket.md"
+
+
+def format_projection() -> WriteProjection:
+    """``format.json``: what this prefix holds and which readers can read it."""
+    return WriteProjection(
+        FORMAT_KEY, {"format": "stratalog-archive", "version": 1, "min_reader_version": 1, "spec": _SPEC}
+    )
+
+
+def cluster_projection(cluster_id: str, incarnation: int) -> WriteProjection:
+    """``cluster.json``: a cluster that writes here."""
+    fields = {"format": "stratalog-cluster", "version": 1, "cluster_id": cluster_id, "incarnation": incarnation}
+    return WriteProjection(cluster_key(cluster_id), fields)
+
+
+def topic_projection(
+    topic: str,
+    topic_id: Uuid,
+    *,
+    partitions: int,
+    configs: Mapping[str, str],
+    cluster_id: str,
+    state: str = "live",
+) -> WriteProjection:
+    """``topic.json``: whole name, id, number of partitions, configuration; ``state`` is live, deleting or detached."""
+    fields = {
+        "format": "stratalog-topic",
+        "version": 1,
+        "cluster_id": cluster_id,
+        "topic": topic,
+        "topic_id": uuid_text(topic_id),
+        "partitions": partitions,
+        "configs": dict(sorted(configs.items())),
+        "state": state,
+    }
+    return WriteProjection(topic_key(topic, topic_id), fields)
+
+
+def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
+    """Compare what the store holds with ``fields`` and replace it until they agree.
+
+    Raises `Invalid` if the document is of another format or of a newer version, `Retriable` after 16 lost races, and
+    what the store raises.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            held, version = get_checked(store, command.key, partial(_parse, command))
+        except NotFound:
+            held, version = {}, ""
+        except Corrupt as error:
+            raise Invalid(f"{error}") from error
+        if all(name in held and held[name] == value for name, value in command.fields.items()):
+            return Written(command.key)
+        data = canonical_json({**held, **command.fields}).encode("ascii")
+        try:
+            if version:
+                store.compare_and_swap(command.key, data, version, crc32c=crc32c(data))
+            else:
+                store.put_if_absent(command.key, data, crc32c=crc32c(data))
+        except (AlreadyExists, PreconditionFailed):
+            continue
+        return Written(command.key)
+    raise Retriable(f"{command.key} was changed by others {_ATTEMPTS} times while it was written: try again")
+
+
+def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:
+    try:
+        held = parse_json(raw, command.key, limit_bytes=LISTING_BYTES_MAX)
+    except Corrupt as error:
+        raise Corrupt(f"{error}. Remove it, it will be written again") from error
+    known = command.fields.get("format"), command.fields.get("version")
+    if not isinstance(held, dict) or (held.get("format"), held.get("version")) != known:
+        raise Corrupt(f"{command.key} is not of format {known[0]} version {known[1]}: it is left as it is")
+    return held

@@ -1,0 +1,1 @@
+"""A segment object: its layout, writing and reading."""

@@ -1,0 +1,1 @@
+"""Chooses the next work and forecasts its cost. Pure."""

@@ -1,0 +1,1 @@
+"""Cold reads: the cache of chunks, read-ahead, budgets, look-ups by time."""

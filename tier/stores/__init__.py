@@ -1,0 +1,1 @@
+"""Object stores behind one port, and the wrappers around them."""

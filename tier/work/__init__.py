@@ -1,0 +1,1 @@
+"""Commands carried out in a worker process: uploads, merges, removals, copies."""
