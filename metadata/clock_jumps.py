@@ -1,8 +1,8 @@
 """A wall clock that jumps forwards makes nothing old: what expires by it waits until the time has really passed.
 
-What is kept for days carries the wall clock's time, because it outlives the process. Within one process the monotonic
-clock tells jumps from time: a jump forwards is believed only after the patience of whoever asks, when everything that
-stood before it has really been kept for that long. A jump backwards keeps things longer, which harms nobody.
+Data that is kept for days carries the wall clock's time, because it outlives the process. Within one process the
+monotonic clock tells jumps from time: a jump forwards is believed only after the caller's patience, when everything
+that stood before it has really been kept for that long. A jump backwards keeps things longer, which is harmless.
 """
 
 from __future__ import annotations

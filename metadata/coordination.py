@@ -1,8 +1,8 @@
-"""What the pure coordinators share: the events and actions by which their drivers speak with them.
+"""Shared by the pure coordinators: the events and actions by which their drivers speak with them.
 
-A coordinator shard is the state machine of one partition of ``__consumer_offsets`` or ``__transaction_state``. All it
-keeps for good are that partition's records: :meth:`CoordinatorShard.replay` applies those that are in the log, and
-``step`` hands out :class:`Write` for those that shall be. A shard applies what it writes at once, so that the next
+A coordinator shard is the state machine of one partition of ``__consumer_offsets`` or ``__transaction_state``. A shard
+keeps for good only that partition's records: :meth:`CoordinatorShard.replay` applies those that are in the log, and
+``step`` hands out :class:`Write` for new ones. A shard applies what it writes at once, so that the next
 event already sees it; the answers of a write leave only when its records are committed. If they cannot be, the driver
 drops the shard and loads it anew from the log, so what was never committed is never seen.
 """
@@ -36,7 +36,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The owner of transaction records."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""What every group is to its shard, whichever protocol its members speak."""
+"""The interface of every group to its shard, whichever protocol its members speak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shard of groups is asked and told beside the requests of members."""
+"""The questions and events of a shard of groups beside the requests of members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stratalog.metadata.groups.group import GroupSettings
-from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
 __all__ = ["DeleteGroup", "DescribeGroup", "ListGroups", "SettingsChanged", "TopicsChanged"]

@@ -1,4 +1,4 @@
-"""What a group sees of the world around it."""
+"""A group's view of the world around it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.metadata.groups.topic_patterns import Patterns
-from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.image.image import ClusterImage
 
 __all__ = ["Surroundings"]
 
@@ -26,5 +26,5 @@ class Surroundings(Protocol):
 
     @property
     def patterns(self) -> Patterns:
-        """What tells which topics an expression matches."""
+        """The source of the topics that an expression matches."""
         ...

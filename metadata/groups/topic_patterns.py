@@ -13,14 +13,14 @@ from typing import Any, Final, Protocol
 
 import re2
 
-from stratalog.metadata.topics_image import TopicsImage
+from stratalog.metadata.image.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Patterns", "TopicPatterns", "compile_pattern"]
 
 _REMEMBERED_MAX: Final = 1_000
 _PATTERN_BYTES_MAX: Final = 32_767
-"""What the key of its record can hold."""
+"""The longest text that the key of its record can hold."""
 _MEMORY_BYTES_MAX: Final = 256 << 10
 """For a compiled expression: it is compiled within 3 ms, and an alternation of 500 names fits."""
 
@@ -34,7 +34,7 @@ def _options() -> re2.Options:
 
 
 class Patterns(Protocol):
-    """What tells a group which topics its expressions match."""
+    """The source of the topics that a group's expressions match."""
 
     def check(self, pattern: str) -> None:
         """Raises INVALID_REGULAR_EXPRESSION for an expression that cannot be used."""
@@ -71,7 +71,7 @@ def _reason(error: re2.error) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one expression: the names looked at, and those of them that match."""
+    """The knowledge about one expression: the names looked at, and those of them that match."""
 
     compiled: Any
     examined: frozenset[str] = frozenset()

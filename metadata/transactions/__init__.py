@@ -1,1 +1,1 @@
-"""Transactions: who has one open, where, and how it ends, as pure state machines."""
+"""Transactions: their producers, their partitions and their ends, as pure state machines."""

@@ -1,7 +1,7 @@
 """Errors of transactions in the words that each version of a request knows.
 
-PRODUCER_FENCED exists since KIP-588, TRANSACTION_ABORTABLE since KIP-890; before, clients are told what they
-understand as the same: INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
+PRODUCER_FENCED exists since KIP-588, TRANSACTION_ABORTABLE since KIP-890; older clients get what they understand as the
+same: INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_YET: Final = frozenset(
 
 
 def for_version(error: KafkaError, api_key: int, version: int) -> ErrorCode:
-    """What a request of the producer is answered, in this version."""
+    """The answer to a request of the producer, in this version."""
     code = error.code
     if code is ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE.get(api_key, 0):
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -42,9 +42,9 @@ def for_version(error: KafkaError, api_key: int, version: int) -> ErrorCode:
 
 
 def for_produce(error: KafkaError, api_key: int, version: int) -> KafkaError:
-    """What Produce (0) or TxnOffsetCommit (28) is answered if the coordinator does not let its transaction in.
+    """The answer to Produce (0) or TxnOffsetCommit (28) if the coordinator does not let its transaction in.
 
-    A producer whose Produce is fenced is told INVALID_PRODUCER_EPOCH; what it should simply try again becomes
+    A producer whose Produce is fenced gets INVALID_PRODUCER_EPOCH; an error that it should simply try again becomes
     NOT_ENOUGH_REPLICAS, the one such error that every version repeats without asking for metadata.
     """
     code = for_version(error, api_key, version)

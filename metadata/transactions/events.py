@@ -1,4 +1,4 @@
-"""What a transaction shard is told, and what it asks of its driver beyond answers and records.
+"""The events of a transaction shard, and its requests to its driver beyond answers and records.
 
 An event with a ``token`` is answered exactly once. Errors are answered in the newest version's words; who answers a
 client of an older version translates (`stratalog.metadata.transactions.errors`).
@@ -101,7 +101,7 @@ class MarkersWritten:
 
 @dataclass(slots=True)
 class ProducerIdAllocated:
-    """The answer to `AllocateProducerId`: an id that nobody has."""
+    """The answer to `AllocateProducerId`: an unused id."""
 
     request: AllocateProducerId
     producer_id: int

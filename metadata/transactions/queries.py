@@ -1,4 +1,4 @@
-"""What can be asked about transactions: answers made from the state as it is."""
+"""The questions about transactions: answers made from the state as it is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> Describ
 
 
 def listed(transactions: Iterable[Transaction], event: ListIds, now_ms: int) -> ListTransactionsResponse:
-    """What passes the filters."""
+    """The transactions that pass the filters."""
     return ListTransactionsResponse(
         transaction_states=[
             list_transactions.TransactionState(

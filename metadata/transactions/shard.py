@@ -99,7 +99,9 @@ class TransactionShard:
             raise Corrupt(f"the transaction state at offset {offset} cannot be read: {error}") from error
 
     def replay_marker(self, producer: Producer, *, commit: bool, offset: int) -> None:
-        """Nothing in this log belongs to a transaction, so no marker ever stands here. Raises `Corrupt`."""
+        """Always raises: no record in this log belongs to a transaction, so
+        no marker ever stands here. Raises `Corrupt`.
+        """
         end = "commit" if commit else "abort"
         raise Corrupt(f"offset {offset} holds the {end} marker of {producer}, which has no business in this log")
 
@@ -310,7 +312,7 @@ class TransactionShard:
         return self._timed_out(waited, now, event.producer_id)
 
     def allocation_failed(self, request: AllocateProducerId) -> None:
-        """No id is to be had; the driver has told the token."""
+        """No id is to be had; the driver has answered the token."""
         self._allocating = [asked for asked in self._allocating if asked is not request]
 
     def parked(self) -> list[Any]:
@@ -341,7 +343,7 @@ class TransactionShard:
         return min(candidates, default=None)
 
     def due(self, now: Now) -> list[Action]:
-        """Send away who has waited too long, abort what takes too long, forget what nobody uses."""
+        """Answer requests that have waited too long, abort transactions that take too long, forget unused ids."""
         actions: list[Action] = [_concurrent(event) for event in self._waiting.late(now.monotonic_ms)]
         if self._abort_at and self._next_abort_ms <= now.monotonic_ms:
             self._next_abort_ms = now.monotonic_ms + self.settings.abort_timed_out_interval_ms
@@ -373,7 +375,8 @@ class TransactionShard:
 
 def _may_go_on(transaction: Transaction, expected: Producer) -> bool:
     """Whether this may be the producer itself, going on after an error (its epoch is looked at later)."""
-    repeats = expected.producer_id == transaction.previous_producer_id and epoch_exhausted(expected.producer_epoch)
+    gave_up = epoch_exhausted(expected.producer_epoch) or expected.producer_epoch == transaction.last_producer_epoch
+    repeats = expected.producer_id == transaction.previous_producer_id and gave_up
     return repeats or expected.producer_id in (transaction.producer_id, transaction.promised.producer_id)
 
 

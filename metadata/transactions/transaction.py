@@ -46,28 +46,28 @@ class Transaction:
     previous_producer_id: int = NO_ID
     """The producer id before the last change."""
     next_producer_id: int = NO_ID
-    """The producer has been told to go on with this one; it becomes ``producer_id`` when the end is complete."""
+    """The producer has been given this one to go on with; it becomes ``producer_id`` when the end is complete."""
     last_producer_epoch: int = NO_EPOCH
     """The epoch before the present one, if the present one went to the same producer; not kept in the log."""
     timeout_ms: int
     status: TransactionStatus = TransactionStatus.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
-    """What the transaction touches; while it is being ended, what still lacks a marker."""
+    """The partitions that the transaction touches; while it is being ended, those that still lack a marker."""
     start_ms: int = -1
     last_update_ms: int
     client_version: int = 0
     """The transaction version (KIP-890) by which the producer works."""
 
-    # -- what can be told -------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------------------------
 
     @property
     def producer(self) -> Producer:
-        """Who may work on the transaction."""
+        """The producer that may work on the transaction."""
         return Producer(self.producer_id, self.producer_epoch)
 
     @property
     def promised(self) -> Producer:
-        """Who may work on the next transaction: what the answer to the end of this one says."""
+        """The producer that may work on the next transaction, as the answer to the end of this one says."""
         return self.producer if self.next_producer_id == NO_ID else Producer(self.next_producer_id, 0)
 
     def ends_for(self, producer: Producer) -> bool:
@@ -138,7 +138,7 @@ class Transaction:
         call that made it the present one.
         """
         epoch = self.producer_epoch
-        if expected is not None and epoch not in (NO_EPOCH, expected.producer_epoch):
+        if expected is not None and epoch != NO_EPOCH and expected != self.producer:
             if expected.producer_epoch != self.last_producer_epoch:
                 raise KafkaError(
                     ErrorCode.PRODUCER_FENCED,

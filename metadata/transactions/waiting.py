@@ -34,7 +34,7 @@ class Waiting:
         return [one.event for one in self._by_id.pop(transactional_id, ())]
 
     def late(self, now_ms: int) -> list[WaitingEvent]:
-        """Take out whoever has waited long enough."""
+        """Take out the requests that have waited long enough."""
         late = [one.event for one in self._all() if one.deadline_ms <= now_ms]
         if late:
             left = {key: [one for one in ones if one.deadline_ms > now_ms] for key, ones in self._by_id.items()}
@@ -46,7 +46,7 @@ class Waiting:
         return min((one.deadline_ms for one in self._all()), default=None)
 
     def tokens(self) -> list[Any]:
-        """Whose answers are outstanding."""
+        """The tokens of the outstanding answers."""
         return [one.event.token for one in self._all()]
 
     def _all(self) -> Iterator[_One]:

@@ -1,0 +1,1 @@
+"""Access rules and how they are found among many."""

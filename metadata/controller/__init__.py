@@ -1,0 +1,1 @@
+"""A command and an image in, records out."""

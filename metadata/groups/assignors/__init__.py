@@ -1,0 +1,1 @@
+"""The server's assignors of consumer groups (KIP-848)."""

@@ -1,0 +1,1 @@
+"""Committed offsets: commits, fetches, expiry, and those inside transactions."""

@@ -1,0 +1,1 @@
+"""One partition of ``__consumer_offsets``: its groups, and the way of a request to them."""

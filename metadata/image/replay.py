@@ -1,0 +1,92 @@
+"""From the batches of ``__cluster_metadata`` to images.
+
+Control batches (leader changes, the quorum's own records) are not part of the image. Records between a begin and an
+end marker take effect together, those before an abort marker never (KIP-868). Batches below the start, which a
+snapshot already holds, are passed over.
+"""
+
+from __future__ import annotations
+
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta, Provenance
+from stratalog.wire.batch import Buffer, check_batch, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    decode_record,
+)
+from stratalog.wire.schema import Message
+
+__all__ = ["MetadataReplay"]
+
+
+class MetadataReplay:
+    """Takes batches in the order of the log and makes an image whenever asked.
+
+    ``image`` is where to begin: empty, or what a snapshot held; its provenance says which offset comes next.
+    """
+
+    __slots__ = ("_delta", "_in_transaction", "_pending", "_provenance", "next_offset")
+
+    def __init__(self, image: ClusterImage = EMPTY_IMAGE) -> None:
+        self._delta = ImageDelta(image)
+        self._provenance = image.provenance
+        self._pending: list[Message] = []
+        self._in_transaction = False
+        self.next_offset = image.provenance.offset + 1
+        """The offset of the next record that is expected."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records wait for the end of their transaction."""
+        return self._in_transaction
+
+    def replay(self, buffer: Buffer) -> None:
+        """Take in every whole batch of ``buffer``.
+
+        Raises `Corrupt` for a damaged batch, a gap, or a record that does not fit what came before.
+        """
+        for position, _ in iter_headers(buffer):
+            self.replay_batch(buffer, position)
+
+    def replay_batch(self, buffer: Buffer, position: int = 0) -> None:
+        """Take in the batch at ``position``; see :meth:`replay`."""
+        header = check_batch(buffer, position)
+        if header.next_offset <= self.next_offset:
+            return
+        if header.base_offset != self.next_offset:
+            raise Corrupt(
+                f"the metadata log goes on at offset {header.base_offset}, {self.next_offset} was expected: "
+                "restore the log directory or begin from a snapshot"
+            )
+        if not header.is_control:
+            for record in iter_records(buffer, position):
+                self._take(decode_record(record.value or b""))
+        self.next_offset = header.next_offset
+        if not self._in_transaction:
+            self._provenance = Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
+
+    def _take(self, record: Message) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            if self._in_transaction:
+                raise Corrupt(f"a metadata transaction begins inside another, before offset {self.next_offset}")
+            self._in_transaction = True
+        elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
+            if not self._in_transaction:
+                raise Corrupt(f"a metadata transaction ends that never began, before offset {self.next_offset}")
+            if isinstance(record, EndTransactionRecord):
+                for pending in self._pending:
+                    self._delta.replay(pending)
+            self._pending.clear()
+            self._in_transaction = False
+        elif self._in_transaction:
+            self._pending.append(record)
+        else:
+            self._delta.replay(record)
+
+    def image(self) -> ClusterImage:
+        """The image of all that has taken effect; later batches go on from it."""
+        image = self._delta.build(self._provenance)
+        self._delta = ImageDelta(image)
+        return image

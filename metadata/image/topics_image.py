@@ -1,0 +1,247 @@
+"""The topics and partitions of a cluster, as an immutable value, and the draft that makes the next one.
+
+Values that a batch of records does not touch are the same objects in the next image, so that a cache of something made
+from a topic may use the topic itself as the key. Sources: Kafka's ``PartitionRegistration``, ``TopicsImage`` and
+``TopicsDelta``; KIP-866, KIP-858 (directories), KIP-966 (eligible leader replicas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from stratalog.wire.topic import Uuid, uuid_text
+
+__all__ = [
+    "NO_LEADER",
+    "NO_LEADER_CHANGE",
+    "LeaderRecovery",
+    "PartitionImage",
+    "TopicImage",
+    "TopicsDraft",
+    "TopicsImage",
+]
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+_NO_RECOVERY_CHANGE: Final = -1
+
+
+class LeaderRecovery(IntEnum):
+    """Whether the leader still has to recover from an unclean election (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. Epochs only ever rise; ``replicas`` are in the order of preference."""
+
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+    leader: int = NO_LEADER
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    leader_recovery: LeaderRecovery = LeaderRecovery.RECOVERED
+    directories: tuple[Uuid, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_eligible: tuple[int, ...] = ()
+
+    @property
+    def preferred_replica(self) -> int:
+        """The replica that leads when all is well."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @classmethod
+    def of(cls, record: PartitionRecord) -> PartitionImage:
+        """The partition of a record."""
+        return cls(
+            replicas=tuple(record.replicas),
+            in_sync_replicas=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            leader_recovery=LeaderRecovery(record.leader_recovery_state),
+            directories=tuple(record.directories),
+            adding_replicas=tuple(record.adding_replicas),
+            removing_replicas=tuple(record.removing_replicas),
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_eligible=tuple(record.last_known_elr or ()),
+        )
+
+    def to_record(self, topic_id: Uuid, partition: int) -> PartitionRecord:
+        """The record that says all of it."""
+        return PartitionRecord(
+            partition_id=partition,
+            topic_id=topic_id,
+            replicas=list(self.replicas),
+            isr=list(self.in_sync_replicas),
+            removing_replicas=list(self.removing_replicas),
+            adding_replicas=list(self.adding_replicas),
+            leader=self.leader,
+            leader_recovery_state=int(self.leader_recovery),
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            directories=list(self.directories),
+            eligible_leader_replicas=list(self.eligible_leader_replicas) or None,
+            last_known_elr=list(self.last_known_eligible) or None,
+        )
+
+    def changed(self, record: PartitionChangeRecord) -> PartitionImage:
+        """The partition after a change: its epoch rises by one, the leader epoch whenever a leader is named."""
+        names_leader = record.leader != NO_LEADER_CHANGE
+        recovery = record.leader_recovery_state
+        return PartitionImage(  # one for each partition and start: `replace` would cost more than all the rest
+            replicas=_or_same(record.replicas, self.replicas),
+            in_sync_replicas=_or_same(record.isr, self.in_sync_replicas),
+            leader=record.leader if names_leader else self.leader,
+            leader_epoch=self.leader_epoch + 1 if names_leader else self.leader_epoch,
+            partition_epoch=self.partition_epoch + 1,
+            leader_recovery=self.leader_recovery if recovery == _NO_RECOVERY_CHANGE else LeaderRecovery(recovery),
+            directories=self.directories if record.directories is None else tuple(record.directories),
+            adding_replicas=_or_same(record.adding_replicas, self.adding_replicas),
+            removing_replicas=_or_same(record.removing_replicas, self.removing_replicas),
+            eligible_leader_replicas=_or_same(record.eligible_leader_replicas, self.eligible_leader_replicas),
+            last_known_eligible=_or_same(record.last_known_elr, self.last_known_eligible),
+        )
+
+
+def _or_same(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
+    return old if new is None else tuple(new)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. ``version`` is that of the image in which the topic last changed; it does not count for equality."""
+
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionImage]
+    version: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    """All topics, by id and by name."""
+
+    by_id: Mapping[Uuid, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
+    by_name: Mapping[str, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
+
+    def partition(self, name: str, partition: int) -> PartitionImage | None:
+        """One partition, or ``None`` if the topic or the partition does not exist."""
+        topic = self.by_name.get(name)
+        return None if topic is None else topic.partitions.get(partition)
+
+
+@dataclass(slots=True)
+class _Draft:
+    name: str
+    topic_id: Uuid
+    partitions: dict[int, PartitionImage]
+
+
+class TopicsDraft:
+    """Changes to a `TopicsImage`, gathered record by record; only touched topics are copied."""
+
+    __slots__ = ("_base", "_drafts", "_names", "removed")
+
+    def __init__(self, base: TopicsImage) -> None:
+        self._base = base
+        self._drafts: dict[Uuid, _Draft] = {}
+        self._names: dict[str, Uuid] = {}
+        self.removed: dict[Uuid, str] = {}
+        """Topics that existed in the base and do not any more: id to name."""
+
+    @property
+    def changed_ids(self) -> frozenset[Uuid]:
+        """Topics that are new or differ from the base."""
+        return frozenset(self._drafts)
+
+    def create(self, record: TopicRecord) -> None:
+        """A new topic. Raises `Corrupt` if its id or its name is taken."""
+        topic_id, name = bytes(record.topic_id), record.name
+        if topic_id in self._drafts or (topic_id in self._base.by_id and topic_id not in self.removed):
+            raise Corrupt(f"a second TopicRecord for topic id {uuid_text(topic_id)} ({name})")
+        owner = self._base.by_name.get(name)
+        if name in self._names or (owner is not None and owner.topic_id not in self.removed):
+            raise Corrupt(f"a TopicRecord for {name}, which exists under another id than {uuid_text(topic_id)}")
+        self._drafts[topic_id] = _Draft(name, topic_id, {})
+        self._names[name] = topic_id
+
+    def put_partition(self, record: PartitionRecord) -> None:
+        """A partition in full. Raises `Corrupt` for a topic that was never created."""
+        draft = self._draft(bytes(record.topic_id), record.partition_id)
+        draft.partitions[record.partition_id] = PartitionImage.of(record)
+
+    def change_partition(self, record: PartitionChangeRecord) -> None:
+        """A change of a partition. Raises `Corrupt` for one that was never created."""
+        draft = self._draft(bytes(record.topic_id), record.partition_id)
+        partition = draft.partitions.get(record.partition_id)
+        if partition is None:
+            raise Corrupt(f"a PartitionChangeRecord for {draft.name}-{record.partition_id}, which does not exist")
+        draft.partitions[record.partition_id] = partition.changed(record)
+
+    def remove(self, topic_id: Uuid) -> str:
+        """Remove a topic and return its name. Raises `Corrupt` for one that does not exist."""
+        draft = self._drafts.pop(topic_id, None)
+        topic = self._base.by_id.get(topic_id)
+        if draft is None and (topic is None or topic_id in self.removed):
+            raise Corrupt(f"a RemoveTopicRecord for topic id {uuid_text(topic_id)}, which does not exist")
+        name = draft.name if draft is not None else topic.name if topic is not None else ""
+        self._names.pop(name, None)
+        if topic is not None:
+            self.removed[topic_id] = name
+        return name
+
+    def clear_eligible(self, record: ClearElrRecord) -> None:
+        """Forget the eligible leader replicas of one topic, or of all. Raises `Corrupt` for an unknown name."""
+        for topic_id, name in self._live():
+            if record.topic_name in {"", name}:
+                draft = self._draft(topic_id, 0)
+                for partition, image in draft.partitions.items():
+                    if image.eligible_leader_replicas or image.last_known_eligible:
+                        change = PartitionChangeRecord(
+                            topic_id=topic_id, eligible_leader_replicas=[], last_known_elr=[]
+                        )
+                        draft.partitions[partition] = image.changed(change)
+                if record.topic_name:
+                    return
+        if record.topic_name:
+            raise Corrupt(f"a ClearElrRecord for {record.topic_name}, which does not exist")
+
+    def _live(self) -> list[tuple[Uuid, str]]:
+        base = [(topic_id, topic.name) for topic_id, topic in self._base.by_id.items()]
+        live = {topic_id: name for topic_id, name in base if topic_id not in self.removed}
+        live.update({draft.topic_id: draft.name for draft in self._drafts.values()})
+        return list(live.items())
+
+    def _draft(self, topic_id: Uuid, partition: int) -> _Draft:
+        draft = self._drafts.get(topic_id)
+        if draft is not None:
+            return draft
+        topic = self._base.by_id.get(topic_id)
+        if topic is None or topic_id in self.removed:
+            raise Corrupt(f"a record for partition {partition} of topic id {uuid_text(topic_id)}, which does not exist")
+        draft = self._drafts[topic_id] = _Draft(topic.name, topic_id, dict(topic.partitions))
+        return draft
+
+    def build(self, version: int) -> TopicsImage:
+        """The next image; the base itself if nothing changed. Changed topics carry ``version``."""
+        if not self._drafts and not self.removed:
+            return self._base
+        by_id, by_name = dict(self._base.by_id), dict(self._base.by_name)
+        for topic_id, name in self.removed.items():
+            del by_id[topic_id]
+            del by_name[name]
+        for draft in self._drafts.values():
+            topic = TopicImage(draft.name, draft.topic_id, MappingProxyType(draft.partitions), version)
+            by_id[draft.topic_id] = by_name[draft.name] = topic
+        return TopicsImage(MappingProxyType(by_id), MappingProxyType(by_name))

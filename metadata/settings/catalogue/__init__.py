@@ -1,0 +1,1 @@
+"""The settings by subject: name, type, default, bounds and meaning."""

@@ -1,0 +1,33 @@
+"""Broker settings of quotas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stratalog.metadata.settings.catalogue.definition import CLASS, INT, ConfigDef, setting
+from stratalog.metadata.settings.catalogue.validators import at_least
+
+__all__ = ["QUOTA_SETTINGS"]
+
+_NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
+
+# fmt: off
+QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (
+    setting("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), unused=_NO_FOLLOWERS,
+            doc="Samples kept for moves between directories."),
+    setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NO_FOLLOWERS,
+            doc="Length of one of these samples."),
+    setting("client.quota.callback.class", CLASS, None, unused="a Java class cannot be loaded here",
+            doc="Plug-in that decides the quota of a client."),
+    setting("controller.quota.window.num", INT, 11, at_least(1),
+            doc="Samples kept for changes of the cluster."),
+    setting("controller.quota.window.size.seconds", INT, 1, at_least(1),
+            doc="Length of one of these samples."),
+    setting("quota.window.num", INT, 11, at_least(1), doc="Samples kept for client quotas."),
+    setting("quota.window.size.seconds", INT, 1, at_least(1), doc="Length of one of these."),
+    setting("replication.quota.window.num", INT, 11, at_least(1), unused=_NO_FOLLOWERS,
+            doc="Samples kept for replication."),
+    setting("replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NO_FOLLOWERS,
+            doc="Length of one of these samples."),
+)
+# fmt: on
