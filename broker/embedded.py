@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import CreatedTopic, create_topic
-from stratalog.broker.config import Flags, load_config
-from stratalog.broker.event_loop import BrokerLoop
 from stratalog.broker.node import Node
-from stratalog.tier.faulty_store import FaultRule, FaultyStore
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.opening import provide_store, withdraw_store
+from stratalog.broker.runtime.event_loop import BrokerLoop
+from stratalog.broker.settings.config import Flags, load_config
+from stratalog.client.admin import CreatedTopic, create_topic
+from stratalog.client.client import Client
+from stratalog.tier.stores.faulty_store import FaultRule, FaultyStore
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.opening import provide_store, withdraw_store
 
 __all__ = ["SETTINGS", "EmbeddedBroker", "LoopThread"]
 
@@ -47,7 +47,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = BrokerLoop()
-        """What runs on it belongs to its thread."""
+        """The code that runs on it belongs to its thread."""
         self._thread = threading.Thread(target=self.loop.run_forever, name="stratalog", daemon=True)
         self._thread.start()
 

@@ -1,25 +1,30 @@
-"""What has to be done now and then: rolls, time-outs, retention, checkpoints, the files of deleted partitions."""
+"""Periodic work: rolls, time-outs, retention, checkpoints, the files of deleted partitions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from stratalog.broker.group_copies import LOOK_SECONDS, GroupCopies
-from stratalog.broker.partition import Partition
-from stratalog.broker.slices import Steps
-from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
+from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.replicas.background_removal import BackgroundRemoval
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.led_partitions import LedPartitions
+from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.slices import Slices, Steps
+from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.retention import segments_to_delete
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import Corrupt
 
-if TYPE_CHECKING:
-    from stratalog.broker.node import Node
-
-__all__ = ["Housekeeping"]
+__all__ = ["Housekeeping", "HousekeepingServices"]
 
 TICK_SECONDS: Final = 0.25
 _PARTITIONS_A_TICK: Final = 128
@@ -32,12 +37,28 @@ PAUSE_SECONDS_MIN: Final = 0.1
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HousekeepingServices:
+    """The parts of a broker that its timers look after; ``metadata`` is the partition of its metadata log."""
+
+    config: BrokerConfig
+    clock: Clock
+    image: Callable[[], ClusterImage]
+    directories: Directories
+    led: LedPartitions
+    metadata: Partition
+    tiering: Tiering
+    removals: BackgroundRemoval
+    slices: Slices
+    report_corruption: Callable[[UnifiedLog, Corrupt], None]
+
+
 class Housekeeping:
     """Timers on the loop; each job looks at everything and costs little when there is nothing to do."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.group_copies = GroupCopies(node)
+    def __init__(self, services: HousekeepingServices, group_copies: GroupCopies) -> None:
+        self._services = services
+        self.group_copies = group_copies
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._under_way: dict[str, Steps[None]] = {}
         self._round: Iterator[UnifiedLog] = iter(())
@@ -45,8 +66,8 @@ class Housekeeping:
 
     def start(self) -> None:
         """Begin; what a start on a full disk left of the ballast is held before clients come."""
-        self._node.directories.hold_ballast()
-        config = self._node.config
+        self._services.directories.hold_ballast()
+        config = self._services.config
         retention_ms = config.integer("log.retention.check.interval.ms")
         checkpoint_ms = min(
             config.integer("log.flush.offset.checkpoint.interval.ms"),
@@ -84,7 +105,7 @@ class Housekeeping:
                 return
             if steps is not None:
                 self._under_way[name] = steps
-                self._node.dispatcher.slices.start(steps, done)
+                self._services.slices.start(steps, done)
 
         def done(_value: object, error: Exception | None) -> None:
             self._under_way.pop(name, None)
@@ -96,19 +117,19 @@ class Housekeeping:
     # -- jobs -----------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        node = self._node
-        now, now_ms = node.clock.monotonic(), node.clock.wall_ms()
+        services = self._services
+        now, now_ms = services.clock.monotonic(), services.clock.wall_ms()
         elapsed_ms = int(now * 1000)
-        for directory in node.directories.online:
+        for directory in services.directories.online:
             directory.writer.retry_refused()
-        node.led.retry_unopened(node.image)
+        services.led.retry_unopened(services.image())
         for unified in self._next_partitions():
             partition = unified.partition
             removal = partition.log.take_removal(elapsed_ms)
             if partition.directory.offline is not None:
                 continue
             if removal is not None:  # what a failure leaves is removed when the log is opened next
-                node.removals.submit(removal, partition.directory)
+                services.removals.submit(removal, partition.directory)
             partition.tick(now)
             try:
                 rolled = partition.log.tick(now_ms)
@@ -117,15 +138,15 @@ class Housekeeping:
                 continue
             if rolled:
                 partition.directory.sync(partition)
-            node.tiering.look(unified)
-        control = node.control.log.partition
-        removal = control.log.take_removal(elapsed_ms)
-        if removal is not None and control.directory.offline is None:
-            node.removals.submit(removal, control.directory)
+            services.tiering.look(unified)
+        metadata = services.metadata
+        removal = metadata.log.take_removal(elapsed_ms)
+        if removal is not None and metadata.directory.offline is None:
+            services.removals.submit(removal, metadata.directory)
 
     def _next_partitions(self) -> list[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
-        table = self._node.partitions
+        table = self._services.led.table
         share = max(_PARTITIONS_A_TICK, -(-len(table) // _TICKS_A_ROUND))
         if self._round_version != table.version:
             self._round_version = table.version
@@ -138,7 +159,7 @@ class Housekeeping:
         return taken
 
     def _retain(self) -> None:
-        for unified in self._node.partitions:
+        for unified in self._services.led.table:
             if unified.partition.directory.offline is not None:
                 continue
             try:
@@ -146,14 +167,14 @@ class Housekeeping:
             except OSError as error:
                 unified.partition.directory.report(error, unified.partition)
             except Corrupt as error:
-                self._node.report_corruption(unified, error)
-        self._node.tiering.retained()
+                self._services.report_corruption(unified, error)
+        self._services.tiering.retained()
 
     def _retain_one(self, unified: UnifiedLog) -> None:
-        now_ms = self._node.clock.wall_ms()
+        now_ms = self._services.clock.wall_ms()
         log_ = unified.log
         if log_.config.remote_storage_enable:
-            self._node.tiering.retain(unified, now_ms)
+            self._services.tiering.retain(unified, now_ms)
             return
         deletion = segments_to_delete(
             log_.segments(),
@@ -172,15 +193,15 @@ class Housekeeping:
         )
 
     def _checkpoint(self) -> Steps[None]:
-        self._node.directories.hold_ballast()
-        yield from self._node.directories.checkpoint_all_steps(self._all_partitions())
-        self._node.tiering.checkpoint()
+        self._services.directories.hold_ballast()
+        yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
+        self._services.tiering.checkpoint()
 
     def _all_partitions(self) -> list[Partition]:
-        return [*(unified.partition for unified in self._node.partitions), self._node.control.log.partition]
+        return [*(unified.partition for unified in self._services.led.table), self._services.metadata]
 
     def _remove_doomed(self) -> None:
-        for directory in self._node.directories.online:
+        for directory in self._services.directories.online:
             for removal in directory.files.take_doomed():
                 put_back = partial(directory.files.doomed.append, removal.path)
-                self._node.removals.submit(removal, directory.writer, put_back)
+                self._services.removals.submit(removal, directory.writer, put_back)

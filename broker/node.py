@@ -8,58 +8,60 @@ import logging
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from stratalog.broker import api
-from stratalog.broker.allocator import tune_allocator
-from stratalog.broker.authorizer import authorizer_of
-from stratalog.broker.background_removal import BackgroundRemoval
-from stratalog.broker.ballast import Spare, raise_if_full
-from stratalog.broker.clock import Clock, SystemClock
-from stratalog.broker.compaction import Compaction
-from stratalog.broker.config import BrokerConfig
-from stratalog.broker.control_plane import ControlPlane, ProducerIds, new_topic_id
-from stratalog.broker.coordinators.coordinators import Coordinators
+from stratalog.broker import api, assembly
+from stratalog.broker.api.broker_view import BrokerView
+from stratalog.broker.archive.deleted_archives import note_deletions
+from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.control.control_plane import ControlPlane, ProducerIds, new_topic_id
+from stratalog.broker.control.dynamic_config import effective_config
+from stratalog.broker.control.metadata_fragments import MetadataFragments
+from stratalog.broker.control.metadata_log import open_metadata
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
-from stratalog.broker.deep_work import DeepWork
-from stratalog.broker.deleted_archives import note_deletions, open_deleted_archives
-from stratalog.broker.directories import Directories
-from stratalog.broker.directory_writer import DirectoryWriter
-from stratalog.broker.dispatch import Dispatcher
-from stratalog.broker.dynamic_config import follow_settings
-from stratalog.broker.fetch_sessions import FetchSessions
-from stratalog.broker.housekeeping import Housekeeping
-from stratalog.broker.http_listener import HttpListener
-from stratalog.broker.led_partitions import Led, LedPartitions, LedServices
-from stratalog.broker.log_limits import LogLimits
-from stratalog.broker.machine import machine_of
-from stratalog.broker.metadata_fragments import MetadataFragments
-from stratalog.broker.metadata_log import open_metadata
-from stratalog.broker.metrics import Metrics
-from stratalog.broker.mount import Mount
-from stratalog.broker.network_limits import http_limits, segments_open_max, server_limits
-from stratalog.broker.open_tiering import open_tiering
-from stratalog.broker.partition_table import PartitionTable
-from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.quotas import Quotas
-from stratalog.broker.server import Server, told_listeners
-from stratalog.broker.tick import Tick
-from stratalog.broker.tier_watch import TierWatch
-from stratalog.broker.topic_figures import TopicFigures
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.broker.views import Views
-from stratalog.hot.filesystem import Filesystem, RealFilesystem
-from stratalog.metadata.configs import ConfigResolver
-from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.controller import BrokerStart, ConfigRules, TopicRules, register_broker
-from stratalog.metadata.features import bootstrap_records
-from stratalog.metadata.image import ClusterImage, ImageDelta
+from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.http.connections import http_limits
+from stratalog.broker.http.listener import HttpListener
+from stratalog.broker.http.missing_problems import add_missing_metrics
+from stratalog.broker.http.topic_figures import TopicFigures
+from stratalog.broker.network.limits import server_limits
+from stratalog.broker.network.server import Server, told_listeners
+from stratalog.broker.replicas.background_removal import BackgroundRemoval
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.led_partitions import Led, LedPartitions
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.authorizer import authorizer_of
+from stratalog.broker.requests.dispatch import Dispatcher
+from stratalog.broker.requests.quotas import Quotas
+from stratalog.broker.runtime.allocator import tune_allocator
+from stratalog.broker.runtime.ballast import Spare, raise_if_full
+from stratalog.broker.runtime.clock import Clock, SystemClock
+from stratalog.broker.runtime.log_limits import LogLimits
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.purgatory import Purgatory
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.shortcuts.table import with_shortcuts
+from stratalog.broker.views.mount import Mount
+from stratalog.broker.workers.deep_work import DeepWork
+from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.metrics import add_worker_metrics
+from stratalog.hot.segments.scan import UnreadableBatch
+from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
+from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.features import bootstrap_records
+from stratalog.metadata.image.image import ClusterImage, ImageDelta
+from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
 
 if TYPE_CHECKING:
-    from stratalog.broker.http import HttpServer
+    from stratalog.broker.http.server import HttpServer
 
 __all__ = ["Node"]
 
@@ -90,10 +92,9 @@ class Node:
         TopicFigures(self.metrics, lambda: self.tiering.archives, lambda: self.mount)
         self.metadata_fragments = MetadataFragments()
         self._files: Filesystem = RealFilesystem() if files is None else files
-        self.dice = random.Random() if dice is None else dice
+        self.dice = random.SystemRandom() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
         self._sync_threads = machine_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
-        self.tier_watch = TierWatch(self)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
         self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
@@ -148,24 +149,28 @@ class Node:
         self.quotas = Quotas(self.config, self.clock, self.metrics, self.server)
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
-        self.tiering = open_tiering(self)
-        self.mount, self.views = Mount(self), Views(self)
-        self.coordinators = Coordinators(self)
+        self.tiering: Tiering = assembly.new_tiering(self)
         await self._open_metadata()
-        follow_settings(self, self._given, self.image)
-        self.led = LedPartitions(self._led_services(), self._resolver(self.control.image))
+        led_services = assembly.led_services(self, on_led=self._on_led, on_released=self._on_released)
+        self.led = LedPartitions(led_services, self._resolver(self.control.image))
+        self.mount: Mount = assembly.new_mount(self)
+        self.views = assembly.new_views(self)
+        self.coordinators = assembly.new_coordinators(self)
+        self._follow_settings(self.image)
+        self.tier_watch = assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
         await self._register()
-        await self.tiering.skip_missing_time()
+        await self.tiering.begin_producer_era()
         self.led.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()
-        self.producer_ids = ProducerIds(self.control, self.node_id)
         self.dispatcher.compile(_HOT_KEYS)
-        self.removals, self.housekeeping = BackgroundRemoval(loop), Housekeeping(self)
+        self.removals = BackgroundRemoval(loop)
+        self.housekeeping = assembly.new_housekeeping(self)
         self.housekeeping.start()
-        self.compaction = Compaction(self)
+        self.compaction = assembly.new_compaction(self)
+        add_worker_metrics(self.metrics, self.tiering, self.deep_work, self.compaction)
         self.compaction.start()
         self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         await self.server.accept()
@@ -173,11 +178,12 @@ class Node:
         log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
 
     def _http_server(self) -> HttpServer:
-        from stratalog.broker.http import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
-        from stratalog.broker.http_routes import http_routes  # noqa: PLC0415
+        from stratalog.broker.http.routes import http_routes  # noqa: PLC0415
+        from stratalog.broker.http.server import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
 
-        routes = http_routes(self, self.tier_watch)
-        return HttpServer(self.metrics, self.not_ready, routes, problems=self.tiering.problems)
+        routes = http_routes(assembly.http_services(self), self.tier_watch)
+        add_missing_metrics(self.metrics, self.partitions)
+        return HttpServer(self.metrics, self.not_ready, routes, problems=partial(assembly.problems, self))
 
     async def _abandon(self) -> None:
         """The start failed half-way: give back ports, workers, threads and locks."""
@@ -202,27 +208,14 @@ class Node:
         if "directories" in built:
             self.directories.release()
 
-    def _dispatcher(self) -> Dispatcher:
+    def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)
         monotonic = self.clock.monotonic
-        return Dispatcher(self, api.APIS, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
-
-    def _led_services(self) -> LedServices:
-        return LedServices(
-            node_id=self.node_id,
-            directories=self.directories,
-            clock=self.clock,
-            metrics=self.metrics,
-            purgatory=self.purgatory,
-            dice=self.dice,
-            rework=self.deep_work.rework,
-            segments_open_max=segments_open_max(),
-            on_led=self._on_led,
-            on_released=self._on_released,
-        )
+        apis = with_shortcuts(api.APIS) if self.config.boolean("stratalog.request.shortcuts") else api.APIS
+        return Dispatcher[BrokerView](self, apis, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
     async def _open_metadata(self) -> None:
-        self.deleted_archives = open_deleted_archives(self)
+        self.deleted_archives = assembly.new_deleted_archives(self)
         home = next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
         snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
         image, metadata_log = open_metadata(
@@ -232,10 +225,15 @@ class Node:
             clock=self.clock,
             rework=self.deep_work.rework,
             snapshot_bytes=snapshot_bytes,
+            threads=self._sync_threads,
         )
-        before = partial(note_deletions, self)
-        in_slices = partial(self.dispatcher.slices.run, urgent=True)  # one command at a time, others wait for its end
-        self.control = ControlPlane(image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices)
+        before = partial(note_deletions, self.deleted_archives, self._is_archived, self.node_id)
+        slices = self.dispatcher.slices
+        in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
+        self.control: ControlPlane = ControlPlane(
+            image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices, aside=slices.run
+        )
+        self.producer_ids = ProducerIds(self.control, self.node_id)
         await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 
     async def _register(self) -> None:
@@ -272,7 +270,7 @@ class Node:
         self.deleted_archives.confirm(delta.removed_topics)
         broker = ConfigResource.broker(self.node_id)
         if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
-            follow_settings(self, self._given, image)
+            self._follow_settings(image)
             self.led.use_resolver(self._resolver(image), image)
         for resource in sorted(delta.changed_resources):
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
@@ -284,6 +282,15 @@ class Node:
             if count % _OPENED_TOGETHER == 0:
                 await asyncio.sleep(0)
         self.coordinators.topics_changed(image, delta.removed_topics)
+
+    def _follow_settings(self, image: ClusterImage) -> None:
+        """Put the settings of the image in force: for new connections, new uploads, and all later readers of them."""
+        self.config = self.tiering.config = effective_config(self._given, image)
+        self.server.limits = server_limits(self.config)
+        self.groups.follow_settings(self.config)
+
+    def _is_archived(self, topic: str) -> bool:
+        return any(unified.remote is not None for unified in self.partitions.of_topic(topic))
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:
         return ConfigResolver.for_topics(
@@ -310,7 +317,7 @@ class Node:
 
     @property
     def partitions(self) -> PartitionTable:
-        """What is led here."""
+        """The partitions led here."""
         return self.led.table
 
     @property
@@ -319,7 +326,7 @@ class Node:
         return self.server.addresses[self.config.listeners[0].name]
 
     def topic_rules(self) -> TopicRules:
-        """What new topics are measured by."""
+        """The rules that new topics must keep."""
         return TopicRules(
             resolver=self._resolver(self.image),
             default_partition_count=self.config.integer("num.partitions"),
@@ -328,7 +335,7 @@ class Node:
         )
 
     def config_rules(self) -> ConfigRules:
-        """What new settings are measured by."""
+        """The rules that new settings must keep."""
         return ConfigRules(
             resolver=self._resolver(self.image),
             static=self.config.static,
@@ -340,7 +347,11 @@ class Node:
         return self.dice.randrange(bound)
 
     def report_corruption(self, unified: UnifiedLog, error: Corrupt) -> None:
-        """Stored bytes failed their check while being read."""
+        """Stored bytes failed their check while being read; what is damaged of a frozen segment is not read again."""
+        if isinstance(error, UnreadableBatch):
+            with suppress(Corrupt):
+                unified.missing_after(error)
+                return
         log.error("%s: %s; the range is not served", unified.topic_partition, error)
 
     # -- ending -----------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
         producer = Producer({"bootstrap.servers": stratalog_broker.bootstrap_servers})
 
 Each test gets a broker of its own, so nothing is left of the one before: topics, groups, settings, faults. Settings come
-from the ini option ``stratalog_settings`` and the marker of the same name. Nothing of stratalog is imported before the
-first test that asks.
+from the ini option ``stratalog_settings`` and the marker of the same name. The package is not imported before the first
+test that asks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def stratalog_loop() -> Iterator[LoopThread]:
     """The thread that the brokers of all tests live in."""
-    from stratalog.broker.embedded import LoopThread  # noqa: PLC0415 - the broker costs nobody who does not use it
+    from stratalog.broker.embedded import LoopThread  # noqa: PLC0415 - the broker costs only the tests that use it
 
     thread = LoopThread()
     yield thread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from stratalog.broker.api import (
     add_offsets_to_txn,
@@ -61,11 +61,11 @@ from stratalog.broker.api import (
     update_features,
     write_txn_markers,
 )
-from stratalog.broker.dispatch import Api
+from stratalog.broker.requests.dispatch import Api
 
 __all__ = ["APIS"]
 
-APIS: Final[tuple[Api, ...]] = (
+APIS: Final[tuple[Api[Any], ...]] = (
     produce.API,
     fetch.API,
     list_offsets.API,

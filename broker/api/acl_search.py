@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.slices import Steps
-from stratalog.metadata.acl_rules import AclFilter, AclRule
-from stratalog.metadata.acls import AclsImage
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.access.acl_rules import AclFilter, AclRule
+from stratalog.metadata.access.acls import AclsImage
 from stratalog.wire.topic import Uuid
 
 __all__ = ["CHANGES_AT_ONCE", "PAUSE_RULES", "find_acls"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
-from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.dispatch import PENDING, Api, Operation, Pending, ResourceType
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import AddPartitions
@@ -24,7 +24,7 @@ __all__ = ["API"]
 _KEY: Final = 25
 
 
-def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Pending:
+def handle(context: Context, request: AddOffsetsToTxnRequest) -> Pending:
     """The coordinator answers when the partition is in its log."""
     if not context.allows(request.transactional_id, Operation.WRITE):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Pending:
     return PENDING
 
 
-async def _create(context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
+async def _create(context: Context, request: AddOffsetsToTxnRequest) -> None:
     try:
         await context.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         _ask(context, request)
@@ -46,8 +46,9 @@ async def _create(context: RequestContext, request: AddOffsetsToTxnRequest) -> N
         context.fail(error)
 
 
-def _ask(context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
+def _ask(context: Context, request: AddOffsetsToTxnRequest) -> None:
     number = context.broker.groups.host.partition_of(request.group_id)
+    assert number is not None, "the topic is there: `handle` has seen it, or `_create` has made it"
     event = AddPartitions(
         context,
         request.transactional_id,

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): a transaction will write to these partitions.
 
 Behaviour: up to version 3 one transaction of a client; if any of its partitions does not exist or may not be written,
-those are refused and the others are told OPERATION_NOT_ATTEMPTED. From version 4 on many transactions, of brokers,
+those are refused and the others get OPERATION_NOT_ATTEMPTED. From version 4 on many transactions, of brokers,
 which may also just ask whether partitions are in (KIP-890).
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.gather import Gather
-from stratalog.broker.dispatch import Api, Pending
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Pending
 from stratalog.metadata.coordination import Producer
-from stratalog.metadata.topic_names import TRANSACTION_STATE_TOPIC, is_internal
+from stratalog.metadata.image.topic_names import TRANSACTION_STATE_TOPIC, is_internal
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions
 from stratalog.metadata.transactions.queries import outcomes
@@ -38,7 +38,7 @@ _KEY: Final = 24
 _BATCHED_SINCE: Final = 4
 
 
-def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Message | Pending:
+def handle(context: Context, request: AddPartitionsToTxnRequest) -> Message | Pending:
     """The coordinator answers when the partitions are in its log."""
     if context.api_version >= _BATCHED_SINCE:
         return _handle_batch(context, request)
@@ -53,15 +53,14 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Messa
     done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=outcomes(dict.fromkeys(partitions, 0)))
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     event = AddPartitions(context, transactional_id, producer, frozenset(partitions), 0, done)
-    pending: Pending = context.broker.transactions.submit(transactional_id, event)
-    return pending
+    return context.broker.transactions.submit(transactional_id, event)
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
 
 
-def _refused(context: RequestContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+def _refused(context: Context, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """Why partitions cannot be part of a client's transaction."""
     refused = {}
     for one in partitions:
@@ -72,12 +71,12 @@ def _refused(context: RequestContext, partitions: Iterable[TopicPartition]) -> d
     return refused
 
 
-def _exists(context: RequestContext, one: TopicPartition) -> bool:
+def _exists(context: Context, one: TopicPartition) -> bool:
     topic = context.broker.image.topics.by_name.get(one.topic)
     return topic is not None and one.partition in topic.partitions
 
 
-def _cannot_be_in(context: RequestContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+def _cannot_be_in(context: Context, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """Which partitions no broker may add: those that are not, and those of the coordinators' own log."""
     refused = {}
     for one in partitions:
@@ -88,7 +87,7 @@ def _cannot_be_in(context: RequestContext, partitions: Iterable[TopicPartition])
     return refused
 
 
-def _handle_batch(context: RequestContext, request: AddPartitionsToTxnRequest) -> Pending:
+def _handle_batch(context: Context, request: AddPartitionsToTxnRequest) -> Pending:
     if not context.allows(CLUSTER_NAME, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 

@@ -6,9 +6,9 @@ there, too. Entities succeed or fail for themselves.
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller_quotas import QuotaAlteration, alter_client_quotas
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.quotas import QuotaAlteration, alter_client_quotas
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -29,9 +29,12 @@ def _alteration(entry: EntryData) -> QuotaAlteration:
     )
 
 
-async def _alter(context: RequestContext, alterations: list[QuotaAlteration], *, validate_only: bool) -> Message:
+async def _alter(context: Context, alterations: list[QuotaAlteration], *, validate_only: bool) -> Message:
     outcomes = await context.broker.control.execute(
-        lambda image: alter_client_quotas(image, alterations, validate_only=validate_only)
+        lambda image: alter_client_quotas(image, alterations, validate_only=validate_only),
+        source=context.connection,
+        size=len(alterations),
+        only_asks=validate_only,
     )
     entries = []
     for parts, failure in outcomes:
@@ -42,7 +45,7 @@ async def _alter(context: RequestContext, alterations: list[QuotaAlteration], *,
     return AlterClientQuotasResponse(entries=entries)
 
 
-def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Pending:
+def handle(context: Context, request: AlterClientQuotasRequest) -> Pending:
     """Carried out beside the connection."""
     alterations = [_alteration(entry) for entry in request.entries]
     return context.run(_alter(context, alterations, validate_only=request.validate_only))

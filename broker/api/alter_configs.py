@@ -6,11 +6,12 @@ when the change is on disk in the metadata log and in force on this broker.
 
 from __future__ import annotations
 
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.incremental_alter_configs import alteration_refusal, outcome
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.configs_image import ConfigResource
-from stratalog.metadata.controller import replacing_configs
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.controller import replacing_configs
+from stratalog.metadata.image.configs_image import ConfigResource
+from stratalog.metadata.image.same_image import same_to_resources
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from stratalog.wire.schema import Message
@@ -18,7 +19,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Message:
+async def _alter(context: Context, request: AlterConfigsRequest) -> Message:
     broker = context.broker
     answers = []
     wanted = []
@@ -32,13 +33,17 @@ async def _alter(context: RequestContext, request: AlterConfigsRequest) -> Messa
             continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), settings))
     results = await broker.control.execute(
-        lambda image: replacing_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
+        lambda image: replacing_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only),
+        source=context.connection,
+        size=sum(max(1, len(each)) for _, each in wanted),
+        only_asks=request.validate_only,
+        same=same_to_resources(resource for resource, _ in wanted),
     )
     answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return AlterConfigsResponse(responses=answers)
 
 
-def handle(context: RequestContext, request: AlterConfigsRequest) -> Pending:
+def handle(context: Context, request: AlterConfigsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_alter(context, request))
 

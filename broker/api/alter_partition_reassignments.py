@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45): where a cluster of one broker keeps its partitions can only stay as it is.
 
 Behaviour: naming the brokers that hold a partition already is no error, as in Kafka. Others are refused with
-INVALID_REPLICA_ASSIGNMENT: there are none, or moves between them are not served. Nothing is under way that could be
+INVALID_REPLICA_ASSIGNMENT: there are none, or moves between them are not served. No move is under way that could be
 stopped: NO_REASSIGNMENT_IN_PROGRESS.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.image import ClusterImage
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -68,7 +68,7 @@ def _partition(
     return ReassignablePartitionResponse(partition_index=number)
 
 
-def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Message:
+def handle(context: Context, request: AlterPartitionReassignmentsRequest) -> Message:
     """Answered at once."""
     image = context.broker.image
     return AlterPartitionReassignmentsResponse(

@@ -6,8 +6,8 @@ is refused with INVALID_REQUEST, because moves are not served yet; one that is n
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,7 +21,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["API"]
 
 
-def _outcome(context: RequestContext, path: str, partition: TopicPartition) -> ErrorCode:
+def _outcome(context: Context, path: str, partition: TopicPartition) -> ErrorCode:
     broker = context.broker
     if path not in {directory.path for directory in broker.directories.all}:
         return ErrorCode.LOG_DIR_NOT_FOUND
@@ -51,7 +51,7 @@ def _named(request: AlterReplicaLogDirsRequest) -> list[tuple[str, TopicPartitio
     ]
 
 
-def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Message:
+def handle(context: Context, request: AlterReplicaLogDirsRequest) -> Message:
     """Answered at once."""
     return _answer({partition: _outcome(context, path, partition) for path, partition in _named(request)})
 

@@ -1,14 +1,14 @@
 """AlterUserScramCredentials (key 51): set and delete SCRAM credentials.
 
 Behaviour: as in Kafka they are kept in the metadata log whether or not a listener asks for them; none does here, so
-nobody is authenticated by them. The answer leaves when they are on disk.
+they authenticate no client. The answer leaves when they are on disk.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller_scram import ScramDeletion, ScramUpsertion, alter_credentials
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.scram import ScramDeletion, ScramUpsertion, alter_credentials
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -20,8 +20,12 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-async def _alter(context: RequestContext, deletions: list[ScramDeletion], upsertions: list[ScramUpsertion]) -> Message:
-    outcomes = await context.broker.control.execute(lambda image: alter_credentials(image, deletions, upsertions))
+async def _alter(context: Context, deletions: list[ScramDeletion], upsertions: list[ScramUpsertion]) -> Message:
+    outcomes = await context.broker.control.execute(
+        lambda image: alter_credentials(image, deletions, upsertions),
+        source=context.connection,
+        size=len(deletions) + len(upsertions),
+    )
     results = []
     for user, failure in outcomes:
         result = AlterUserScramCredentialsResult(user=user)
@@ -31,7 +35,7 @@ async def _alter(context: RequestContext, deletions: list[ScramDeletion], upsert
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def handle(context: RequestContext, request: AlterUserScramCredentialsRequest) -> Pending:
+def handle(context: Context, request: AlterUserScramCredentialsRequest) -> Pending:
     """Carried out beside the connection, with copies of the bytes."""
     deletions = [ScramDeletion(each.name, each.mechanism) for each in request.deletions]
     upsertions = [

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): which APIs are served, in which versions, and the features of the cluster.
 
 Behaviour: computed from the dispatch table, so it cannot lie; an unknown version is answered by the dispatcher with a
-v0 body (KIP-511). Version 3 checks how the client names itself; features that may be at level 0 are told from
-version 4 on (KAFKA-17011).
+v0 body (KIP-511). Version 3 checks how the client names itself; features that may be at level 0 are listed from version
+4 on (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.features import SUPPORTED_FEATURES
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image.features import SUPPORTED_FEATURES
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.api_versions import (
     ApiVersion,
@@ -30,7 +30,7 @@ _ZERO_LEVEL_SINCE: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest) -> Message:
+def handle(context: Context, request: ApiVersionsRequest) -> Message:
     """Answer from the table and the image."""
     version = context.api_version
     names = (request.client_software_name, request.client_software_version)
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> Message:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
-            for key, first, last in context.broker.dispatcher.advertised()
+            for key, first, last in context.dispatcher.advertised()
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.minimum, max_version=levels.maximum)

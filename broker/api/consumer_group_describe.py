@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Awaited, Steps
-from stratalog.metadata.groups.consumer_requests import DescribeConsumerGroup
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
+from stratalog.metadata.groups.consumer.requests import DescribeConsumerGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -23,7 +23,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _check_topics(context: RequestContext, group: DescribedGroup) -> Steps[None]:
+def _check_topics(context: Context, group: DescribedGroup) -> Steps[None]:
     """A group with a topic that the caller may not know of is described as an error."""
     seen: set[str] = set()
     for member in group.members:
@@ -45,12 +45,12 @@ def _failed(group_id: str, error: KafkaError) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=[group])
 
 
-def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Pending:
-    """Ask for every group; one that is named again is told once, or a small frame would ask much."""
+def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Pending:
+    """Ask for every group; one that is named again is answered once, or a small frame would ask much."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Steps[Message]:
+def _steps(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[Message]:
     groups = context.rows("groups")
     for group_id in dict.fromkeys(request.group_ids):
         awaited = Awaited(partial(_failed, group_id))

@@ -6,9 +6,8 @@ as in Kafka.
 
 from __future__ import annotations
 
-from stratalog.broker.api.heartbeat_shortcut import remember
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -20,10 +19,10 @@ __all__ = ["API"]
 _PROTOCOLS = "group.coordinator.rebalance.protocols"
 
 
-def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Pending:
+def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Pending:
     """Give the heartbeat to its group; topics that the caller may not know of are refused before."""
     broker = context.broker
-    if "consumer" not in broker.config.values[_PROTOCOLS]:
+    if "consumer" not in broker.config.texts(_PROTOCOLS):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"consumer groups are switched off ({_PROTOCOLS})")
     if not context.allows(request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -32,10 +31,8 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> P
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     pattern = request.subscribed_topic_regex
     if pattern and not broker.groups.patterns.knows(pattern):
-        matched: Pending = broker.groups.submit_matched(context, request)
-        return matched
-    pending: Pending = broker.groups.submit(context, request.group_id, request)
-    return pending
+        return broker.groups.submit_matched(context, request)
+    return broker.groups.submit(context, request.group_id, request)
 
 
 API = Api(
@@ -46,5 +43,4 @@ API = Api(
     handle=handle,
     operation=Operation.READ,
     resource=ResourceType.GROUP,
-    remember=remember,
 )

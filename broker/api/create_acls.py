@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from stratalog.broker.api.acl_search import CHANGES_AT_ONCE
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.describe_acls import check_guarded
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Steps
-from stratalog.metadata.acl_rules import AclRule
-from stratalog.metadata.controller_acls import create_acls
-from stratalog.metadata.decision import Failure
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.access.acl_rules import AclRule
+from stratalog.metadata.controller.acls import create_acls
+from stratalog.metadata.image.decision import Failure
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from stratalog.wire.schema import Message
@@ -23,7 +23,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-async def _create(context: RequestContext, request: CreateAclsRequest) -> Steps[Message]:
+async def _create(context: Context, request: CreateAclsRequest) -> Steps[Message]:
     broker = context.broker
     acls = [
         AclRule(
@@ -40,11 +40,14 @@ async def _create(context: RequestContext, request: CreateAclsRequest) -> Steps[
     outcomes: list[Failure | None] = []
     for start in range(0, len(acls), CHANGES_AT_ONCE):
         some = acls[start : start + CHANGES_AT_ONCE]
-        outcomes += await broker.control.execute(partial(create_acls, rules=some, new_id=broker.new_topic_id))
+        added = await broker.control.execute(
+            partial(create_acls, rules=some, new_id=broker.new_topic_id), source=context.connection, size=len(some)
+        )
+        outcomes += added
     return _answer(context, outcomes)
 
 
-def _answer(context: RequestContext, outcomes: list[Failure | None]) -> Steps[Message]:
+def _answer(context: Context, outcomes: list[Failure | None]) -> Steps[Message]:
     results = context.rows("results")
     for failure in outcomes:
         yield from results.add(
@@ -55,7 +58,7 @@ def _answer(context: RequestContext, outcomes: list[Failure | None]) -> Steps[Me
     return CreateAclsResponse(results=results.close())
 
 
-def handle(context: RequestContext, request: CreateAclsRequest) -> Pending:
+def handle(context: Context, request: CreateAclsRequest) -> Pending:
     """Carried out beside the connection."""
     check_guarded(context)
     return context.run(_create(context, request))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.quotas import mutation_permit
-from stratalog.metadata.controller import Failure, NewPartitions, creating_partitions
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.quotas import mutation_permit
+from stratalog.metadata.controller.controller import Failure, NewPartitions, creating_partitions
+from stratalog.metadata.image.decision import charged_once
+from stratalog.metadata.image.same_image import same_to_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,18 +39,23 @@ def _result(name: str, failure: Failure | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=failure.code, error_message=failure.message)
 
 
-async def _create(context: RequestContext, request: CreatePartitionsRequest) -> Message:
+async def _create(context: Context, request: CreatePartitionsRequest) -> Message:
     broker = context.broker
     refused = dict.fromkeys(topic.name for topic in request.topics if not context.allows(topic.name))
-    permit = mutation_permit(context, _STRICT_SINCE)
+    permit = charged_once(mutation_permit(context, _STRICT_SINCE))
+    wanted = [_wanted(topic) for topic in request.topics if topic.name not in refused]
     outcomes = await broker.control.execute(
         lambda image: creating_partitions(
             image,
-            [_wanted(topic) for topic in request.topics if topic.name not in refused],
+            wanted,
             next_int=broker.random_int,
             validate_only=request.validate_only,
-            permit=permit,
-        )
+            permit=permit(),
+        ),
+        source=context.connection,
+        size=sum(max(1, each.total) for each in wanted),
+        only_asks=request.validate_only,
+        same=same_to_topics([each.topic for each in wanted]),
     )
     results = [_result(name, failure) for name, failure in outcomes]
     results += [
@@ -57,7 +64,7 @@ async def _create(context: RequestContext, request: CreatePartitionsRequest) -> 
     return CreatePartitionsResponse(results=results)
 
 
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> Pending:
+def handle(context: Context, request: CreatePartitionsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_create(context, request))
 

@@ -2,7 +2,7 @@
 
 Behaviour: the answer leaves when the topics are on disk in the metadata log and every partition can be written.
 Each topic succeeds or fails for itself. Version 4 takes -1 for the broker's defaults; version 5 answers with the
-settings that hold, version 7 with the topic id. Counts and settings are told to those who may see them
+settings that hold, version 7 with the topic id. Counts and settings are shown to those who may see them
 (DESCRIBE_CONFIGS).
 """
 
@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stratalog.broker.authorizer import CLUSTER_NAME
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.quotas import mutation_permit
-from stratalog.broker.slices import Steps
-from stratalog.metadata.configs import ConfigEntry
-from stratalog.metadata.controller import CreatedTopic, Failure, NewTopic, creating_topics
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.quotas import mutation_permit
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.controller.controller import CreatedTopic, Failure, NewTopic, creating_topics
+from stratalog.metadata.image.decision import charged_once
+from stratalog.metadata.image.same_image import same_to_topics
+from stratalog.metadata.settings.configs import ConfigEntry
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_topics import (
     CreatableTopic,
@@ -72,27 +74,32 @@ def _result(name: str, outcome: CreatedTopic | Failure, *, shows: bool) -> Creat
     )
 
 
-async def _create(context: RequestContext, request: CreateTopicsRequest) -> Steps[Message]:
+async def _create(context: Context, request: CreateTopicsRequest) -> Steps[Message]:
     broker = context.broker
     on_cluster = context.allows(CLUSTER_NAME, Operation.CREATE, ResourceType.CLUSTER)
     refused = dict.fromkeys(topic.name for topic in request.topics if not (on_cluster or context.allows(topic.name)))
-    permit = mutation_permit(context, _STRICT_SINCE)
+    permit = charged_once(mutation_permit(context, _STRICT_SINCE))
+    wanted = [_wanted(topic) for topic in request.topics if topic.name not in refused]
     outcomes = await broker.control.execute(
         lambda image: creating_topics(
             image,
-            [_wanted(topic) for topic in request.topics if topic.name not in refused],
+            wanted,
             broker.topic_rules(),
             new_topic_id=broker.new_topic_id,
             next_int=broker.random_int,
             validate_only=request.validate_only,
-            permit=permit,
-        )
+            permit=permit(),
+        ),
+        source=context.connection,
+        size=sum(max(1, len(topic.assignments) or topic.partition_count) for topic in wanted),
+        only_asks=request.validate_only,
+        same=same_to_topics([topic.name for topic in wanted]),
     )
     return _answer(context, outcomes, refused)
 
 
 def _answer(
-    context: RequestContext, outcomes: Iterable[tuple[str, CreatedTopic | Failure]], refused: Iterable[str]
+    context: Context, outcomes: Iterable[tuple[str, CreatedTopic | Failure]], refused: Iterable[str]
 ) -> Steps[Message]:
     topics = context.rows("topics")
     for name, outcome in outcomes:
@@ -103,7 +110,7 @@ def _answer(
     return CreateTopicsResponse(topics=topics.close())
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> Pending:
+def handle(context: Context, request: CreateTopicsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_create(context, request))
 

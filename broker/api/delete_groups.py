@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Awaited, Steps
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.metadata.groups.group_events import DeleteGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -19,12 +19,12 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pending:
+def handle(context: Context, request: DeleteGroupsRequest) -> Pending:
     """Ask the shard of each group, all of them before the first answer: their records are written together."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DeleteGroupsRequest) -> Steps[Message]:
+def _steps(context: Context, request: DeleteGroupsRequest) -> Steps[Message]:
     asked = []
     for group_id in dict.fromkeys(request.groups_names):
         awaited = Awaited(_failed(group_id))

@@ -6,11 +6,11 @@ go to the trash of the archive, and from the bucket after stratalog.trash.grace.
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Steps
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.metadata.topic_names import is_internal
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.image.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -23,20 +23,20 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _find(context: RequestContext, topic: str, partition: int) -> UnifiedLog | KafkaError:
+def _find(context: Context, topic: str, partition: int) -> UnifiedLog | KafkaError:
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if is_internal(topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
-        unified: UnifiedLog = context.broker.partitions.by_name(topic, partition)
+        unified = context.broker.partitions.by_name(topic, partition)
         unified.partition.check_online()
     except KafkaError as error:
         return error
     return unified
 
 
-def _delete(context: RequestContext, request: DeleteRecordsRequest) -> Steps[list[int | KafkaError]]:
+def _delete(context: Context, request: DeleteRecordsRequest) -> Steps[list[int | KafkaError]]:
     """The new log start of every partition of the request, in its order, or why it has not moved."""
     found = []
     for topic in request.topics:
@@ -61,12 +61,12 @@ def _answer(partition: int, outcome: int | KafkaError) -> DeleteRecordsPartition
     return DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Pending:
+def handle(context: Context, request: DeleteRecordsRequest) -> Pending:
     """All partitions together: what is written down is written once."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DeleteRecordsRequest) -> Steps[Message]:
+def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[Message]:
     outcomes = iter((yield from _delete(context, request)))
     topics = context.rows("topics")
     for topic in request.topics:

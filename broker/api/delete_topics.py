@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): topics by name or, from version 6 on, by id.
 
-Behaviour: the answer leaves when the deletion is on disk in the metadata log; the files follow a little later. What
-a tiered topic has in the bucket goes to the trash, and from the bucket when stratalog.trash.grace.ms has passed.
+Behaviour: the answer leaves when the deletion is on disk in the metadata log; the files follow a little later. The
+archive of a tiered topic goes to the trash, and from the bucket when stratalog.trash.grace.ms has passed.
 DELETE on the cluster is DELETE on all topics.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stratalog.broker.authorizer import CLUSTER_NAME
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.quotas import mutation_permit
-from stratalog.broker.slices import Steps
-from stratalog.metadata.controller import Failure, deleting_topics
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.quotas import mutation_permit
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.controller.controller import Failure, deleting_topics
+from stratalog.metadata.image.decision import charged_once
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from stratalog.wire.schema import Message
@@ -33,8 +34,10 @@ def _named(request: DeleteTopicsRequest, version: int) -> list[tuple[str | None,
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
-def _refusal(context: RequestContext, name: str | None, topic_id: Uuid) -> DeletableTopicResult | None:
-    """Why the caller may not delete this; a name is told, and whether it is there, to those who may describe it."""
+def _refusal(context: Context, name: str | None, topic_id: Uuid) -> DeletableTopicResult | None:
+    """The reason why the caller may not delete this; only callers that may
+    describe the topic learn its name and whether it exists.
+    """
     known = context.broker.image.topics.by_id.get(topic_id) if name is None else None
     meant = name if known is None else known.name
     if meant is None or context.allows(meant):
@@ -48,7 +51,7 @@ def _refusal(context: RequestContext, name: str | None, topic_id: Uuid) -> Delet
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
 
 
-async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Steps[Message]:
+async def _delete(context: Context, request: DeleteTopicsRequest) -> Steps[Message]:
     broker = context.broker
     allowed: list[tuple[str | None, Uuid]] = []
     refused: list[DeletableTopicResult] = []
@@ -61,17 +64,19 @@ async def _delete(context: RequestContext, request: DeleteTopicsRequest) -> Step
             refused.append(refusal)
     enabled = broker.config.boolean("delete.topic.enable")
     try:
-        permit = mutation_permit(context, _STRICT_SINCE)
-        outcomes = await broker.control.execute(
-            lambda image: deleting_topics(image, allowed, enabled=enabled, permit=permit)
+        permit = charged_once(mutation_permit(context, _STRICT_SINCE))
+        deleted = await broker.control.execute(
+            lambda image: deleting_topics(image, allowed, enabled=enabled, permit=permit()),
+            source=context.connection,
+            size=len(allowed),
         )
     except KafkaError as error:
-        outcomes = tuple((name, topic_id, error) for name, topic_id in allowed)
-    return _answer(context, outcomes, refused)
+        return _answer(context, [(name, topic_id, error) for name, topic_id in allowed], refused)
+    return _answer(context, deleted, refused)
 
 
 def _answer(
-    context: RequestContext,
+    context: Context,
     outcomes: Iterable[tuple[str | None, Uuid, Failure | KafkaError | None]],
     refused: Iterable[DeletableTopicResult],
 ) -> Steps[Message]:
@@ -86,7 +91,7 @@ def _answer(
     return DeleteTopicsResponse(responses=results.close())
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> Pending:
+def handle(context: Context, request: DeleteTopicsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_delete(context, request))
 

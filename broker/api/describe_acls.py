@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.broker.api.acl_search import PAUSE_RULES, find_acls
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Steps
-from stratalog.metadata.acl_rules import AclFilter, AclRule
-from stratalog.metadata.acls import AclsImage
-from stratalog.metadata.controller_acls import check_filter
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.access.acl_rules import AclFilter, AclRule
+from stratalog.metadata.access.acls import AclsImage
+from stratalog.metadata.controller.acls import check_filter
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_acls import (
     AclDescription,
@@ -28,13 +28,13 @@ __all__ = ["API", "check_guarded"]
 _NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
-def check_guarded(context: RequestContext) -> None:
-    """Raise `KafkaError` SECURITY_DISABLED if rules would be obeyed by nobody."""
+def check_guarded(context: Context) -> None:
+    """Raise `KafkaError` SECURITY_DISABLED if no authorizer would obey the rules."""
     if not context.dispatcher.guarded:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
 
 
-def handle(context: RequestContext, request: DescribeAclsRequest) -> Pending:
+def handle(context: Context, request: DescribeAclsRequest) -> Pending:
     """Answered from the image of now, in slices."""
     check_guarded(context)
     wanted = AclFilter(
@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> Pending:
     return context.sliced(_describe(context, context.broker.image.acls, wanted))
 
 
-def _describe(context: RequestContext, acls: AclsImage, wanted: AclFilter) -> Steps[Message]:
+def _describe(context: Context, acls: AclsImage, wanted: AclFilter) -> Steps[Message]:
     found = yield from find_acls(acls, wanted)
     by_resource: dict[tuple[int, str, int], list[AclRule]] = {}
     for number, (_, rule) in enumerate(found):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.controller_quotas import QuotaFilter, describe_client_quotas
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.controller.quotas import QuotaFilter, describe_client_quotas
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -18,7 +18,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Message:
+def handle(context: Context, request: DescribeClientQuotasRequest) -> Message:
     """Answered from the image."""
     filters = [QuotaFilter(each.entity_type, each.match_type, each.match) for each in request.components]
     found = describe_client_quotas(context.broker.image.quotas, filters, strict=request.strict)

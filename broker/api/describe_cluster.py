@@ -1,17 +1,17 @@
 """DescribeCluster (key 60): the brokers of the cluster and its controller.
 
 Behaviour: addresses are those of the listener that was asked. Version 1 can ask for controllers, which this broker
-does not answer for (UNSUPPORTED_ENDPOINT_TYPE); version 2 can include fenced brokers. Everybody is answered; what may
-be done to the cluster is told to those who may describe it, and 0 to others.
+does not answer for (UNSUPPORTED_ENDPOINT_TYPE); version 2 can include fenced brokers. Every caller is answered; the
+operations on the cluster are shown to those who may describe it, and 0 to others.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.authorizer import CLUSTER_NAME
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -26,7 +26,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest) -> Message:
+def handle(context: Context, request: DescribeClusterRequest) -> Message:
     """Answer from the image."""
     broker = context.broker
     if request.endpoint_type != _BROKERS:

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Pending
-from stratalog.broker.log_levels import levels
-from stratalog.broker.slices import Steps
-from stratalog.metadata import configs_image
-from stratalog.metadata.config_definition import STRING, ConfigDef
-from stratalog.metadata.configs import ConfigEntry, ConfigResolver, ConfigSource, resolve_broker_config
-from stratalog.metadata.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.listener_settings import resolve_listener_settings
-from stratalog.metadata.topic_names import check_topic_name
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Pending
+from stratalog.broker.runtime.log_levels import levels
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.image import configs_image
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topic_names import check_topic_name
+from stratalog.metadata.settings.catalogue.definition import STRING, ConfigDef
+from stratalog.metadata.settings.configs import ConfigEntry, ConfigResolver, ConfigSource, resolve_broker_config
+from stratalog.metadata.settings.listener_settings import resolve_listener_settings
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -37,22 +37,21 @@ from stratalog.wire.schema import Message
 __all__ = ["ALTERED", "ALTERED_LOGGERS", "API", "check_broker_name"]
 
 _ADVERTISED: Final = "advertised.listeners"
-"""Not set, it is described as what clients are told, which comes from the listeners."""
+"""Not set, it is described as the addresses that clients get, which come from the listeners."""
 
 
-def _topic(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
+def _topic(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     check_topic_name(name)
     if name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    entries: Mapping[str, ConfigEntry] = broker.topic_rules().resolver.resolve(image.topic_configs(name))
-    return entries
+    return broker.topic_rules().resolver.resolve(image.topic_configs(name))
 
 
 class _Words(NamedTuple):
-    """What Kafka says of a broker's name; it has other words in each place."""
+    """Kafka's words for a broker's name, which differ from place to place."""
 
     no_number: str
     another: str
@@ -77,7 +76,7 @@ def check_broker_name(name: str, node_id: int, words: _Words) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, why.format(name=name, node_id=node_id))
 
 
-def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
+def _broker(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -106,7 +105,7 @@ def _broker(context: RequestContext, image: ClusterImage, name: str) -> Mapping[
     return {**entries, _ADVERTISED: replace(advertised, value=told, source=entries["listeners"].source)}
 
 
-def _group(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
+def _group(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     broker = context.broker
     if not context.allows(name, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -118,7 +117,7 @@ def _group(context: RequestContext, image: ClusterImage, name: str) -> Mapping[s
     return resolver.resolve(configs.of(ConfigResource(configs_image.ResourceType.GROUP, name)))
 
 
-def _client_metrics(context: RequestContext, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
+def _client_metrics(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not name:
@@ -127,7 +126,7 @@ def _client_metrics(context: RequestContext, image: ClusterImage, name: str) -> 
     return ConfigResolver.for_client_metrics().resolve(image.configs.of(resource))
 
 
-def _loggers(context: RequestContext, _image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
+def _loggers(context: Context, _image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
     if not context.allows(CLUSTER_NAME, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not name:
@@ -170,7 +169,7 @@ _BY_TYPE: Mapping[int, Any] = {
 
 
 def _describe(
-    context: RequestContext, image: ClusterImage, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context, image: ClusterImage, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
@@ -194,12 +193,14 @@ def _describe(
     return result
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> Pending:
-    """Resource by resource; one that is named again for the same keys is told once, or a small frame would ask much."""
+def handle(context: Context, request: DescribeConfigsRequest) -> Pending:
+    """Resource by resource; one that is named again for the same keys is
+    answered once, or a small frame would ask much.
+    """
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DescribeConfigsRequest) -> Steps[Message]:
+def _steps(context: Context, request: DescribeConfigsRequest) -> Steps[Message]:
     asked = {
         (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one for one in request.resources
     }

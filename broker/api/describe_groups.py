@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Awaited, Steps
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.metadata.groups.group_events import DescribeGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -19,12 +19,12 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> Pending:
-    """Ask the shard of each group; one that is named again is told once, or a small frame would ask much."""
+def handle(context: Context, request: DescribeGroupsRequest) -> Pending:
+    """Ask the shard of each group; one that is named again is answered once, or a small frame would ask much."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DescribeGroupsRequest) -> Steps[Message]:
+def _steps(context: Context, request: DescribeGroupsRequest) -> Steps[Message]:
     groups = context.rows("groups")
     for group_id in dict.fromkeys(request.groups):
         awaited = Awaited(_failed(group_id))

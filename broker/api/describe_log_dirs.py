@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35): what lies in the log directories, and what of it is in the bucket.
 
-Behaviour: the size of a partition is that of the files in its directory, as ``du --apparent-size`` counts them. What
-tiered partitions have in the bucket stands in one more entry, ``remote://``: there the offset lag is the number of
-records that are not archived yet. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
+Behaviour: the size of a partition is that of the files in its directory, as ``du --apparent-size`` counts them. The
+archives of tiered partitions stand in one more entry, ``remote://``: there the offset lag is the number of records that
+are not archived yet. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
 thread, not on the event loop.
 """
 
@@ -12,11 +12,11 @@ import asyncio
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.api.broker_view import BrokerView, Context
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -35,7 +35,7 @@ REMOTE: Final = "remote://"
 """The entry for what is in the bucket."""
 
 
-def _asked(context: RequestContext, request: DescribeLogDirsRequest) -> list[UnifiedLog]:
+def _asked(context: Context, request: DescribeLogDirsRequest) -> list[UnifiedLog]:
     """The partitions that are asked for and led here, topic by topic."""
     table = context.broker.partitions
     if request.topics is None:
@@ -94,8 +94,8 @@ def _failed(path: str) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
 
 
-def _remote(broker: Any, partitions: Iterable[UnifiedLog]) -> DescribeLogDirsResult | None:
-    """What is in the bucket, if any of the partitions is tiered or was."""
+def _remote(broker: BrokerView, partitions: Iterable[UnifiedLog]) -> DescribeLogDirsResult | None:
+    """The entry for the bucket, if any of the partitions is tiered or was."""
     rows = []
     for unified in partitions:
         figures = broker.tiering.describe(unified)
@@ -105,7 +105,7 @@ def _remote(broker: Any, partitions: Iterable[UnifiedLog]) -> DescribeLogDirsRes
     return DescribeLogDirsResult(log_dir=REMOTE, topics=_topics(rows)) if rows else None
 
 
-async def _describe(context: RequestContext, request: DescribeLogDirsRequest) -> Message:
+async def _describe(context: Context, request: DescribeLogDirsRequest) -> Message:
     broker = context.broker
     partitions = _asked(context, request)
     results = []
@@ -125,7 +125,7 @@ async def _describe(context: RequestContext, request: DescribeLogDirsRequest) ->
     return DescribeLogDirsResponse(results=results if remote is None else [*results, remote])
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Pending:
+def handle(context: Context, request: DescribeLogDirsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_describe(context, request))
 

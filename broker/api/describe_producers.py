@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Steps
-from stratalog.metadata.topic_names import check_topic_name
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.image.topic_names import check_topic_name
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -20,12 +20,12 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> Pending:
-    """What each partition's log knows; a partition that is named again is told once, or a small frame would ask much."""
+def handle(context: Context, request: DescribeProducersRequest) -> Pending:
+    """Ask each partition's log; a partition that is named again is answered once, or a small frame would ask much."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DescribeProducersRequest) -> Steps[Message]:
+def _steps(context: Context, request: DescribeProducersRequest) -> Steps[Message]:
     topics = context.rows("topics")
     told: set[TopicPartition] = set()
     for topic in request.topics:
@@ -40,7 +40,7 @@ def _steps(context: RequestContext, request: DescribeProducersRequest) -> Steps[
     return DescribeProducersResponse(topics=topics.close())
 
 
-def _partition(context: RequestContext, topic: str, number: int) -> PartitionResponse:
+def _partition(context: Context, topic: str, number: int) -> PartitionResponse:
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -1,14 +1,14 @@
 """DescribeQuorum (key 55): the voters of the metadata log.
 
-Behaviour: one voter, this process, which is also the leader and has always just caught up. Of any other partition:
-UNKNOWN_TOPIC_OR_PARTITION. The address told is where the broker answers: a single voter needs no listener of its own.
+Behaviour: one voter, this process, which is also the leader and has always just caught up. Any other partition gets
+UNKNOWN_TOPIC_OR_PARTITION. The address is where the broker answers: a single voter needs no listener of its own.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.broker.metadata_log import METADATA_PARTITION
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.control.metadata_log import METADATA_PARTITION
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -38,7 +38,7 @@ def _unknown(partition: int) -> PartitionData:
     )
 
 
-def _quorum(context: RequestContext) -> PartitionData:
+def _quorum(context: Context) -> PartitionData:
     broker = context.broker
     partition = broker.control.log.partition
     now_ms = broker.clock.wall_ms()
@@ -58,7 +58,7 @@ def _quorum(context: RequestContext) -> PartitionData:
     )
 
 
-def handle(context: RequestContext, request: DescribeQuorumRequest) -> Message:
+def handle(context: Context, request: DescribeQuorumRequest) -> Message:
     """Answered at once."""
     topics = [
         TopicData(
@@ -73,7 +73,7 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> Message:
         for topic in request.topics
     ]
     if all(each.error_code for topic in topics for each in topic.partitions):
-        return DescribeQuorumResponse(topics=topics)  # nobody's voters are told: nobody's addresses, either
+        return DescribeQuorumResponse(topics=topics)  # without voters there are no addresses, either
     me = context.broker.image.brokers.brokers[context.broker.node_id]
     listeners = [Listener(name=name, host=at.host, port=at.port) for name, at in me.listeners.items()]
     return DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=context.broker.node_id, listeners=listeners)])

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.partition_health import partition_health
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.topic_names import absence_code, is_internal
-from stratalog.metadata.topics_image import PartitionImage, TopicImage
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image.topic_names import absence_code, is_internal
+from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -27,7 +27,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _names(context: RequestContext, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[str]:
     """The topics from the cursor on, in order. Raises `KafkaError` INVALID_REQUEST for a cursor that points nowhere."""
     cursor = request.cursor
     every = context.broker.image.topics.by_name
@@ -46,7 +46,7 @@ def _names(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 class _Page:
     """One answer that is being filled."""
 
-    def __init__(self, context: RequestContext, request: DescribeTopicPartitionsRequest) -> None:
+    def __init__(self, context: Context, request: DescribeTopicPartitionsRequest) -> None:
         self._context = context
         self._cursor = request.cursor
         most = context.broker.config.integer("max.request.partition.size.limit")
@@ -109,7 +109,7 @@ def _failed(name: str | None, code: ErrorCode) -> DescribeTopicPartitionsRespons
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, partitions=[])
 
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Message:
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Message:
     """One page, from the image."""
     names = _names(context, request)
     refused = {name for name in names if not context.allows(name)}

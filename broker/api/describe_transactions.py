@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Awaited, Steps
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.metadata.transactions.events import Describe
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_transactions import (
@@ -22,12 +22,12 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Pending:
+def handle(context: Context, request: DescribeTransactionsRequest) -> Pending:
     """Ask the shard of each."""
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Message]:
+def _steps(context: Context, request: DescribeTransactionsRequest) -> Steps[Message]:
     states = context.rows("transaction_states")
     for transactional_id in dict.fromkeys(request.transactional_ids):
         awaited = Awaited(partial(_failed, transactional_id))

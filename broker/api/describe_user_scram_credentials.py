@@ -5,10 +5,10 @@ Behaviour: without names, all users; a user without any is RESOURCE_NOT_FOUND.
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.controller_scram import describe_credentials
-from stratalog.metadata.decision import Failure
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.controller.scram import describe_credentials
+from stratalog.metadata.image.decision import Failure
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -21,7 +21,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Message:
+def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Message:
     """Answered from the image."""
     results = []
     for user, found in describe_credentials(context.broker.image, [each.name for each in request.users or ()]):

@@ -6,9 +6,9 @@ nothing for a request that names none.
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller import ElectionType, elect_leaders
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.controller import ElectionType, elect_leaders
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -30,9 +30,14 @@ def _named(request: ElectLeadersRequest) -> list[TopicPartition] | None:
     return [TopicPartition(each.topic, partition) for each in request.topic_partitions for partition in each.partitions]
 
 
-async def _elect(context: RequestContext, request: ElectLeadersRequest) -> Message:
+async def _elect(context: Context, request: ElectLeadersRequest) -> Message:
     kind = request.election_type if context.api_version >= _TYPE_SINCE else ElectionType.PREFERRED
-    outcomes = await context.broker.control.execute(lambda image: elect_leaders(image, kind, _named(request)))
+    named = _named(request)
+    outcomes = await context.broker.control.execute(
+        lambda image: elect_leaders(image, kind, named),
+        source=context.connection,
+        size=len(context.broker.image.topics.by_id) if named is None else len(named),
+    )
     topics: dict[str, list[PartitionResult]] = {}
     for (topic, partition), failure in outcomes:
         result = PartitionResult(partition_id=partition)
@@ -46,7 +51,7 @@ async def _elect(context: RequestContext, request: ElectLeadersRequest) -> Messa
     )
 
 
-def handle(context: RequestContext, request: ElectLeadersRequest) -> Pending:
+def handle(context: Context, request: ElectLeadersRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_elect(context, request))
 

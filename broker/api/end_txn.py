@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import EndTransaction
@@ -24,7 +24,7 @@ _KEY: Final = 26
 _RAISES_EPOCH_SINCE: Final = 5
 
 
-def handle(context: RequestContext, request: EndTxnRequest) -> Pending:
+def handle(context: Context, request: EndTxnRequest) -> Pending:
     """The coordinator answers."""
     transactional_id = request.transactional_id
     if not context.allows(transactional_id):
@@ -36,8 +36,7 @@ def handle(context: RequestContext, request: EndTxnRequest) -> Pending:
         request.committed,
         EPOCH_BUMP_SINCE if context.api_version >= _RAISES_EPOCH_SINCE else 0,
     )
-    pending: Pending = context.broker.transactions.submit(transactional_id, event)
-    return pending
+    return context.broker.transactions.submit(transactional_id, event)
 
 
 def _failure(_request: EndTxnRequest, version: int, error: KafkaError) -> Message:

@@ -1,20 +1,19 @@
 """Fetch (key 1): read record batches, at once or when enough has come.
 
 Partitions are filled in the order of the request, or of the session that it goes on with (KIP-227,
-`stratalog.broker.fetch_sessions`); the first one with data gives at least one batch however small the limits. An
+`stratalog.broker.fetches.fetch_sessions`); the first one with data gives at least one batch however small the limits. An
 answer that lacks ``min_bytes`` waits for appends, or for chunks of the archive, up to ``max_wait_ms``; it is never
 given up as long as something can be returned.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.api.fetch_shortcut import remember
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.fetch_attempt import TOPIC_IDS_SINCE
-from stratalog.broker.fetch_sessions import SessionFetch
-from stratalog.broker.full_fetch import FullFetch
-from stratalog.metadata.fetch_session import EPOCH_FINAL, EPOCH_INITIAL
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE
+from stratalog.broker.fetches.fetch_sessions import SessionFetch
+from stratalog.broker.fetches.sessionless_fetch import FullFetch
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, EPOCH_INITIAL
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -27,23 +26,24 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: FetchRequest) -> Message | Pending:
+def handle(context: Context, request: FetchRequest) -> Message | Pending:
     """Answer now if there is enough, else wait."""
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     if replica_id >= 0:
         raise KafkaError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"broker {replica_id} is no replica of anything on this broker"
         )
+    sessions = context.broker.fetch_sessions
     if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
         if request.session_id:
-            context.broker.fetch_sessions.close(request.session_id)
-        return FullFetch(context, request).start()
+            sessions.close(request.session_id)
+        return FullFetch(context, request, sessions).start()
     try:
-        session = context.broker.fetch_sessions.resume(context, request)
+        session = sessions.resume(context, request)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     if session is None:
-        return FullFetch(context, request).start()
+        return FullFetch(context, request, sessions).start()
     return SessionFetch(context, request, session).start()
 
 
@@ -76,5 +76,4 @@ API = Api(
     operation=Operation.READ,
     resource=ResourceType.TOPIC,
     failure=_failure,
-    remember=remember,
 )

@@ -1,22 +1,22 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transaction.
 
-The coordinator of a key leads the partition of the coordinators' topic that the key's hash names. The topic is made
-when somebody first asks who may. Version 4 batches the keys. Key types: 0 groups, 1 transactions; 2, share groups, is not
-served.
+The coordinator of a key leads the partition of the coordinators' topic that the key's hash names. The topic is made at
+the first permitted request for a coordinator. Version 4 batches the keys. Key types: 0 groups, 1 transactions; 2, share
+groups, is not served.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Steps
-from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from stratalog.wire.partitioner import coordinator_partition
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
@@ -33,8 +33,8 @@ _RESOURCES: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _DENIED: Final = {0: ErrorCode.GROUP_AUTHORIZATION_FAILED, 1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pending:
-    """Where each key's coordinator is; COORDINATOR_NOT_AVAILABLE while nobody leads its partition."""
+def handle(context: Context, request: FindCoordinatorRequest) -> Pending:
+    """The coordinator of each key; COORDINATOR_NOT_AVAILABLE while its partition has no leader."""
     topic = _TOPICS.get(request.key_type)
     if topic is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
@@ -45,12 +45,12 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pending:
     return context.run(_create(context, request, topic))
 
 
-async def _create(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
+async def _create(context: Context, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
     await context.broker.coordinators.internal_topics.ensure(topic)
     return _answer(context, request, topic)
 
 
-def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
+def _answer(context: Context, request: FindCoordinatorRequest, topic: str) -> Steps[Message]:
     if context.api_version < _BATCHED_SINCE:
         found = _find(context, request.key_type, request.key, topic)
         return FindCoordinatorResponse(
@@ -66,24 +66,26 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, topic: str
     return FindCoordinatorResponse(coordinators=coordinators.close())
 
 
-def _find(context: RequestContext, key_type: int, key: str, topic: str) -> Coordinator:
+def _find(context: Context, key_type: int, key: str, topic: str) -> Coordinator:
     if not context.allows(key, Operation.DESCRIBE, _RESOURCES[key_type]):
-        return _nobody(key, KafkaError(_DENIED[key_type]))
+        return _no_coordinator(key, KafkaError(_DENIED[key_type]))
     try:
         check_text("The key", key)
     except KafkaError as error:
-        return _nobody(key, error)
+        return _no_coordinator(key, error)
     image = context.broker.image
     partitions = image.topics.by_name[topic].partitions
     leader = partitions[coordinator_partition(key, len(partitions))].leader
     broker = image.brokers.brokers.get(leader)
     at = None if broker is None else broker.listeners.get(context.connection.listener.name)
     if at is None:
-        return _nobody(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."))
+        return _no_coordinator(
+            key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+        )
     return Coordinator(key=key, node_id=leader, host=at.host, port=at.port, error_code=ErrorCode.NONE)
 
 
-def _nobody(key: str, error: KafkaError) -> Coordinator:
+def _no_coordinator(key: str, error: KafkaError) -> Coordinator:
     return Coordinator(
         key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=error.code, error_message=error.message
     )
@@ -94,7 +96,7 @@ def _failure(request: FindCoordinatorRequest, version: int, error: KafkaError) -
         return FindCoordinatorResponse(
             error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
         )
-    return FindCoordinatorResponse(coordinators=[_nobody(key, error) for key in request.coordinator_keys])
+    return FindCoordinatorResponse(coordinators=[_no_coordinator(key, error) for key in request.coordinator_keys])
 
 
 API = Api(

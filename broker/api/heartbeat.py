@@ -5,10 +5,9 @@ Behaviour: while the group is being loaded from its log every heartbeat is fine;
 
 from __future__ import annotations
 
-from stratalog.broker.api.heartbeat_shortcut import remember
-from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.coordinators.groups import check_member_request
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.schema import Message
@@ -16,10 +15,10 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: HeartbeatRequest) -> Pending | Message:
+def handle(context: Context, request: HeartbeatRequest) -> Pending | Message:
     """Give it to the group."""
     check_member_request(context, request.group_id)
-    groups: GroupCoordinator = context.broker.groups
+    groups = context.broker.groups
     try:
         return groups.heartbeat(context, request)
     except KafkaError as error:
@@ -36,5 +35,4 @@ API = Api(
     handle=handle,
     operation=Operation.READ,
     resource=ResourceType.GROUP,
-    remember=remember,
 )

@@ -6,14 +6,15 @@ log and in force on this broker.
 
 from __future__ import annotations
 
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.describe_configs import ALTERED, ALTERED_LOGGERS, check_broker_name
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Pending
-from stratalog.broker.log_levels import alter_levels
-from stratalog.metadata import configs_image
-from stratalog.metadata.configs_image import ConfigResource
-from stratalog.metadata.controller import ConfigChange, Failure, altering_configs
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Pending
+from stratalog.broker.runtime.log_levels import alter_levels
+from stratalog.metadata.controller.controller import ConfigChange, Failure, altering_configs
+from stratalog.metadata.image import configs_image
+from stratalog.metadata.image.configs_image import ConfigResource
+from stratalog.metadata.image.same_image import same_to_resources
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -26,7 +27,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API", "alteration_refusal", "outcome"]
 
 
-def alteration_refusal(context: RequestContext, resource_type: int, name: str) -> KafkaError | None:
+def alteration_refusal(context: Context, resource_type: int, name: str) -> KafkaError | None:
     """Why the caller may not change settings of a resource here; None if he may."""
     if resource_type == configs_image.ResourceType.TOPIC:
         if not context.allows(name, Operation.ALTER_CONFIGS, ResourceType.TOPIC):
@@ -45,7 +46,7 @@ def alteration_refusal(context: RequestContext, resource_type: int, name: str) -
 
 
 def outcome(resource_type: int, name: str, failure: Failure | KafkaError | None) -> AlterConfigsResourceResponse:
-    """What became of one resource; AlterConfigs says it in the same words."""
+    """The outcome for one resource; AlterConfigs says it in the same words."""
     answer = AlterConfigsResourceResponse(resource_type=resource_type, resource_name=name)
     if failure is not None:
         answer.error_code, answer.error_message = failure.code, failure.message
@@ -65,7 +66,7 @@ def _alter_loggers(
     return outcome(resource.resource_type, resource.resource_name, failure)
 
 
-async def _alter(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Message:
+async def _alter(context: Context, request: IncrementalAlterConfigsRequest) -> Message:
     broker = context.broker
     answers = []
     wanted = []
@@ -80,13 +81,17 @@ async def _alter(context: RequestContext, request: IncrementalAlterConfigsReques
             continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), changes))
     results = await broker.control.execute(
-        lambda image: altering_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only)
+        lambda image: altering_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only),
+        source=context.connection,
+        size=sum(max(1, len(each)) for _, each in wanted),
+        only_asks=request.validate_only,
+        same=same_to_resources(resource for resource, _ in wanted),
     )
     answers += [outcome(resource.type, resource.name, failure) for resource, failure in results]
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Pending:
+def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_alter(context, request))
 

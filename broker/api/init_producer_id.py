@@ -3,15 +3,15 @@
 Behaviour: without a transactional id every call gives a new producer id with epoch 0; a producer that hands its old
 one in gets a new one too, as in Kafka. With one, its coordinator gives the same producer id and the next epoch, and
 ends what an older producer has left open; a producer that hands in its id and epoch goes on after an error (KIP-360).
-Whoever may write to any topic may have an id (KIP-679), so may whoever has IDEMPOTENT_WRITE on the cluster.
+A client that may write to any topic may have an id (KIP-679), and so may one with IDEMPOTENT_WRITE on the cluster.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Pending
-from stratalog.metadata.controller_brokers import first_producer_id_of_era
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Pending
+from stratalog.metadata.controller.brokers import first_producer_id_of_era
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_version
 from stratalog.metadata.transactions.events import InitProducer
@@ -22,11 +22,11 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-async def _allocate(context: RequestContext) -> Message:
+async def _allocate(context: Context) -> Message:
     return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
 
 
-def handle(context: RequestContext, request: InitProducerIdRequest) -> Message | Pending:
+def handle(context: Context, request: InitProducerIdRequest) -> Message | Pending:
     """Ask the coordinator, or take the next id of the broker's block; a new block goes to the metadata log first."""
     transactional_id = request.transactional_id
     expected = _expected(request)
@@ -40,12 +40,11 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Message |
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     ids_from = first_producer_id_of_era(context.broker.image)
     event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected, ids_from)
-    pending: Pending = context.broker.transactions.submit(transactional_id, event)
-    return pending
+    return context.broker.transactions.submit(transactional_id, event)
 
 
 def _expected(request: InitProducerIdRequest) -> Producer | None:
-    """Who the producer was, if it says so. Raises INVALID_REQUEST for half of it."""
+    """The producer's former identity, if it names one. Raises INVALID_REQUEST for half of it."""
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.coordinators.groups import check_member_request
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from stratalog.wire.schema import Message
@@ -20,13 +20,13 @@ __all__ = ["API"]
 log = logging.getLogger(__name__)
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> Pending:
+def handle(context: Context, request: JoinGroupRequest) -> Pending:
     """Give it to the group."""
     check_member_request(context, request.group_id)
     if request.reason:
         who = request.member_id or request.group_instance_id or context.client_id
         log.info("group %r: %r joins: %.300r", request.group_id, who, request.reason)
-    groups: GroupCoordinator = context.broker.groups
+    groups = context.broker.groups
     return groups.submit(context, request.group_id, request)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.coordinators.groups import check_member_request
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 __all__ = ["API"]
@@ -18,7 +18,7 @@ __all__ = ["API"]
 log = logging.getLogger(__name__)
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> Pending:
+def handle(context: Context, request: LeaveGroupRequest) -> Pending:
     """Give it to the group."""
     check_member_request(context, request.group_id)
     for one in request.members:
@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> Pending:
             log.info(
                 "group %r: %r leaves: %.300r", request.group_id, one.member_id or one.group_instance_id, one.reason
             )
-    groups: GroupCoordinator = context.broker.groups
+    groups = context.broker.groups
     return groups.submit(context, request.group_id, request)
 
 

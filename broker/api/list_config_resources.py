@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.configs_image import ResourceType as ConfigType
-from stratalog.metadata.image import ClusterImage
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image.configs_image import ResourceType as ConfigType
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_config_resources import (
     ConfigResource,
@@ -47,7 +47,7 @@ _NAMES: Final[Mapping[int, Callable[[ClusterImage], Iterable[str]]]] = {
 }
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Message:
+def handle(context: Context, request: ListConfigResourcesRequest) -> Message:
     """Answered from the image."""
     if context.api_version < _TYPES_SINCE:
         wanted = [int(ConfigType.CLIENT_METRICS)]

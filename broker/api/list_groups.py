@@ -1,17 +1,17 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-Behaviour: filters by state and by type in any case; who may not describe the cluster sees the groups that they may
-describe. COORDINATOR_LOAD_IN_PROGRESS while some groups are still being loaded.
+Behaviour: filters by state and by type in any case; a client that may not describe the cluster sees the groups that it
+may describe. COORDINATOR_LOAD_IN_PROGRESS while some groups are still being loaded.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stratalog.broker.authorizer import CLUSTER_NAME
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.gather import Gather
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.groups.group_events import ListGroups
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -20,7 +20,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> Pending:
+def handle(context: Context, request: ListGroupsRequest) -> Pending:
     """Ask every shard."""
     groups = context.broker.groups
     if groups.loading:

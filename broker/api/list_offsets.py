@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.unified_log import SearchBatch, UnifiedLog
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -76,7 +76,7 @@ async def _look_up(
 class _Lookups:
     """The partitions of one request, and those that have to be looked up later."""
 
-    def __init__(self, context: RequestContext, request: ListOffsetsRequest) -> None:
+    def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
         self._context = context
         self._committed = request.isolation_level == _READ_COMMITTED
         self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
@@ -123,7 +123,7 @@ class _Lookups:
         return self.response
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> Message | Pending:
+def handle(context: Context, request: ListOffsetsRequest) -> Message | Pending:
     """Answer the ends at once; records by time when they have been found."""
     lookups = _Lookups(context, request)
     return lookups.response if lookups.complete else context.run(lookups.finish())

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.topics_image import PartitionImage
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -40,7 +40,7 @@ def _asked(
             )
 
 
-def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Message:
+def handle(context: Context, request: ListPartitionReassignmentsRequest) -> Message:
     """Answered at once."""
     topics = []
     for name, partitions in _asked(context.broker.image, request):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.gather import Gather
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.groups.topic_patterns import compile_pattern
 from stratalog.metadata.transactions.events import ListIds
 from stratalog.metadata.transactions.status import TransactionStatus
@@ -23,7 +23,7 @@ __all__ = ["API"]
 _STATES: Final = frozenset(status.title for status in TransactionStatus)
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> Pending:
+def handle(context: Context, request: ListTransactionsRequest) -> Pending:
     """Ask every shard; what matches the pattern is found out beside the connection."""
     transactions = context.broker.transactions
     if transactions.loading:
@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Pending
     return gather.close()
 
 
-async def _select(context: RequestContext, response: ListTransactionsResponse, pattern: str) -> Message:
+async def _select(context: Context, response: ListTransactionsResponse, pattern: str) -> Message:
     """Leave out what does not match. Raises INVALID_REGULAR_EXPRESSION."""
     states = response.transaction_states
     matching = await context.broker.groups.patterns.select(pattern, [one.transactional_id for one in states])

@@ -1,25 +1,24 @@
-"""Metadata (key 3): brokers, topics, partitions and who leads them.
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
 
 Behaviour: version 0 asks for everything with an empty list, later versions with null. A topic that does not exist is
 created if both the client and ``auto.create.topics.enable`` allow it, and the answer waits for that. Addresses are
-those of the listener that was asked. What is told of a topic is kept in bytes until it changes.
+those of the listener that was asked. The bytes that describe a topic are kept until it changes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.partition_health import partition_health
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Pending
-from stratalog.broker.metadata_fragments import MetadataFragments
-from stratalog.broker.quotas import mutation_permit
-from stratalog.broker.slices import Steps
-from stratalog.metadata.controller import Failure, create_topics
-from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.topic_names import absence_code, is_internal
-from stratalog.metadata.topics_image import PartitionImage, TopicImage
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Pending
+from stratalog.broker.requests.quotas import mutation_permit
+from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.controller.controller import Failure, create_topics
+from stratalog.metadata.image.decision import charged_once
+from stratalog.metadata.image.topic_names import absence_code, is_internal
+from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import (
     MetadataRequest,
@@ -51,10 +50,10 @@ def _unknown(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
 class _Answer:
     """One metadata request against one image."""
 
-    def __init__(self, context: RequestContext, request: MetadataRequest) -> None:
+    def __init__(self, context: Context, request: MetadataRequest) -> None:
         self._context = context
-        self._broker: Any = context.broker
-        self._image: ClusterImage = context.broker.image
+        self._broker = context.broker
+        self._image = context.broker.image
         self._version = context.api_version
         self._wanted = None if request.topics is None else {(one.name, one.topic_id): one for one in request.topics}
         self._everything = request.topics is None or (self._version == 0 and not request.topics)
@@ -103,7 +102,7 @@ class _Answer:
     async def create(self, names: list[str]) -> Steps[Message]:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
-        permit = mutation_permit(self._context, _NEVER_STRICT)
+        permit = charged_once(mutation_permit(self._context, _NEVER_STRICT))
         wanted = broker.coordinators.internal_topics.wanted
         try:
             results = await broker.control.execute(
@@ -113,8 +112,10 @@ class _Answer:
                     broker.topic_rules(),
                     new_topic_id=broker.new_topic_id,
                     next_int=broker.random_int,
-                    permit=permit,
-                )
+                    permit=permit(),
+                ),
+                source=self._context.connection,
+                size=len(names),
             )
         except KafkaError as error:
             return self.build(dict.fromkeys(names, error.code))
@@ -145,7 +146,7 @@ class _Answer:
     def _all(self) -> Steps[EncodedTopics]:
         image, guarded = self._image, self._context.dispatcher.guarded
         if not guarded and not self._operations:
-            fragments: MetadataFragments = self._broker.metadata_fragments
+            fragments = self._broker.metadata_fragments
             return (
                 yield from fragments.everything(
                     image, self._version, self._topic, failed_directories=self._failed_directories
@@ -167,10 +168,10 @@ class _Answer:
         return EncodedTopics(topics)
 
     def _bytes(self, topic: TopicImage) -> bytes:
-        """What a topic is in the answer; kept, unless it says what the caller may do."""
+        """The topic's bytes in the answer; kept, unless they say what the caller may do."""
         if self._operations or topic.topic_id not in self._image.topics.by_id:
             return topic_bytes(self._topic(topic), self._version)
-        fragments: MetadataFragments = self._broker.metadata_fragments
+        fragments = self._broker.metadata_fragments
         return fragments.topic(topic, self._version, self._topic, failed_directories=self._failed_directories)
 
     def _sees(self, name: str) -> bool:
@@ -188,7 +189,7 @@ class _Answer:
         return answer
 
     def _named(self, wanted: MetadataRequestTopic, failed: dict[str, ErrorCode]) -> TopicImage | MetadataResponseTopic:
-        """The topic that is asked for, or why it is not told of."""
+        """The topic that is asked for, or the reason why it is left out."""
         if wanted.topic_id != ZERO_UUID:
             topic = self._image.topics.by_id.get(wanted.topic_id) or self._broker.views.find_by_id(wanted.topic_id)
             if topic is None:
@@ -240,7 +241,7 @@ class _Answer:
         )
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> Pending:
+def handle(context: Context, request: MetadataRequest) -> Pending:
     """Answer at once, unless a topic has to be created first."""
     if context.api_version < _IDS_SINCE:
         _refuse_ids(request, context.api_version)
@@ -258,7 +259,9 @@ def _refuse_ids(request: MetadataRequest, version: int) -> None:
 
 
 def _failure(request: MetadataRequest, version: int, error: KafkaError) -> Message | None:
-    """By topic before version 13; who asked for everything cannot be told then, and no cluster looks empty for it."""
+    """An error by topic before version 13; a request for everything cannot
+    carry one then, and no cluster looks empty for it.
+    """
     topics = [_unknown(error.code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
     if not topics and version < _ERROR_SINCE:
         return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
-from stratalog.metadata.groups.offset_topics import RefusedTopic, admit_topics, give_ids, give_names
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import PENDING, Api, Operation, Pending, ResourceType
+from stratalog.metadata.groups.offsets.topics import RefusedTopic, admit_topics, give_ids, give_names
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -30,7 +30,7 @@ _IDS_SINCE: Final = 10
 class _WithRefused:
     """Answers with what the group says and with what it was not asked about."""
 
-    def __init__(self, context: RequestContext, request: OffsetCommitRequest, refused: Sequence[RefusedTopic]) -> None:
+    def __init__(self, context: Context, request: OffsetCommitRequest, refused: Sequence[RefusedTopic]) -> None:
         self._context = context
         self._request = request
         self._refused = refused
@@ -55,7 +55,7 @@ def _merged(response: OffsetCommitResponse, refused: Sequence[RefusedTopic]) -> 
     return OffsetCommitResponse(topics=list(topics.values()))
 
 
-def handle(context: RequestContext, request: OffsetCommitRequest) -> Message | Pending:
+def handle(context: Context, request: OffsetCommitRequest) -> Message | Pending:
     """The group answers; without anything to ask it, at once."""
     group_id = request.group_id
     if not context.allows(group_id):

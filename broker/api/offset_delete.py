@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
-from stratalog.metadata.groups.offset_topics import RefusedTopic, admit_topics
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import PENDING, Api, Operation, Pending, ResourceType
+from stratalog.metadata.groups.offsets.topics import RefusedTopic, admit_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -26,7 +26,7 @@ __all__ = ["API"]
 class _WithRefused:
     """Answers with what the group says and with what it was not asked about; an error of the group is all."""
 
-    def __init__(self, context: RequestContext, refused: Sequence[RefusedTopic]) -> None:
+    def __init__(self, context: Context, refused: Sequence[RefusedTopic]) -> None:
         self._context = context
         self._refused = refused
         self.fail = context.fail
@@ -40,7 +40,7 @@ class _WithRefused:
         self._context.respond(OffsetDeleteResponse(topics=list(topics.values())))
 
 
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> Message | Pending:
+def handle(context: Context, request: OffsetDeleteRequest) -> Message | Pending:
     """The group answers, also when nothing is left to ask it about: it may not exist."""
     group_id = request.group_id
     if not context.allows(group_id):

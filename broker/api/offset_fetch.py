@@ -1,8 +1,8 @@
 """OffsetFetch (key 9): how far groups have read.
 
-Behaviour: each group answers for itself, from offsets that are in the coordinator's log; an offset that is not there
-is -1. With ``require_stable`` an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT. Of all topics
-only those are told that the caller may describe. Before version 8 there is one group, whose error stands beside the
+Behaviour: each group answers for itself, from offsets that are in the coordinator's log; an offset that is not there is
+-1. With ``require_stable`` an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT. A request for all
+topics gets only those that the caller may describe. Before version 8 there is one group, whose error stands beside the
 topics, in version 1 in each partition. Version 10 knows topics by their ids and passes over those that have none.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.broker.slices import Awaited, Steps
-from stratalog.metadata.groups.offset_requests import FetchOffsets, WantedTopic
-from stratalog.metadata.groups.offset_topics import give_ids, give_names
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
+from stratalog.metadata.groups.offsets.requests import FetchOffsets, WantedTopic
+from stratalog.metadata.groups.offsets.topics import give_ids, give_names
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -41,7 +41,7 @@ _IDS_SINCE: Final = 10
 class _OneGroup:
     """The part of a request that is about one group."""
 
-    def __init__(self, context: RequestContext, wanted: OffsetFetchRequestGroup, *, stable: bool) -> None:
+    def __init__(self, context: Context, wanted: OffsetFetchRequestGroup, *, stable: bool) -> None:
         self._context = context
         self._wanted = wanted
         self._stable = stable
@@ -85,7 +85,7 @@ class _OneGroup:
         return admitted
 
     def _keep_visible(self, answer: OffsetFetchResponseGroup) -> Steps[None]:
-        """Of all topics only those that the caller may describe and, where ids are answered, that have one."""
+        """Keep, of all topics, only those that the caller may describe and, where ids are answered, that have one."""
         image = self._context.broker.image
         if self._by_id:
             give_ids(answer.topics, image)
@@ -155,12 +155,14 @@ def _old_topics(
         )
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> Pending:
-    """The groups answer, one after the other; one of which all is asked again is told once: it may be large."""
+def handle(context: Context, request: OffsetFetchRequest) -> Pending:
+    """The groups answer, one after the other; a group whose topics are all
+    asked for again is answered once: it may be large.
+    """
     return context.sliced(_steps(context, request))
 
 
-def _steps(context: RequestContext, request: OffsetFetchRequest) -> Steps[Message]:
+def _steps(context: Context, request: OffsetFetchRequest) -> Steps[Message]:
     version = context.api_version
     groups = _groups(request, version)
     if version < _GROUPS_SINCE:

@@ -6,9 +6,9 @@ that never was answers with the largest below it. -1 and -1 where nothing is kno
 
 from __future__ import annotations
 
-from stratalog.broker.authorizer import CLUSTER_NAME
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -22,7 +22,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _look_up(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _look_up(context: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         if not context.allows(topic) and not context.allows(
@@ -37,7 +37,7 @@ def _look_up(context: RequestContext, topic: str, wanted: OffsetForLeaderPartiti
     return answer
 
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Message:
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Message:
     """Partition by partition."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -1,10 +1,11 @@
-"""Who leads a partition as clients are told: the image's leader, unless its log cannot be served here just now."""
+"""The leader of a partition as clients see it: the image's leader, unless its log cannot be served here just now."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stratalog.metadata.topics_image import NO_LEADER, PartitionImage
+from stratalog.broker.api.broker_view import BrokerView
+from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.topic import TopicPartition
 
@@ -12,14 +13,14 @@ __all__ = ["PartitionHealth", "partition_health"]
 
 
 class PartitionHealth(NamedTuple):
-    """``leader`` is `NO_LEADER` where nobody can serve the partition; ``offline`` are the replicas to blame."""
+    """``leader`` is `NO_LEADER` where no broker can serve the partition; ``offline`` are the replicas to blame."""
 
     leader: int
     offline: list[int]
     error_code: ErrorCode
 
 
-def partition_health(broker: Any, topic: str, number: int, state: PartitionImage) -> PartitionHealth:
+def partition_health(broker: BrokerView, topic: str, number: int, state: PartitionImage) -> PartitionHealth:
     """The health of one partition on this broker."""
     leader: int = state.leader
     offline: list[int] = []

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.produce_refusal import RECORD_ERRORS_SINCE, describe_refusal
-from stratalog.broker.api.produce_shortcut import remember
 from stratalog.broker.api.produce_transactions import TransactionalBatch, enlist, must_ask
-from stratalog.broker.buffers import COPIED_BYTES_MAX
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
-from stratalog.broker.metrics import TopicMetrics
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.hot.log import AppendInfo
-from stratalog.metadata.topic_names import is_internal
+from stratalog.broker.network.buffers import COPIED_BYTES_MAX
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.metrics import TopicMetrics
+from stratalog.hot.log.log import AppendInfo
+from stratalog.metadata.image.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.produce import (
     PartitionProduceData,
@@ -88,7 +87,7 @@ class _Produce:
 
     __slots__ = ("acks", "context", "enlisting", "missing", "record_errors_room", "response")
 
-    def __init__(self, context: RequestContext, acks: int) -> None:
+    def __init__(self, context: Context, acks: int) -> None:
         self.context = context
         self.acks = acks
         self.response = ProduceResponse(responses=[])
@@ -112,7 +111,7 @@ class _Produce:
                     return
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Message | Pending | None:
+def handle(context: Context, request: ProduceRequest) -> Message | Pending | None:
     """Queue every batch; the appends answer."""
     whole = _Produce(context, request.acks)
     refusal = _refusal(context, request)
@@ -141,7 +140,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Message | Pendin
     return NO_RESPONSE
 
 
-def _refusal(context: RequestContext, request: ProduceRequest) -> KafkaError | None:
+def _refusal(context: Context, request: ProduceRequest) -> KafkaError | None:
     """Why no batch of the request can be taken."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are known")
@@ -166,7 +165,7 @@ def _is_transactional(data: PartitionProduceData) -> bool:
 
 
 def _append(
-    context: RequestContext,
+    context: Context,
     whole: _Produce,
     topic: TopicProduceData,
     data: PartitionProduceData,
@@ -209,7 +208,7 @@ def _append(
         unified.partition.append(kept, whole.acks, release, waiting)
 
 
-def _check_attributes(attributes: int, context: RequestContext, unified: UnifiedLog) -> bool:
+def _check_attributes(attributes: int, context: Context, unified: UnifiedLog) -> bool:
     """Whether the batch belongs to a transaction. Raises `KafkaError` for one that the request's version cannot carry."""
     version = context.api_version
     if attributes & _CODEC == _ZSTD and version < _ZSTD_SINCE:
@@ -221,7 +220,7 @@ def _check_attributes(attributes: int, context: RequestContext, unified: Unified
 
 
 def _failure(request: ProduceRequest, _version: int, error: KafkaError) -> Message | None:
-    """The error for every partition, for what was queued before it can no longer be told; none under ``acks=0``."""
+    """The error for every partition, for queued work that can no longer be answered; none under ``acks=0``."""
     if request.acks == 0:
         return None
     return ProduceResponse(
@@ -251,5 +250,4 @@ API = Api(
     operation=Operation.WRITE,
     resource=ResourceType.TOPIC,
     failure=_failure,
-    remember=remember,
 )

@@ -1,7 +1,7 @@
-"""What a produce answer tells of a batch that was refused, as Kafka's ``ReplicaManager.appendToLocalLog`` does.
+"""The produce answer for a batch that was refused, as Kafka's ``ReplicaManager.appendToLocalLog`` gives it.
 
-Records are named where some of them were the reason (KIP-467). The log start is told for what the log itself refused;
-a batch that never reached it, or was too large or broken, is answered with -1.
+Records are named where some of them were the reason (KIP-467). The log start is answered for batches that the log
+itself refused; a batch that never reached it, or was too large or broken, is answered with -1.
 """
 
 from __future__ import annotations

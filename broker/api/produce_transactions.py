@@ -12,9 +12,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.broker.waiting_append import WaitingAppend
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.replicas.waiting_append import WaitingAppend
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_produce
 from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
@@ -38,7 +38,7 @@ class TransactionalBatch:
 
     def __init__(
         self,
-        context: RequestContext,
+        context: Context,
         unified: UnifiedLog,
         records: memoryview | bytearray,
         acks: int,
@@ -65,25 +65,25 @@ class TransactionalBatch:
             self.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is no longer led here"))
 
     def refuse(self, error: KafkaError) -> None:
-        """It is not, or nobody can tell now."""
+        """Refuse the batch: its partition is not in the transaction, or that cannot be found out now."""
         if self._release is not None:
             self._release()
         self._waiting.acknowledge(for_produce(error, _API_KEY, self._context.api_version))
 
 
-def must_ask(context: RequestContext, unified: UnifiedLog, records: memoryview) -> bool:
+def must_ask(context: Context, unified: UnifiedLog, records: memoryview) -> bool:
     """Whether the coordinator has to be asked before a transactional batch is appended."""
     if len(records) < HEADER_BYTES:
         return False  # no batch: the log refuses it
     producer_id, epoch = PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT)
     if unified.log.producer_state.has_open_transaction(producer_id, epoch):
         return False
-    return context.api_version >= _ADDS_SINCE or bool(
-        context.broker.config.values["transaction.partition.verification.enable"]
+    return context.api_version >= _ADDS_SINCE or context.broker.config.boolean(
+        "transaction.partition.verification.enable"
     )
 
 
-def enlist(context: RequestContext, transactional_id: str, batches: list[TransactionalBatch]) -> None:
+def enlist(context: Context, transactional_id: str, batches: list[TransactionalBatch]) -> None:
     """Ask for all of them at once; a request of several producers is none of a transaction."""
     by_producer: defaultdict[Producer, list[TransactionalBatch]] = defaultdict(list)
     for batch in batches:

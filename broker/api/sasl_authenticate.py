@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from stratalog.wire.schema import Message
@@ -15,7 +15,7 @@ __all__ = ["API"]
 _MESSAGE: Final = "SaslAuthenticate request received after successful authentication"
 
 
-def handle(_context: RequestContext, _request: SaslAuthenticateRequest) -> Message:
+def handle(_context: Context, _request: SaslAuthenticateRequest) -> Message:
     """Not here."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_MESSAGE, auth_bytes=b"")
 

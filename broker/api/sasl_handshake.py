@@ -5,8 +5,8 @@ Behaviour: nothing is to be authenticated there, so there are no mechanisms eith
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, ResourceType
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from stratalog.wire.schema import Message
@@ -14,7 +14,7 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(_context: RequestContext, _request: SaslHandshakeRequest) -> Message:
+def handle(_context: Context, _request: SaslHandshakeRequest) -> Message:
     """Not here."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 

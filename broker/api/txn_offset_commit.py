@@ -2,8 +2,8 @@
 
 Behaviour: the partition of ``__consumer_offsets`` that keeps the group must be in the transaction; up to version 4 it
 was added by AddOffsetsToTxn, from version 5 on (transactions v2, KIP-890) this request adds it. Topics that do not
-exist or may not be read are refused each for itself. Until the marker nobody sees the offsets, but a consumer that
-asks for stable ones is told to come again.
+exist or may not be read are refused each for itself. Until the marker the offsets stay hidden; a consumer that asks for
+stable ones has to come again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.shard_driver import ShardDriver
-from stratalog.broker.dispatch import PENDING, Api, Operation, Pending, ResourceType
+from stratalog.broker.requests.dispatch import PENDING, Api, Operation, Pending, ResourceType
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.errors import for_produce
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ class _Commit:
 
     __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "partition")
 
-    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest, driver: ShardDriver) -> None:
+    def __init__(self, context: Context, request: TxnOffsetCommitRequest, driver: ShardDriver) -> None:
         self.partition = driver.unified.topic_partition
         self._driver = driver
         self._context = context
@@ -71,8 +71,8 @@ class _Commit:
     def go_on(self) -> None:
         """The offsets' partition is in the transaction.
 
-        Unless it has been ended meanwhile: behind its marker the offsets would begin a transaction that nobody ends,
-        and what the log refuses costs the whole shard its state.
+        Unless it has been ended meanwhile: behind its marker the offsets would begin a transaction without an end, and
+        an append that the log refuses costs the whole shard its state.
         """
         request, driver = self._request, self._driver
         try:
@@ -104,7 +104,7 @@ class _Commit:
         self._context.respond(_answer(self._request, self._refused, code))
 
 
-def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Message | Pending:
+def handle(context: Context, request: TxnOffsetCommitRequest) -> Message | Pending:
     """Through the transaction coordinator, if the transaction is not open in the group's partition, to the group."""
     if not context.allows(request.transactional_id, Operation.WRITE, ResourceType.TRANSACTIONAL_ID):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -123,7 +123,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Message 
         return PENDING
     producer = Producer(request.producer_id, request.producer_epoch)
     adds = context.api_version >= _ADDS_SINCE
-    verifies = bool(broker.config.values["transaction.partition.verification.enable"])
+    verifies = broker.config.boolean("transaction.partition.verification.enable")
     if driver.unified.log.producer_state.has_open_transaction(*producer) or not (adds or verifies):
         commit.go_on()
     else:
@@ -131,7 +131,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Message 
     return PENDING
 
 
-def _refused(context: RequestContext, request: TxnOffsetCommitRequest) -> _Refused:
+def _refused(context: Context, request: TxnOffsetCommitRequest) -> _Refused:
     """The partitions that cannot be committed, whatever the group says."""
     topics = context.broker.image.topics.by_name
     refused: dict[tuple[str, int], ErrorCode] = {}

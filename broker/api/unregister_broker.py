@@ -6,16 +6,16 @@ BROKER_ID_NOT_REGISTERED, unless the metadata came from a cluster that had more 
 
 from __future__ import annotations
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller import unregister_broker
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.controller import unregister_broker
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
 
 
-async def _unregister(context: RequestContext, request: UnregisterBrokerRequest) -> Message:
+async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Message:
     broker = context.broker
     resolver = broker.topic_rules().resolver
 
@@ -26,12 +26,13 @@ async def _unregister(context: RequestContext, request: UnregisterBrokerRequest)
     await broker.control.execute(
         lambda image: unregister_broker(
             image, request.broker_id, own_id=broker.node_id, unclean_allowed=unclean_allowed
-        )
+        ),
+        source=context.connection,
     )
     return UnregisterBrokerResponse()
 
 
-def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Pending:
+def handle(context: Context, request: UnregisterBrokerRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_unregister(context, request))
 

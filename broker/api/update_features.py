@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller import FeatureUpdate, UpgradeType, update_features
+from stratalog.broker.api.broker_view import Context
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, update_features
 from stratalog.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -32,11 +32,14 @@ def _update(each: FeatureUpdateKey, version: int) -> FeatureUpdate:
     return FeatureUpdate(each.feature, each.max_version_level, kind)
 
 
-async def _change(context: RequestContext, request: UpdateFeaturesRequest) -> Message:
+async def _change(context: Context, request: UpdateFeaturesRequest) -> Message:
     broker = context.broker
     updates = [_update(each, context.api_version) for each in request.feature_updates]
     await broker.control.execute(
-        lambda image: update_features(image, updates, node_id=broker.node_id, validate_only=request.validate_only)
+        lambda image: update_features(image, updates, node_id=broker.node_id, validate_only=request.validate_only),
+        source=context.connection,
+        size=len(updates),
+        only_asks=request.validate_only,
     )
     results = []
     if context.api_version <= _RESULTS_UNTIL:
@@ -44,7 +47,7 @@ async def _change(context: RequestContext, request: UpdateFeaturesRequest) -> Me
     return UpdateFeaturesResponse(results=results)
 
 
-def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Pending:
+def handle(context: Context, request: UpdateFeaturesRequest) -> Pending:
     """Carried out beside the connection."""
     return context.run(_change(context, request))
 

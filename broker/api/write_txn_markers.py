@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27): end transactions in partitions led here, for a coordinator elsewhere or an administrator.
 
-Behaviour: one outcome for each partition, when the marker is committed; a partition that is not led here is told so.
-``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of its producer.
+Behaviour: one outcome for each partition, when the marker is committed; a partition that is not led here gets an error
+that says so. ``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of
+its producer.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from stratalog.broker.context import RequestContext
+from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
-from stratalog.broker.dispatch import PENDING, Api, Pending
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
+from stratalog.broker.requests.dispatch import PENDING, Api, Pending
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.write_txn_markers import (
@@ -34,7 +35,7 @@ _KEY: Final = 27
 class _Markers:
     """A request whose markers are being written."""
 
-    def __init__(self, context: RequestContext, response: WriteTxnMarkersResponse) -> None:
+    def __init__(self, context: Context, response: WriteTxnMarkersResponse) -> None:
         self._context = context
         self._response = response
         self._missing = 1  # the request itself
@@ -55,7 +56,7 @@ class _Markers:
             self._context.respond(self._response)
 
 
-def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Pending:
+def handle(context: Context, request: WriteTxnMarkersRequest) -> Pending:
     """Append every marker; the answer follows."""
     operations: tuple[Any, ...] = (Operation.CLUSTER_ACTION, Operation.ALTER)
     if not any(context.allows(CLUSTER_NAME, operation, ResourceType.CLUSTER) for operation in operations):

@@ -1,4 +1,4 @@
-"""What a coordinator writes in one turn of the event loop, as batches of its log."""
+"""The writes of a coordinator in one turn of the event loop, as batches of its log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stratalog.hot.log import AppendInfo
+from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Write
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
@@ -32,7 +32,7 @@ class Marker:
 
 
 def parts_of(write: Write) -> list[Write]:
-    """A write in one append; one of very many records that may be told apart in several, answered with the last."""
+    """A write in one append; one of very many records that may be split in several, answered with the last."""
     records = write.records
     if len(records) <= BATCH_RECORDS_MAX or not write.divisible:
         return [write]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from stratalog.broker.clock import Clock
+from stratalog.broker.runtime.clock import Clock
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Ceiling"]
@@ -20,8 +20,8 @@ _FRESH_SECONDS: Final = 1.0
 class Ceiling:
     """Admits things of one kind up to a maximum, which ``maximum`` gives, as the setting ``name`` says it.
 
-    ``count`` counts all that there are; ``looked_at`` says through how many things it looks for that. What is counted is
-    what there is, not what was asked for: requests that fail afterwards take nobody's place.
+    ``count`` counts all that there are; ``looked_at`` says through how many things it looks for that. It counts what
+    there is, not what was asked for: requests that fail afterwards take no place.
     """
 
     def __init__(

@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from stratalog.broker.control.control_plane import ProducerIds
 from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.host import CoordinatorHost
-from stratalog.broker.coordinators.internal_topics import InternalTopics
+from stratalog.broker.coordinators.internal_topics import InternalTopics, TopicMaking
 from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.metadata.image import ClusterImage
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
-if TYPE_CHECKING:
-    from stratalog.broker.node import Node
+__all__ = ["CoordinatorServices", "Coordinators"]
 
-__all__ = ["Coordinators"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorServices:
+    """The parts of a broker that coordinators use. ``config`` and ``image`` are as they are now."""
+
+    config: Callable[[], BrokerConfig]
+    clock: Clock
+    tick: Tick
+    metrics: Metrics
+    image: Callable[[], ClusterImage]
+    partitions: PartitionTable
+    producer_ids: ProducerIds
+    topics: TopicMaking
 
 
 class Coordinators:
     """The coordinators and their topics."""
 
-    def __init__(self, node: Node) -> None:
-        self.internal_topics = InternalTopics(node)
-        self.groups = GroupCoordinator(node.config, clock=node.clock, tick=node.tick, image=lambda: node.image)
-        add_group_figures(node.metrics, self.groups, node.clock)
-
-        async def next_producer_id() -> int:
-            return int(await node.producer_ids.next())  # made later than the coordinators
-
+    def __init__(self, services: CoordinatorServices) -> None:
+        clock, tick, image = services.clock, services.tick, services.image
+        self.internal_topics = InternalTopics(services.topics)
+        self.groups = GroupCoordinator(services.config(), clock=clock, tick=tick, image=image)
+        add_group_figures(services.metrics, self.groups, clock)
         self.transactions = TransactionCoordinator(
-            lambda: node.config,
-            clock=node.clock,
-            tick=node.tick,
-            image=lambda: node.image,
-            partitions=lambda: node.partitions,
+            services.config,
+            clock=clock,
+            tick=tick,
+            image=image,
+            partitions=lambda: services.partitions,
             groups=self.groups,
-            next_producer_id=next_producer_id,
+            next_producer_id=services.producer_ids.next,
         )
-        add_transaction_figures(node.metrics, self.transactions, node.clock)
+        add_transaction_figures(services.metrics, self.transactions, clock)
         self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]
 
     def led(self, unified: UnifiedLog) -> None:

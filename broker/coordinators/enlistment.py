@@ -2,8 +2,8 @@
 
 Only the first batch of a transaction in a partition comes this way: as long as the transaction is open there, the
 log itself knows. Batches of a producer to one partition keep their order while the first of them waits, and share
-its fate. A yes is worth nothing any more once the transaction's marker stands in the partition: that would open a
-transaction that nobody ends.
+its fate. A yes is void once the transaction's marker stands in the partition: the append would open a transaction
+without an end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Place:
 
 
 class Enlistment:
-    """What waits for coordinators, by partition and producer."""
+    """Appends that wait for coordinators, by partition and producer."""
 
     def __init__(self, ask: Callable[[str, Any], None]) -> None:
         self._ask = ask

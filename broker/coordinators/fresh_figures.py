@@ -1,4 +1,4 @@
-"""Figures that cost a pass over everything: counted when somebody asks, at most once a second.
+"""Figures that cost a pass over everything: counted on demand, at most once a second.
 
 So all figures of one scrape come from the same pass, however many there are.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from stratalog.broker.clock import Clock
+from stratalog.broker.runtime.clock import Clock
 
 __all__ = ["FreshFigures"]
 
@@ -18,7 +18,7 @@ _FRESH_SECONDS: Final = 1.0
 
 
 class FreshFigures(Generic[T]):
-    """What ``count`` returned less than a second ago."""
+    """The result that ``count`` returned less than a second ago."""
 
     def __init__(self, count: Callable[[], T], clock: Clock) -> None:
         self._count = count

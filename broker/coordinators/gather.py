@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stratalog.broker.context import RequestContext
-from stratalog.broker.dispatch import PENDING, Pending
+from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
@@ -19,7 +19,9 @@ class Gather:
     ``assemble`` makes the response from the parts' answers, in the order in which the tokens were handed out.
     """
 
-    def __init__(self, context: RequestContext, assemble: Callable[[list[Any]], Message | Pending]) -> None:
+    def __init__(
+        self, context: RequestContext[ServedBroker], assemble: Callable[[list[Any]], Message | Pending]
+    ) -> None:
         self._context = context
         self._assemble = assemble
         self._answers: list[Any] = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from stratalog.broker.clock import Clock
 from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.groups import GroupCoordinator
-from stratalog.broker.metrics import Metrics
-from stratalog.metadata.groups.classic_state import ClassicState
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.metadata.groups.classic.state import ClassicState
 from stratalog.metadata.groups.group import GroupType
-from stratalog.metadata.groups.group_figures import GroupFigures
-from stratalog.metadata.groups.group_shard import GroupShard
+from stratalog.metadata.groups.shard.figures import GroupFigures
+from stratalog.metadata.groups.shard.shard import GroupShard
 
 __all__ = ["add_group_figures"]
 

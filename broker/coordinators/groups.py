@@ -8,25 +8,25 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from stratalog.broker.authorizer import Operation, ResourceType
-from stratalog.broker.clock import Clock
-from stratalog.broker.config import BrokerConfig
-from stratalog.broker.context import RequestContext
 from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
 from stratalog.broker.coordinators.pattern_library import PatternLibrary
 from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
-from stratalog.broker.dispatch import PENDING, Pending
-from stratalog.broker.tick import Tick
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.hot.log import AppendInfo
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.authorizer import Operation, ResourceType
+from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.dispatch import PENDING, Pending
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Action, Producer
-from stratalog.metadata.groups.committed_offsets import TransactionEnded
-from stratalog.metadata.groups.consumer_member import JOIN_EPOCH
+from stratalog.metadata.groups.consumer.member import JOIN_EPOCH
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_shard import GroupShard, SettingsChanged, TopicsChanged
-from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.groups.offsets.committed_offsets import TransactionEnded
+from stratalog.metadata.groups.shard.shard import GroupShard, SettingsChanged, TopicsChanged
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.record_texts import check_text
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -78,7 +78,7 @@ class GroupCoordinator:
         self._image = image
         self._random_bytes = random_bytes
         self.patterns = PatternLibrary(clock.monotonic)
-        """What the expressions of all groups match."""
+        """The matches of the expressions of all groups."""
         services = DriverServices(
             clock=clock,
             tick=tick,
@@ -97,7 +97,7 @@ class GroupCoordinator:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def submit(self, context: RequestContext, group_id: str | None, request: Any) -> Pending:
+    def submit(self, context: RequestContext[ServedBroker], group_id: str | None, request: Any) -> Pending:
         """Give a member's request to its group; the answer follows.
 
         Raises INVALID_GROUP_ID, and what `CoordinatorHost.of` raises.
@@ -107,21 +107,25 @@ class GroupCoordinator:
         driver.ask(self.event(context, context, group_id or "", request))
         return PENDING
 
-    def submit_matched(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Pending:
+    def submit_matched(self, context: RequestContext[ServedBroker], request: ConsumerGroupHeartbeatRequest) -> Pending:
         """The same for a heartbeat with an expression that is new: what it matches is found out first."""
         task = context.dispatcher.spawn(self._match_and_submit(context, request))
         context.on_abandon = task.cancel
         return PENDING
 
-    async def _match_and_submit(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+    async def _match_and_submit(
+        self, context: RequestContext[ServedBroker], request: ConsumerGroupHeartbeatRequest
+    ) -> None:
         try:
             await self.patterns.learn(request.subscribed_topic_regex or "", self._image().topics)
             self.submit(context, request.group_id, request)
         except Exception as error:  # noqa: BLE001 - whatever is raised becomes an answer
             context.fail(error)
 
-    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
-        """A classic member's heartbeat, which is answered at once where it concerns nobody but the member.
+    def heartbeat(
+        self, context: RequestContext[ServedBroker], request: HeartbeatRequest
+    ) -> HeartbeatResponse | Pending:
+        """A classic member's heartbeat, which is answered at once where it concerns only that member.
 
         Raises as `submit`.
         """
@@ -131,7 +135,7 @@ class GroupCoordinator:
         code = shard.heartbeat(request, driver.now())
         return self.submit(context, request.group_id, request) if code is None else HeartbeatResponse(error_code=code)
 
-    def ask(self, token: Any, context: RequestContext, group_id: str | None, request: Any) -> None:
+    def ask(self, token: Any, context: RequestContext[ServedBroker], group_id: str | None, request: Any) -> None:
         """The same for one group of many: ``token`` hears of every error."""
         try:
             driver = self.host.of(_named(group_id))
@@ -140,7 +144,7 @@ class GroupCoordinator:
         except KafkaError as error:
             token.fail(error)
 
-    def event(self, token: Any, context: RequestContext, group_id: str, request: Any) -> GroupRequest:
+    def event(self, token: Any, context: RequestContext[ServedBroker], group_id: str, request: Any) -> GroupRequest:
         """A request as its group's shard hears it."""
         may_see = None
         if type(request) is ConsumerGroupHeartbeatRequest:
@@ -164,6 +168,10 @@ class GroupCoordinator:
         """The shards that take events now."""
         return [driver for driver in self.host if driver.active]
 
+    def shards(self) -> list[GroupShard]:
+        """The groups of the shards that take events now."""
+        return [driver.shard for driver in self.drivers() if isinstance(driver.shard, GroupShard)]
+
     @property
     def loading(self) -> bool:
         """Whether a list of all groups would be incomplete for now."""
@@ -172,7 +180,7 @@ class GroupCoordinator:
     # -- ceilings -----------------------------------------------------------------------------------------------------
 
     def _make_room(self, driver: ShardDriver, group_id: str, request: Any) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED for a request that would make a group, or a member, of which there are too many."""
+        """Raises GROUP_MAX_SIZE_REACHED for a request that would make a group or a member beyond the maximum."""
         kind = type(request)
         if kind not in _MAKING:
             return
@@ -191,13 +199,10 @@ class GroupCoordinator:
             self._members.admit(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _count_groups(self) -> int:
-        return sum(len(driver.shard.groups) for driver in self.drivers() if isinstance(driver.shard, GroupShard))
+        return sum(len(shard.groups) for shard in self.shards())
 
     def _count_members(self) -> int:
-        shards = [driver.shard for driver in self.drivers()]
-        return sum(
-            group.member_count for shard in shards if isinstance(shard, GroupShard) for group in shard.groups.values()
-        )
+        return sum(group.member_count for shard in self.shards() for group in shard.groups.values())
 
     def _maximum(self, name: str) -> Callable[[], int]:
         return lambda: self._config.integer(name)
@@ -239,8 +244,8 @@ class GroupCoordinator:
             driver.ask(TopicsChanged(image, removed))
 
 
-def check_member_request(context: RequestContext, group_id: str) -> None:
-    """What holds for every request of a classic member. Raises INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED."""
+def check_member_request(context: RequestContext[ServedBroker], group_id: str) -> None:
+    """Check the rules for every request of a classic member. Raises INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not context.allows(group_id):
@@ -264,8 +269,7 @@ def _unknown_action(driver: ShardDriver, action: Action) -> None:
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """The broker settings that groups obey."""
     integer = config.integer
-    assignors = config.values["group.consumer.assignors"]
-    assert isinstance(assignors, list | tuple)
+    assignors = config.texts("group.consumer.assignors")
     return GroupSettings(
         min_session_timeout_ms=integer("group.min.session.timeout.ms"),
         max_session_timeout_ms=integer("group.max.session.timeout.ms"),

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState, ShardDriver
-from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.metadata.coordination import CoordinatorShard
-from stratalog.metadata.image import ClusterImage
-from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.partitioner import coordinator_partition
 
 __all__ = ["CoordinatorHost"]
 
@@ -24,7 +24,7 @@ _KEYS_KEPT: Final = 10_000
 """Keys whose partition is remembered: Java's hash takes microseconds in Python."""
 
 _KEPT_CHARACTERS_MAX: Final = 256
-"""Longer keys are not remembered: somebody would fill the memory with them."""
+"""Longer keys are not remembered: clients could fill the memory with them."""
 
 
 class CoordinatorHost:

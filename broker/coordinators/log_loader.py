@@ -1,4 +1,4 @@
-"""Reading a coordinator's log into its shard, in steps short enough for everybody else to be served meanwhile."""
+"""Reading a coordinator's log into its shard, in steps short enough for other requests to be served meanwhile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from stratalog.hot.log import Log
-from stratalog.hot.validation import read_end_marker
+from stratalog.hot.log.log import Log
+from stratalog.hot.state.validation import read_end_marker
 from stratalog.metadata.coordination import CoordinatorShard, Producer
 from stratalog.wire.batch import BatchHeader, check_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt

@@ -15,7 +15,7 @@ from typing import Final
 
 from stratalog.broker.coordinators.partition_markers import MarkerTarget, TransactionMarker
 from stratalog.broker.coordinators.shard_driver import ShardDriver
-from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.transactions.events import MarkersWritten, SendMarkers
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition

@@ -1,4 +1,4 @@
-"""Transaction markers in the partitions that this broker leads: whoever coordinates the transaction asks for them here.
+"""Transaction markers in the partitions that this broker leads: the transaction's coordinator asks for them here.
 
 Markers of ``__consumer_offsets`` go through the group coordinator, whose pending offsets they decide.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from stratalog.broker.clock import Clock
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
-from stratalog.broker.partition_table import PartitionTable
-from stratalog.hot.log import AppendInfo
-from stratalog.hot.producer_state import EndMarker
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.log.log import AppendInfo
+from stratalog.hot.state.producer_state import EndMarker
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError

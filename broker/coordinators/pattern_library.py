@@ -1,61 +1,64 @@
-"""Regular expressions of clients, matched beside the event loop.
+"""Matches the regular expressions of clients beside the event loop, and remembers which topics match.
 
 RE2 needs time linear in a name, but up to 5 ms for one of 250 characters, and there may be ten thousand names. So one
-thread matches, with a budget for each expression; RE2 lets go of the interpreter meanwhile. What was found about
-topics is remembered. As in Kafka (KIP-848), a group that has not been told yet goes on with what it knew.
+thread matches, with a budget of time for each expression; RE2 releases the interpreter's lock meanwhile. As in Kafka
+(KIP-848), a group goes on with the topics that it had until the answer is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from stratalog.metadata.groups.topic_patterns import compile_pattern
-from stratalog.metadata.topics_image import TopicsImage
+from stratalog.metadata.image.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["PatternLibrary"]
 
 _REMEMBERED_MAX: Final = 1_000
+"""Expressions that are remembered."""
 _ENTRIES_MAX: Final = 1_000_000
-"""The names of topics in all that is remembered, some 50 MB."""
+"""Names in all sets that are remembered, some 50 MB. The library keeps one expression whatever its sets hold."""
 _WAITING_MAX: Final = 100
+"""Expressions that wait for the thread."""
 _SECONDS_MAX: Final = 2.0
-"""What matching one expression may take. Usual ones need 20 ms for ten thousand names."""
-
+"""The time to match one expression. Usual ones need 20 ms for ten thousand names."""
+_CLOCK_EVERY: Final = 8
+"""The thread looks at the clock after so many names, which take it 40 ms at most."""
 
 log = logging.getLogger(__name__)
 
 
 class _Known:
-    """What is known of one expression: the names looked at, and those of them that match."""
+    """One expression: ``examined`` are the names of topics that were matched with it, ``matching`` those that do match."""
 
-    __slots__ = ("compiled", "examined", "matching", "topics")
+    __slots__ = ("compiled", "examined", "matching")
 
     def __init__(self, compiled: Any) -> None:
         self.compiled = compiled
-        self.topics: TopicsImage | None = None
-        """The topics that ``matching`` is about."""
         self.examined: frozenset[str] = frozenset()
         self.matching: frozenset[str] = frozenset()
 
 
 class PatternLibrary:
-    """The expressions of all groups; a `Patterns`. ``monotonic`` counts seconds, in the thread."""
+    """The expressions of all groups; a `Patterns`. The thread, too, calls ``monotonic``, which counts seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._users: Counter[int] = Counter()
+        """By identity of a set of examined names: the expressions that share it."""
         self._entries = 0
-        """The names in all that is remembered."""
+        """The names in all sets that are remembered; a shared one counts once."""
         self._refused: OrderedDict[str, None] = OrderedDict()
-        """Expressions from logs that cannot be used; their groups go on with what they knew."""
+        """Expressions from logs that cannot be used; their groups keep the topics that they have."""
         self._names: tuple[TopicsImage | None, frozenset[str]] = (None, frozenset())
-        """Shared by all that is known of one image."""
+        """The image seen last, and the names of its topics, a set that all expressions share."""
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="patterns")  # it starts with the first expression
@@ -66,7 +69,7 @@ class PatternLibrary:
             compile_pattern(pattern)
 
     def matching(self, pattern: str, topics: TopicsImage) -> frozenset[str] | None:
-        """The names of the topics that match; None if that is found out only now: ask again."""
+        """The names of the topics that match; None while the thread finds them: ask again later."""
         known = self._up_to_date(pattern, topics)
         if known is not None:
             return known.matching
@@ -81,7 +84,7 @@ class PatternLibrary:
         return pattern in self._known
 
     async def learn(self, pattern: str, topics: TopicsImage) -> None:
-        """Find out which topics match.
+        """Have the thread find the topics that match, for `matching`.
 
         Raises INVALID_REGULAR_EXPRESSION for an expression that cannot be used, or takes too long;
         COORDINATOR_LOAD_IN_PROGRESS if too many others wait.
@@ -97,42 +100,42 @@ class PatternLibrary:
         self._forget(pattern)
         matching = found | (before & names)
         known.matching = names if matching == names else matching
-        known.examined, known.topics = names, topics
+        known.examined = names
         self._known[pattern] = known
-        self._entries += len(known.matching)
+        self._count(known)
+        self._refused.pop(pattern, None)  # it may have been refused for the time it took on a busy machine
         while len(self._known) > _REMEMBERED_MAX or (self._entries > _ENTRIES_MAX and len(self._known) > 1):
             self._forget(next(iter(self._known)))
 
     async def select(self, pattern: str, names: Collection[str]) -> frozenset[str]:
-        """Those of ``names`` that match as a whole. Raises as `learn`."""
+        """Those of ``names`` that match as a whole. Raises what `learn` raises."""
         compiled = await self._run(compile_pattern, pattern)
         found: frozenset[str] = await self._run(self._match, pattern, compiled, names)
         return found
 
     def close(self) -> None:
-        """Stop; what waits is given up."""
+        """Stop the thread; expressions that wait for it are given up."""
         for task in self._learning.values():
             task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _up_to_date(self, pattern: str, topics: TopicsImage) -> _Known | None:
-        """What is known, if it is about all of these topics."""
+        """The known matches of an expression; None unless all names of ``topics`` were matched with it."""
         known = self._known.get(pattern)
-        if known is None or known.topics is topics:
-            return known
+        if known is None:
+            return None
         names = self._names_of(topics)
         if known.examined is not names:
             if names - known.examined:
                 return None
-            self._entries -= len(known.matching)
+            self._discount(known)
             known.matching &= names
-            self._entries += len(known.matching)
             known.examined = names
-        known.topics = topics
+            self._count(known)
         return known
 
     def _names_of(self, topics: TopicsImage) -> frozenset[str]:
-        """The names of the topics: the same set as long as they are the same."""
+        """The names of the topics: the same object as long as no topic comes or goes."""
         seen, names = self._names
         if seen is not topics:
             if names != topics.by_name.keys():
@@ -143,7 +146,22 @@ class PatternLibrary:
     def _forget(self, pattern: str) -> None:
         known = self._known.pop(pattern, None)
         if known is not None:
-            self._entries -= len(known.matching)
+            self._discount(known)
+
+    def _count(self, known: _Known) -> None:
+        """Count the names of an expression that is remembered from now on."""
+        shared = id(known.examined)
+        self._entries += len(known.matching) + (0 if self._users[shared] else len(known.examined))
+        self._users[shared] += 1
+
+    def _discount(self, known: _Known) -> None:
+        """Undo `_count`, before the sets change."""
+        shared = id(known.examined)
+        self._users[shared] -= 1
+        self._entries -= len(known.matching)
+        if not self._users[shared]:
+            del self._users[shared]
+            self._entries -= len(known.examined)
 
     async def _learn_quietly(self, pattern: str, topics: TopicsImage) -> None:
         try:
@@ -166,13 +184,13 @@ class PatternLibrary:
             self._waiting -= 1
 
     def _match(self, pattern: str, compiled: Any, names: Collection[str]) -> frozenset[str]:
-        """In the thread."""
+        """The names that match, found in the thread. Raises INVALID_REGULAR_EXPRESSION if that takes too long."""
         end = self._monotonic() + _SECONDS_MAX
         fullmatch, found = compiled.fullmatch, []
         for number, name in enumerate(names):
             if fullmatch(name):
                 found.append(name)
-            if number % 8 == 0 and self._monotonic() > end:
+            if number % _CLOCK_EVERY == 0 and self._monotonic() > end:
                 raise KafkaError(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
                     f"`{pattern}` takes more than {_SECONDS_MAX:g} s to be matched with {len(names)} names: make it simpler.",

@@ -1,7 +1,7 @@
 """The driver of one coordinator shard: its log, its clock and its answers.
 
-What the shard writes during one turn of the event loop is appended together (group commit), and what it answers leaves
-when its records are committed. A shard whose append failed, or whose partition goes, is dropped with everything that
+The shard's writes during one turn of the event loop are appended together (group commit), and its answers leave when
+its records are committed. A shard whose append failed, or whose partition goes, is dropped with everything that
 was not committed; it is loaded anew from the log.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from stratalog.broker.clock import Clock
 from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
 from stratalog.broker.coordinators.log_loader import load_log
-from stratalog.broker.tick import Tick
-from stratalog.broker.unified_log import UnifiedLog
-from stratalog.hot.log import AppendInfo
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.tick import Tick
+from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Reply, Write
 from stratalog.wire.batch import read_header
 from stratalog.wire.compression import Codec
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverState(Enum):
-    """What a shard can do now."""
+    """The states of a shard, by what it can do now."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -47,7 +47,7 @@ class DriverState(Enum):
 
 @dataclass(slots=True)
 class DriverServices:
-    """What all drivers of one kind of coordinator share."""
+    """Shared by all drivers of one kind of coordinator."""
 
     clock: Clock
     tick: Tick
@@ -124,7 +124,7 @@ class ShardDriver:
     # -- loading ------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin to read the log; requests are told to come again until it is done."""
+        """Begin to read the log; requests have to come again until it is done."""
         self.state = DriverState.LOADING
         self._loading = self._loop.create_task(self._load(self._generation))
 
@@ -142,7 +142,7 @@ class ShardDriver:
             self.shard = self._new_shard(self.unified)  # what was read of the log would be applied to itself
             self._reload_later()
             return
-        except Exception as error:  # whatever it is: requests must not be told for ever that the log is being loaded
+        except Exception as error:  # any error: requests must not hear for ever that the log is being loaded
             log.exception("loading %s failed", name)
             self._cannot_load(f"{name} in {self.unified.log.directory} cannot be loaded: {error!r}")
             return
@@ -211,7 +211,7 @@ class ShardDriver:
     def _failed(self, error: Exception, token: Any = None) -> None:
         """The shard has failed in the middle of an event: it may have changed without saying what to write.
 
-        So it is read again from the log, and nobody is told of a state that is nowhere but in memory.
+        So it is read again from the log, and no client hears of a state that is nowhere but in memory.
         """
         name = self.unified.topic_partition
         log.error("%s failed in an event; its state is loaded anew", name, exc_info=error)
@@ -259,7 +259,7 @@ class ShardDriver:
             self._services.tick.defer(self._flush)
 
     def _flush(self) -> None:
-        """Append what this turn of the loop has brought, in order: one batch for all that belongs to nobody."""
+        """Append the records of this turn of the loop, in order: one batch for all that belong to no producer."""
         self._flush_deferred = False
         queued, self._queued = self._queued, []
         late, self._late = self._late, []
@@ -313,7 +313,7 @@ class ShardDriver:
     # -- losing what is not committed ---------------------------------------------------------------------------------
 
     def _drop(self, error: KafkaError) -> None:
-        """Nobody knows what of the state holds: an append failed, say. Forget it and read the log again."""
+        """Drop the state, which may no longer hold: an append failed, say. Forget it and read the log again."""
         self._let_go(error)
         self.shard = self._new_shard(self.unified)
         self.state = DriverState.LOADING
@@ -354,7 +354,7 @@ class ShardDriver:
             token.fail(_NOT_HERE)
 
     def close(self) -> None:
-        """The partition is led here no longer: everybody is sent to find the coordinator anew."""
+        """The partition is led here no longer: every client has to find the coordinator anew."""
         was, self.state = self.state, DriverState.CLOSED
         if self._loading is not None:
             self._loading.cancel()

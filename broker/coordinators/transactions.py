@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stratalog.broker.clock import Clock
-from stratalog.broker.config import BrokerConfig
 from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.enlistment import Enlistment
 from stratalog.broker.coordinators.groups import GroupCoordinator
@@ -17,12 +15,14 @@ from stratalog.broker.coordinators.internal_topics import TRANSACTION_TOPIC
 from stratalog.broker.coordinators.marker_writer import MarkerWriter
 from stratalog.broker.coordinators.partition_markers import PartitionMarkers
 from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
-from stratalog.broker.dispatch import PENDING, Pending
-from stratalog.broker.partition_table import PartitionTable
-from stratalog.broker.tick import Tick
-from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import PENDING, Pending
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.coordination import Action
-from stratalog.metadata.image import ClusterImage
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.transactions.events import (
     AllocateProducerId,
     InitProducer,

@@ -1,0 +1,153 @@
+"""The broker as handlers see it: what ``context.broker`` offers them, read-only.
+
+A `Node` has all of it. A test of a handler needs only the attributes that the handler reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.control.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.control.metadata_fragments import MetadataFragments
+from stratalog.broker.coordinators.coordinators import Coordinators
+from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.transactions import TransactionCoordinator
+from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.network.server import Server
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.led_partitions import LedPartitions
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.context import RequestContext
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.purgatory import Purgatory
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.views.views import Views
+from stratalog.broker.workers.deep_work import DeepWork
+from stratalog.metadata.controller.controller import ConfigRules, TopicRules
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import Uuid
+
+__all__ = ["BrokerView", "Context"]
+
+
+class BrokerView(Protocol):
+    """The attributes and methods of a broker that handlers use."""
+
+    # -- identity, settings, time ---------------------------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """Its ``node.id``."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of its cluster."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Its settings, as they are now."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its time."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its figures."""
+
+    # -- the cluster ----------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+
+    @property
+    def control(self) -> ControlPlane:
+        """Carries commands out that change the cluster."""
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Gives out producer ids."""
+
+    @property
+    def metadata_fragments(self) -> MetadataFragments:
+        """Topics as bytes of Metadata answers."""
+
+    def topic_rules(self) -> TopicRules:
+        """The rules for new topics."""
+
+    def config_rules(self) -> ConfigRules:
+        """The rules for new settings."""
+
+    @property
+    def new_topic_id(self) -> Callable[[], Uuid]:
+        """Makes a random id."""
+
+    def random_int(self, bound: int, /) -> int:
+        """A number in ``[0, bound)``."""
+
+    # -- partitions -----------------------------------------------------------------------------------------------
+
+    @property
+    def directories(self) -> Directories:
+        """Its log directories."""
+
+    @property
+    def led(self) -> LedPartitions:
+        """The partitions that it leads, opened and deleted here."""
+
+    @property
+    def partitions(self) -> PartitionTable:
+        """Finds the partitions that can be read here."""
+
+    @property
+    def tiering(self) -> Tiering:
+        """The archives of its partitions."""
+
+    @property
+    def views(self) -> Views:
+        """Topics as they were."""
+
+    def report_corruption(self, unified: UnifiedLog, error: Corrupt, /) -> None:
+        """Log that stored bytes failed their check while being read."""
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> Server:
+        """Its connections."""
+
+    @property
+    def purgatory(self) -> Purgatory:
+        """Holds requests that wait."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The fetch sessions of its clients."""
+
+    @property
+    def deep_work(self) -> DeepWork:
+        """Does work on every record of a batch in another process."""
+
+    # -- coordinators ---------------------------------------------------------------------------------------------
+
+    @property
+    def coordinators(self) -> Coordinators:
+        """The coordinators and the topics that they keep their state in."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of groups."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions."""
+
+
+Context = RequestContext[BrokerView]
+"""A request as handlers get it."""

@@ -1,0 +1,1 @@
+"""Writes to the bucket: drives the archive of each led partition, and compares log and archive."""

@@ -1,0 +1,106 @@
+"""The broker's records of its archives beside the logs, so that it starts and answers without the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.directories import Directories, Directory
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.storage.checkpoint import SECOND_TIMELINES, RemoteLogState, write_offsets, write_remote_log
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["ArchiveCheckpoints"]
+
+
+class ArchiveCheckpoints:
+    """Remote ends, log starts, and partitions whose log may be of another timeline than their archive."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
+        self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
+        self._cleared: set[TopicPartition] = set()
+
+    def _of(self, unified: UnifiedLog) -> Directory:
+        return self._directories.of(unified.partition.directory)
+
+    def state_of(self, unified: UnifiedLog) -> RemoteLogState | None:
+        """The state of a partition's archive as an earlier run knew it."""
+        return self._of(unified).files.remote_logs.get(unified.topic_partition)
+
+    def archives_known(self) -> bool:
+        """Whether anything was archived from here, as far as is known."""
+        states = (state for one in self._directories.all for state in one.files.remote_logs.values())
+        return any(state.remote_end_offset > 0 for state in states)
+
+    def keep_log_start(self, unified: UnifiedLog) -> bool:
+        """Make one partition's log start durable; False if the disk fails or is full."""
+        directory = self._of(unified)
+        try:
+            logs = {unified.topic_partition: unified.log}
+            directory.ballast.lend(partial(directory.files.write_checkpoints, logs))
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        return directory.writer.offline is None
+
+    def write(self, remotes: Mapping[UnifiedLog, RemotePartition]) -> None:
+        """Write what is known of each archive beside the logs, where it has changed."""
+        by_path: dict[str, dict[Any, RemoteLogState]] = {}
+        for unified, remote in remotes.items():
+            if remote.known:
+                state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes)
+                by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = state
+        for directory in self._directories.online:
+            states = directory.files.remote_logs | by_path.get(directory.path, {})
+            if states != self._checkpointed.get(directory.path, directory.files.remote_logs):
+                try:
+                    directory.ballast.lend(partial(write_remote_log, directory.files.files, directory.path, states))
+                except OSError as error:
+                    directory.writer.report(error)
+                    continue
+                directory.files.remote_logs = dict(states)
+                self._checkpointed[directory.path] = dict(states)
+            suspects = directory.files.second_timelines
+            if self._cleared & suspects.keys():
+                self._write_suspects(directory, {one: 0 for one in suspects if one not in self._cleared})
+
+    # -- second timelines -----------------------------------------------------------------------------------------
+
+    def is_suspect(self, unified: UnifiedLog) -> bool:
+        """Whether the log has to be compared with its archive before it goes on."""
+        suspects = self._of(unified).files.second_timelines
+        return unified.topic_partition in suspects and unified.topic_partition not in self._cleared
+
+    def suspect(self, unified: UnifiedLog) -> bool:
+        """Remember it, durably; False if the disk refuses."""
+        directory, key = self._of(unified), unified.topic_partition
+        self._cleared.discard(key)
+        return self._write_suspects(directory, {**directory.files.second_timelines, key: 0})
+
+    def suspect_all(self) -> bool:
+        """The same of every partition that has an archive, or may have had one in the time that is missing."""
+        self._cleared.clear()
+        written = [
+            self._write_suspects(one, dict.fromkeys(one.files.remote_logs, 0)) for one in self._directories.online
+        ]
+        return all(written)
+
+    def clear(self, unified: UnifiedLog) -> None:
+        """The log agrees with its archive; forgotten with the next checkpoint, for a second look costs little."""
+        if unified.topic_partition in self._of(unified).files.second_timelines:
+            self._cleared.add(unified.topic_partition)
+
+    def _write_suspects(self, directory: Directory, rows: dict[TopicPartition, int]) -> bool:
+        try:
+            directory.ballast.lend(
+                partial(write_offsets, directory.files.files, directory.path, SECOND_TIMELINES, rows)
+            )
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        directory.files.second_timelines = rows
+        self._cleared &= rows.keys()
+        return True

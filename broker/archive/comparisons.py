@@ -1,0 +1,173 @@
+"""Begins and ends the comparisons of logs with their archives, at most one for each log at a time.
+
+A data directory went back in time if an older copy of the disk was put back. Its logs may then give out offsets that are
+archived already, with other records. Each log takes no requests until it has been compared with its archive, and the
+archive wins. `Reconciling` is one comparison; this module decides when one begins:
+
+- at a start that may lack what was archived (`Comparisons.begin`);
+- when a claim or a manifest gives a reason to doubt one log (`Comparisons.compare`);
+- when the bucket shows a run of this broker that its directory does not know (`Comparisons.second_timeline`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from stratalog.broker.archive.bucket_gate import BucketGate
+from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
+from stratalog.broker.archive.partition_archive import Archive
+from stratalog.broker.archive.reconciling import Reconciling, TimelinePorts
+from stratalog.broker.archive.timelines import Timelines
+from stratalog.broker.replicas.led_partitions import Led
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.workers.io_worker import Submit
+from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.tier.manifests.manifest import Claimant
+
+__all__ = ["ComparisonPorts", "Comparisons"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPorts:
+    """The ports that the archive side of a broker hands in.
+
+    ``archives`` are those of all partitions that are led. ``renew`` replaces a partition's archive by one that claims under
+    the partition's present leader epoch. ``later`` calls a callable after some seconds.
+    """
+
+    submit: Submit
+    gate: BucketGate
+    checkpoints: ArchiveCheckpoints
+    timelines: Timelines
+    archives: Mapping[UnifiedLog, Archive]
+    renew: Callable[[UnifiedLog], Archive]
+    cluster_id: str
+    now_ms: Callable[[], int]
+    later: Callable[[float, Callable[[], None]], object]
+
+
+class Comparisons:
+    """The comparisons of all partitions that are led here."""
+
+    def __init__(self, ports: ComparisonPorts) -> None:
+        self.running: dict[UnifiedLog, Reconciling] = {}
+        """A log's archive neither uploads nor evicts while its comparison is here."""
+        self._ports = ports
+        self._all_suspect = False
+        """Whether the doubt about all logs is on disk."""
+
+    def begin(self, archive: Archive, state: RemoteLogState | None, led: Led) -> None:
+        """Compare a partition that is led from now on, if its start may lack what was archived (rule 8).
+
+        ``state`` is the checkpoint of the archive's bounds; None if there is none.
+        """
+        suspect = self._ports.checkpoints.is_suspect(archive.unified)
+        reconciling = self._new(archive, state, lost=led is Led.LOST)
+        if led is not Led.CREATED and (suspect or reconciling.needed()):
+            # A log that was served all the time goes on; it stops only if its archive turns out to know better.
+            self._start(archive, reconciling, hold=led is not Led.RECONFIGURED)
+
+    def compare(self, archive: Archive, why: str, *, hold: bool) -> None:
+        """Compare a log that is served, for the reason ``why``.
+
+        With ``hold`` it is certain that the log lacks something: it takes no requests until the comparison has ended.
+        """
+        log.log(logging.ERROR if hold else logging.INFO, "%s", why)
+        if hold:
+            self._ports.timelines.skip_producers()
+        running = self.running.get(archive.unified)
+        if running is not None:  # it claims for itself, and meets the same
+            if hold:
+                running.hold()
+        elif self._ports.checkpoints.suspect(archive.unified):
+            self._compare(archive, hold=hold)
+        else:  # the disk did not take the note; without it, a crash during the comparison would forget the doubt
+            archive.compare_later()
+
+    def second_timeline(self, why: str) -> None:
+        """Compare all logs: the bucket shows a run that the directory does not know. ``why`` is logged.
+
+        The doubt is written to the disk first, because the broker's next note in the bucket replaces the proof.
+        """
+        if self._all_suspect:
+            return
+        self._all_suspect = self._ports.checkpoints.suspect_all()
+        log.error("%s. Each log is compared with its archive before it goes on; the archive wins", why)
+        self._ports.timelines.skip_producers()
+        for archive in list(self._ports.archives.values()):
+            running = self.running.get(archive.unified)
+            if running is None:
+                self._compare(archive, hold=True)
+            else:
+                running.hold()
+
+    def forget(self, unified: UnifiedLog) -> None:
+        """Drop a partition that is led no longer."""
+        reconciling = self.running.pop(unified, None)
+        if reconciling is not None:
+            reconciling.close()
+
+    def waiting(self) -> Iterable[tuple[UnifiedLog, Reconciling]]:
+        """The comparisons whose archive has failed to answer, and is asked again."""
+        return [(unified, reconciling) for unified, reconciling in self.running.items() if reconciling.waits_for]
+
+    def _compare(self, archive: Archive, *, hold: bool) -> None:
+        remote = archive.remote
+        state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes) if remote.known else None
+        self._start(archive, self._new(archive, state, lost=False), hold=hold)
+
+    def _start(self, archive: Archive, reconciling: Reconciling, *, hold: bool) -> None:
+        unified = archive.unified
+        self.running[unified] = reconciling
+        archive.comparing()
+
+        def finished() -> None:
+            self.running.pop(unified, None)
+            current = self._ports.archives.get(unified)  # another one than ``archive`` if the epoch was raised
+            if current is not None:
+                current.compared()
+
+        reconciling.start(finished, hold=hold)
+
+    def _new(self, archive: Archive, state: RemoteLogState | None, *, lost: bool) -> Reconciling:
+        ports = self._ports
+        return Reconciling(
+            archive.unified,
+            archive.remote,
+            claimant=archive.claimant,
+            cluster_id=ports.cluster_id,
+            submit=ports.submit,
+            now_ms=ports.now_ms,
+            checkpoint=state,
+            lost=lost,
+            later=ports.later,
+            timeline=self._timeline(archive.unified),
+        )
+
+    def _timeline(self, unified: UnifiedLog) -> TimelinePorts:
+        ports = self._ports
+
+        def renewed() -> Claimant:
+            archive = ports.renew(unified)
+            archive.comparing()
+            return archive.claimant
+
+        def raise_epoch(above: int, done: Callable[[Claimant], None]) -> None:
+            asking = self.running.get(unified)
+
+            def raised() -> None:
+                if self.running.get(unified) is asking:  # otherwise the archive that is there now is not being compared
+                    done(renewed())
+
+            ports.timelines.skip_producers()  # producer ids come from the metadata log as well, which went back too
+            ports.timelines.raise_epoch(unified, above, raised)
+
+        return TimelinePorts(
+            made=ports.gate.equal_claims,
+            raise_epoch=raise_epoch,
+            compared=lambda: ports.checkpoints.clear(unified),
+        )

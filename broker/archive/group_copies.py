@@ -1,0 +1,129 @@
+"""Copies the committed offsets of groups to the bucket now and then, so that a restore from it alone finds them.
+
+A group's document is written when its offsets in archived topics have changed since the last look, a few at a time: the
+copy is behind by some seconds, and a restored group reads again what it had read since. A broker that owns nothing in
+the bucket, restored without a takeover or mounted, copies nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.workers.io_worker import Submit
+from stratalog.metadata.groups.shard.shard import GroupShard
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
+from stratalog.tier.messages.reports import Report, Written
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["LOOK_SECONDS", "GroupCopies", "GroupCopyServices"]
+
+LOOK_SECONDS: Final = 1.0
+"""How often `GroupCopies.look` is to be called."""
+ROUND_SECONDS = 10.0
+"""Between the beginnings of two rounds over all groups."""
+_GROUPS_A_LOOK: Final = 200
+_UNDER_WAY_MAX: Final = 8
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCopyServices:
+    """The parts of a broker that copies of groups need. ``config`` and ``image`` are as they are now.
+
+    ``shards`` are the shards of groups that take events now.
+    """
+
+    cluster_id: str
+    config: Callable[[], BrokerConfig]
+    clock: Clock
+    image: Callable[[], ClusterImage]
+    partitions: PartitionTable
+    shards: Callable[[], Sequence[GroupShard]]
+    submit: Submit
+
+
+class GroupCopies:
+    """The bucket's copy of each group, as far as this broker wrote it."""
+
+    def __init__(self, services: GroupCopyServices) -> None:
+        self._services = services
+        self._copied: dict[str, tuple[OffsetCopy, ...]] = {}
+        self._waiting: deque[tuple[GroupShard, str]] = deque()
+        self._under_way = 0
+        self._round_began_s = float("-inf")
+
+    def settled(self, group_id: str) -> bool:
+        """Whether the bucket holds what the group has committed now."""
+        held = self._copied.get(group_id)
+        current = [self._offsets(shard, group_id) for shard in self._services.shards() if group_id in shard.groups]
+        return held is not None and current == [held]
+
+    def look(self) -> None:
+        """Look at the next groups; costs little when nothing was committed."""
+        services, config = self._services, self._services.config()
+        if not config.tiering_enabled or services.image().incarnation < 0 or config.boolean("stratalog.read.only"):
+            return
+        now_s = services.clock.monotonic()
+        if not self._waiting:
+            if now_s - self._round_began_s < ROUND_SECONDS:
+                return
+            self._begin_round(now_s)
+        for _ in range(_GROUPS_A_LOOK):
+            if not self._waiting or self._under_way >= _UNDER_WAY_MAX:
+                return
+            shard, group_id = self._waiting.popleft()
+            offsets = self._offsets(shard, group_id)
+            if offsets != self._copied.get(group_id, ()):
+                self._write(group_id, offsets)
+
+    def _begin_round(self, now_s: float) -> None:
+        """List the groups; those that were copied and are gone are written as having no offsets."""
+        self._round_began_s = now_s
+        for shard in self._services.shards():
+            self._waiting.extend((shard, group_id) for group_id in shard.groups)
+        present = {group_id for _, group_id in self._waiting}
+        for group_id in [one for one, offsets in self._copied.items() if offsets and one not in present]:
+            if self._under_way < _UNDER_WAY_MAX:
+                self._write(group_id, ())
+
+    def _offsets(self, shard: GroupShard, group_id: str) -> tuple[OffsetCopy, ...]:
+        """The offsets that the group has committed in topics that are archived."""
+        found = []
+        for topic, partition, committed in shard.offsets.of(group_id):
+            unified = self._services.partitions.get(TopicPartition(topic, partition))
+            if unified is not None and unified.log.config.remote_storage_enable:
+                found.append(
+                    OffsetCopy(
+                        topic,
+                        unified.topic_id,
+                        partition,
+                        committed.offset,
+                        committed.leader_epoch,
+                        committed.metadata,
+                    )
+                )
+        return tuple(sorted(found))
+
+    def _write(self, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
+        self._under_way += 1
+
+        def answered(report: Report) -> None:
+            self._under_way -= 1
+            if not isinstance(report, Written):
+                message = getattr(report, "message", report)
+                log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, message)
+            elif offsets:
+                self._copied[group_id] = offsets
+            else:
+                self._copied.pop(group_id, None)
+
+        self._services.submit(group_copy_projection(self._services.cluster_id, group_id, offsets), answered)

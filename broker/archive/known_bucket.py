@@ -1,0 +1,66 @@
+"""A data directory's memory of its bucket: the identity, the URL, and the starts that may have written there.
+
+JSON in the directory of the metadata, replaced as a whole. ``starts`` are those of this directory, newest last: a claim
+or a note in the bucket under any other start of this broker was made by a timeline that this directory does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stratalog.hot.storage.checkpoint import KNOWN_BUCKET, write_durably
+from stratalog.hot.storage.filesystem import Filesystem
+
+__all__ = ["STARTS_MAX", "KnownBucket", "read_known_bucket", "write_known_bucket"]
+
+STARTS_MAX: Final = 256
+"""Starts that are remembered. A claim that is older is compared like one of another timeline, which costs a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBucket:
+    """``bucket_id`` is empty as long as no bucket was seen; ``since_ms`` is when starts were first noted, -1 for never."""
+
+    bucket_id: str = ""
+    url: str = ""
+    since_ms: int = -1
+    starts: tuple[str, ...] = ()
+
+    def with_start(self, start_id: str, now_ms: int) -> KnownBucket:
+        """The same with one more start."""
+        if start_id in self.starts:
+            return self
+        since_ms = self.since_ms if self.since_ms >= 0 else now_ms
+        return replace(self, since_ms=since_ms, starts=(*self.starts, start_id)[-STARTS_MAX:])
+
+
+def read_known_bucket(files: Filesystem, directory: str) -> KnownBucket | None:
+    """The remembered bucket; None if the file is not there. Raises `ValueError` for one that cannot be read."""
+    try:
+        data = files.read_bytes(f"{directory}/{KNOWN_BUCKET}")
+    except FileNotFoundError:
+        return None
+    try:
+        fields = json.loads(data)
+        texts = [fields["bucket_id"], fields["url"], *fields["starts"]]
+        since_ms = int(fields["since_ms"])
+    except (TypeError, LookupError) as error:
+        raise ValueError(f"a field is missing: {error!r}") from error
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a field is no text")
+    bucket_id, url, *starts = texts
+    return KnownBucket(bucket_id, url, since_ms, tuple(starts))
+
+
+def write_known_bucket(files: Filesystem, directory: str, known: KnownBucket) -> None:
+    """Remember it, durably. Raises `OSError`."""
+    fields = {
+        "version": 0,
+        "bucket_id": known.bucket_id,
+        "url": known.url,
+        "since_ms": known.since_ms,
+        "starts": list(known.starts),
+    }
+    write_durably(files, f"{directory}/{KNOWN_BUCKET}", json.dumps(fields).encode("ascii"))

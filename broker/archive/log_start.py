@@ -1,0 +1,83 @@
+"""The log start in two places: what the local log says, what the manifest says, and which of them is behind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.tier.bucket.trash import DELETED_RECORDS, LOG_START_MOVED, RETENTION
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+
+__all__ = ["ArchiveLogStart", "tell_log_start"]
+
+log = logging.getLogger(__name__)
+
+
+def tell_log_start(partition: PartitionId, before: int, after: int) -> None:
+    """One line about a log start that this log did not move: an older copy of the disk, or another one of the bucket, is there."""
+    log.warning(
+        "%s: the log start moves from offset %d to %d, because its archive begins there", partition, before, after
+    )
+
+
+class ArchiveLogStart:
+    """One leadership's view of it. Moves by retention are kept apart from
+    deletions by clients: they are judged again.
+    """
+
+    def __init__(
+        self,
+        unified: UnifiedLog,
+        remote: RemotePartition,
+        partition: PartitionId,
+        claimant: Claimant,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.retained_to = -1
+        """Up to here it was retention that moved the log start, in this leadership."""
+        self._unified = unified
+        self._remote = remote
+        self._partition = partition
+        self._claimant = claimant
+        self._now_ms = now_ms
+        self._inherited = unified.log.log_start_offset
+
+    def follow(self, known: int) -> None:
+        """Records that the archive has dropped are not brought back by an older local checkpoint."""
+        log_ = self._unified.log
+        before, known = log_.log_start_offset, min(known, self._unified.partition.high_watermark)
+        if log_.advance_log_start(known):
+            tell_log_start(self._partition, before, known)
+
+    def is_news(self, known: int, remote_end: int) -> bool:
+        """Whether a manifest with this log start and end has something to learn."""
+        return self._unified.log.log_start_offset > known or (self.resume_at() or 0) > remote_end
+
+    def resume_at(self) -> int | None:
+        """The batch border from which the log can be archived without leaving out what may still be read."""
+        log = self._unified.log
+        return log.first_base_offset if log.first_base_offset <= log.log_start_offset else None
+
+    def command(self) -> commands.SetLogStart:
+        """Tell the manifest."""
+        return commands.SetLogStart(
+            self._partition,
+            self._claimant,
+            self._unified.log.log_start_offset,
+            self._now_ms(),
+            self._reason(),
+            resume_at=self.resume_at(),
+            known_end=self._remote.known_end,
+        )
+
+    def _reason(self) -> str:
+        """Why the log start has moved; where that was in an earlier leadership, retention is not ruled out."""
+        log = self._unified.log
+        if log.log_start_offset <= self.retained_to:
+            return RETENTION
+        limited = log.config.deletes and (log.config.retention_ms >= 0 or log.config.retention_bytes >= 0)
+        return LOG_START_MOVED if limited and log.log_start_offset <= self._inherited else DELETED_RECORDS

@@ -1,0 +1,420 @@
+"""The archive of one led partition: its plan driven, its uploads remembered, its local copies let go.
+
+The plan (`tier.planning.plan`) decides; its actions become commands for the ``io`` worker. No line here waits for a bucket.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from stratalog.broker.archive.alarms import doubt_of, tell, warn
+from stratalog.broker.archive.log_start import ArchiveLogStart
+from stratalog.broker.archive.removal import ArchiveRemoval, RemovalPorts, RemovalSettings
+from stratalog.broker.archive.retention import evict_local
+from stratalog.broker.archive.seal_times import SealTimes
+from stratalog.broker.archive.upload_request import not_uploaded, upload_request
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.workers.io_worker import Submit
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant, Uploaded
+from stratalog.tier.manifests.second_timeline import MadeClaims
+from stratalog.tier.messages import commands
+from stratalog.tier.planning import plan_events
+from stratalog.tier.planning.plan import ArchivePlan, Phase, PlanSettings
+from stratalog.tier.planning.plan_events import RangeRef
+from stratalog.wire.errors import Corrupt, KafkaError
+
+__all__ = ["Archive"]
+
+log = logging.getLogger(__name__)
+
+
+class Archive:
+    """One leadership's archive. A new leadership makes a new one."""
+
+    def __init__(
+        self,
+        unified: UnifiedLog,
+        remote: RemotePartition,
+        *,
+        claimant: Claimant,
+        cluster_id: str,
+        submit: Submit,
+        now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
+        dice: random.Random,
+        settings: PlanSettings,
+        removal: RemovalSettings | None = None,
+        keep_log_start: Callable[[UnifiedLog], bool] = lambda _: True,
+        keep_remote_end: Callable[[], None] = lambda: None,
+        made: Callable[[], MadeClaims | None] = lambda: None,
+        compare: Callable[[Archive, str, bool], None] = lambda *_: None,
+    ) -> None:
+        """``keep_log_start`` and ``keep_remote_end`` make durable what is known of either.
+
+        ``made`` are the claims of the data directory. ``compare`` has log and archive compared before this goes on, for a
+        reason, and if it is certain that the log lacks something (True) the log takes no requests meanwhile.
+        """
+        self.unified = unified
+        self.remote = remote
+        self.claimant = claimant
+        self.evictable_offset = 0
+        self.corrupt: str | None = None
+        self.lost_reason = ""
+        """Why the archive is lost, or was when it was lost last."""
+        name = unified.topic_partition
+        self._partition = PartitionId(name.topic, unified.topic_id, name.partition)
+        self._cluster_id = cluster_id
+        self._submit = submit
+        self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
+        self._dice = dice
+        self._settings = settings
+        self._keep_remote_end = keep_remote_end
+        self._made = made
+        self._compare = compare
+        self.log_start = ArchiveLogStart(unified, remote, self._partition, claimant, now_ms)
+        self._life = 0
+        self._closed = False
+        self._begin()
+        ports = RemovalPorts(
+            send=self._send_for_good,
+            want_claim=lambda: self._step(plan_events.ClaimWanted()),
+            ended=self._ended,
+            emptied=self._restart,
+            keep_log_start=keep_log_start,
+            now_ms=now_ms,
+            elapsed_ms=elapsed_ms,
+            chance=dice.random,
+        )
+        self._removal_settings = removal or RemovalSettings()
+        self.removal = ArchiveRemoval(unified, remote, self._partition, claimant, self._removal_settings, ports)
+
+    def _begin(self) -> None:
+        """Start over: claim and upload count as not begun, and the archive as unknown."""
+        self._forget_log()
+        self._plan = ArchivePlan(self._settings, local_start=self._local_start, copy_enabled=self._copies)
+
+    def _forget_log(self) -> None:
+        """Look for sealed segments anew."""
+        self._uploads: dict[RangeRef, Uploaded] = {}
+        self._local_start = self.unified.log.first_base_offset
+        self.seals = SealTimes(self._local_start)
+        self._progress = (-1, -1, -1, -1)
+        self._moving_log_start = False
+
+    def _restart(self) -> None:
+        """The archive is another one from now on: late answers to what was asked before change nothing."""
+        if self._plan.fenced:
+            return
+        self._life += 1
+        self.evictable_offset = 0
+        self._begin()
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """Where this leadership stands, in a word."""
+        return "quarantined" if self.corrupt else self._plan.phase.value
+
+    @property
+    def lost(self) -> bool:
+        """Whether the bucket does not hold this archive: nothing is uploaded, evicted or removed meanwhile."""
+        return self._plan.phase is Phase.LOST
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another owner has this archive: nothing of the log is archived any more."""
+        return self._plan.fenced
+
+    @property
+    def lag(self) -> tuple[int, int]:
+        """Offsets: first not archived, end of what could be."""
+        return self._plan.lag
+
+    @property
+    def due_end(self) -> int:
+        """Below this offset no copy lag held anything back at the last `look`."""
+        return self._progress[-1]
+
+    def look(self) -> None:
+        """Tell the plan what has been frozen and how far the log has got; cheap when nothing has changed."""
+        log_ = self.unified.log
+        if log_.first_base_offset != self._local_start:
+            self._local_files_changed()
+        for segment in self.seals.news(log_, self._now_ms()):
+            self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
+        partition = self.unified.partition
+        eligible = self.seals.eligible_end(log_, self.remote.end_offset, self._now_ms())
+        progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset, eligible)
+        if progress != self._progress:
+            self._progress = progress
+            self._step(plan_events.Progress(*progress))
+        deadline = self._plan.deadline()
+        if deadline is not None and deadline <= self._elapsed_ms():
+            self._step(plan_events.Tick())
+        if self.lost:
+            return
+        if not self._deleted:
+            self._move_log_start()
+        self.removal.look(held=self._plan.phase is Phase.HELD)
+
+    @property
+    def _deleted(self) -> bool:
+        """Whether the archive is on its way out, or gone."""
+        facts = self.remote.facts
+        return facts is not None and facts.deleted
+
+    @property
+    def _copies(self) -> bool:
+        config = self.unified.log.config
+        return config.remote_storage_enable and not config.remote_copy_disable
+
+    def comparing(self) -> None:
+        """Log and archive are being compared: nothing is asked meanwhile, and late answers change nothing."""
+        self._life += 1
+        self._step(plan_events.ComparisonBegun())
+
+    def compared(self) -> None:
+        """The comparison is over, and the log may have begun again: see what is sealed in it now, and claim again."""
+        self.corrupt = None
+        self._forget_log()
+        self._step(plan_events.Compared(self._local_start))
+
+    def compare_later(self) -> None:
+        """The comparison could not begin: claim again after a while, and meet the same."""
+        self._step(plan_events.ClaimFailed(self._dice.random()))
+
+    def configured(self) -> None:
+        """The topic's settings have changed."""
+        if self.removal.switched_off:
+            self.evictable_offset = 0  # what is local has to stay: the archive goes
+        if self._deleted:
+            self._restart()
+        self._step(plan_events.Configured(self._copies))
+        self.evict()
+
+    def close(self) -> None:
+        """Late answers change nothing any more."""
+        self._closed = True
+
+    def _step(self, event: plan_events.Event) -> None:
+        for action in self._plan.step(event, self._elapsed_ms()):
+            self._ACTIONS[type(action)](self, action)
+
+    def _send(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        life = self._life
+        self._send_for_good(command, lambda report: answered(report) if life == self._life else None)
+
+    def _send_for_good(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        def receive(report: commands.Report) -> None:
+            if not self._closed:
+                answered(report)
+
+        self._submit(command, receive)
+
+    # -- actions --------------------------------------------------------------------------------------------------
+
+    def _claim(self, _: plan_events.SendClaim) -> None:
+        command = commands.Claim(
+            self._partition,
+            self.claimant,
+            self._now_ms(),
+            start_offset=self.unified.log.first_base_offset,
+            cluster_id=self._cluster_id,
+            known_end=self.remote.known_end,
+            archived_end=self.remote.end_offset,
+            made=self._made(),
+        )
+        self._send(command, lambda report: None if self._doubtful(report) else self._claimed(report))
+
+    def _doubtful(self, claimed: commands.Report) -> bool:
+        """Whether the archive shows what this directory does not know: then the two are compared before all else."""
+        doubt = None if self._made() is None else doubt_of(self._partition, claimed, self.remote.end_offset)
+        if doubt is not None:
+            self._compare(self, *doubt)
+        return doubt is not None
+
+    def _claimed(self, report: commands.Report) -> None:
+        """The claim stands. A log start that moved meanwhile is sent first: uploads go on behind it."""
+        if isinstance(report, commands.ManifestRead):
+            if not self.remote.apply(report.view):
+                self._step(plan_events.ArchiveLost("its manifest ends too early", self._dice.random()))
+                return
+            if self.lost:
+                log.warning("%s: its archive is in the bucket again: archiving goes on", self._partition)
+            if report.view.deleted:
+                self._claimed_deleted(report.view.remote_end)
+                return
+            self.log_start.follow(report.view.log_start_offset)
+            if self.log_start.is_news(report.view.log_start_offset, report.view.remote_end):
+                self._send(self.log_start.command(), self._claimed)
+            else:
+                self._step(plan_events.Claimed(report.view.remote_end))
+        elif not self._ended(report):
+            warn(self._partition, "claim", report)
+            self.unified.metrics.remote_copy_errors += 1
+            self._step(plan_events.ClaimFailed(self._dice.random()))
+
+    def _claimed_deleted(self, remote_end: int) -> None:
+        """The archive was moved to the trash: begin again if it is wanted again, otherwise only empty the trash."""
+        if self.removal.switched_off or not self.unified.log.config.remote_storage_enable:
+            self._step(plan_events.Claimed(remote_end))
+            return
+        self._keep_remote_end()  # it falls back: what an older checkpoint says must not be missed later
+        command = commands.BeginAgain(
+            self._partition, self.claimant, self.unified.log.first_base_offset, self._now_ms()
+        )
+        self._send(command, self._claimed)
+
+    def _upload(self, action: plan_events.SendUpload) -> None:
+        ref = action.ref
+        try:
+            unified, now_ms = self.unified, self._now_ms()
+            request = upload_request(
+                unified, self._partition, ref, claimant=self.claimant, cluster_id=self._cluster_id, now_ms=now_ms
+            )
+            config = unified.log.config
+            command = commands.Upload(request, self.claimant, config.upload_part_bytes, config.storage_class)
+        except (OSError, Corrupt, KafkaError) as error:
+            log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
+            self._step(not_uploaded(ref, error, self._dice.random()))
+            return
+        self._send(command, lambda report: self._uploaded(ref, report))
+
+    def _uploaded(self, ref: RangeRef, report: commands.Report) -> None:
+        metrics = self.unified.metrics
+        metrics.remote_copy_requests += 1
+        if isinstance(report, commands.UploadDone):
+            metrics.remote_copy_bytes += report.uploaded.entry.size_bytes
+            self._uploads[ref] = report.uploaded
+            self._step(plan_events.UploadDone(ref))
+            return
+        metrics.remote_copy_errors += 1
+        if isinstance(report, commands.CorruptReport):
+            self._step(plan_events.UploadCorrupt(ref, report.message))
+        elif not self._ended(report):
+            warn(self._partition, "upload", report)
+            self._step(plan_events.UploadFailed(ref, self._dice.random()))
+
+    def _commit(self, action: plan_events.SendCommit) -> None:
+        partition = self.unified.partition
+        command = commands.Commit(
+            self._partition,
+            self.claimant,
+            tuple(self._uploads[ref] for ref in action.refs),
+            self._now_ms(),
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            known_end=self.remote.known_end,
+            kept_history=self._removal_settings.kept_history,
+        )
+        self._send(command, self._committed)
+
+    def _committed(self, report: commands.Report) -> None:
+        if isinstance(report, commands.ManifestRead):
+            self.remote.apply(report.view)
+            self._uploads = {ref: up for ref, up in self._uploads.items() if ref.end > report.view.remote_end}
+            self._step(plan_events.CommitDone(report.view.remote_end))
+        elif isinstance(report, commands.MovedReport):
+            self.remote.refresh()
+            self._step(plan_events.RemoteEndMoved(report.remote_end))
+        elif not self._ended(report):
+            warn(self._partition, "commit", report)
+            self.unified.metrics.remote_copy_errors += 1
+            self._step(plan_events.CommitFailed(self._dice.random()))
+
+    def _read_back(self, action: plan_events.SendReadBack) -> None:
+        command = commands.ReadBack(self._partition, action.start, action.end, self.claimant.incarnation, self.claimant)
+        self._send(command, self._verified)
+
+    def _verified(self, report: commands.Report) -> None:
+        if isinstance(report, commands.VerifiedUpTo):
+            self._step(plan_events.ReadBackDone(report.offset))
+        elif not self._ended(report):
+            warn(self._partition, "read-back", report)
+            self._step(plan_events.ReadBackFailed(self._dice.random()))
+
+    def _evict_below(self, action: plan_events.EvictBelow) -> None:
+        self.evictable_offset = action.offset
+        self.evict()
+
+    def evict(self) -> None:
+        """Apply local retention to what is safely archived; a disk that fails goes offline."""
+        if self._closed or self.removal.switched_off or self.evictable_offset <= self.unified.log.first_base_offset:
+            return
+        if evict_local(self.unified, self.evictable_offset, self._now_ms()):
+            self._local_files_changed()
+
+    def _local_files_changed(self) -> None:
+        """Local files went: evicted, below a log start that moved, or kept aside because the archive knew better."""
+        self._local_start = self.unified.log.first_base_offset
+        self.seals.end = max(self.seals.end, self._local_start)
+        self._step(plan_events.Evicted(self._local_start))
+
+    def _tell(self, action: plan_events.StandDown | plan_events.ReportLost) -> None:
+        tell(self._partition, action)
+
+    def _gap(self, action: plan_events.ReportGap) -> None:
+        if self.log_start.resume_at() is None:  # otherwise the manifest is about to hear that it is of no interest
+            tell(self._partition, action)
+
+    def _quarantine(self, action: plan_events.ReportQuarantine) -> None:
+        self.corrupt = action.reason
+        tell(self._partition, action)
+
+    # -- log start ------------------------------------------------------------------------------------------------
+
+    def _move_log_start(self) -> None:
+        """Repeat in the manifest what retention or DeleteRecords did to the log start, and the other way round."""
+        known, log_start = self.remote.log_start_offset, self.unified.log.log_start_offset
+        if known is None:
+            return
+        self.log_start.follow(known)
+        if self._moving_log_start or not self.log_start.is_news(known, self.remote.end_offset):
+            return
+        if self._plan.phase is Phase.UNCLAIMED and self.remote.object_count and log_start > known:
+            self._step(plan_events.ClaimWanted())  # what expired has to go, also where nothing is copied any more
+        elif self._plan.phase is Phase.HELD:
+            self._moving_log_start = True
+            self._send(self.log_start.command(), self._log_start_moved)
+
+    def _log_start_moved(self, report: commands.Report) -> None:
+        self._moving_log_start = False
+        if isinstance(report, commands.ManifestRead):
+            remote_end = self.remote.end_offset
+            self.remote.apply(report.view)
+            if report.view.remote_end > remote_end:
+                self._step(plan_events.RemoteEndMoved(report.view.remote_end))
+        elif not self._ended(report):
+            warn(self._partition, "moving the log start", report)
+
+    # -- reports --------------------------------------------------------------------------------------------------
+
+    def _ended(self, report: commands.Report) -> bool:
+        """Whether the archive belongs to another leader, or is not in the bucket: then the plan has been told."""
+        if isinstance(report, commands.FencedReport):
+            self._step(plan_events.FencedOut(report.message))
+        elif isinstance(report, commands.LostReport):
+            self.lost_reason = report.message
+            self._step(plan_events.ArchiveLost(report.message, self._dice.random()))
+        else:
+            return False
+        return True
+
+    _ACTIONS: ClassVar[dict[type, Callable[[Archive, Any], None]]] = {
+        plan_events.SendClaim: _claim,
+        plan_events.SendUpload: _upload,
+        plan_events.SendCommit: _commit,
+        plan_events.SendReadBack: _read_back,
+        plan_events.EvictBelow: _evict_below,
+        plan_events.StandDown: _tell,
+        plan_events.ReportGap: _gap,
+        plan_events.ReportLost: _tell,
+        plan_events.ReportQuarantine: _quarantine,
+    }

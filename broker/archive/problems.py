@@ -1,0 +1,79 @@
+"""Problems of archives while the broker serves: sentences for ``/readyz?verbose``, counts for ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from stratalog.broker.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from stratalog.broker.archive.bucket_health import BucketState
+    from stratalog.broker.archive.partition_archive import Archive
+    from stratalog.broker.archive.reconciling import Reconciling
+    from stratalog.broker.replicas.unified_log import UnifiedLog
+    from stratalog.broker.workers.watch import WorkerState
+
+__all__ = ["add_problem_metrics", "archive_problems", "bucket_problems", "first_of"]
+
+_TOLD_MAX: Final = 20
+"""Sentences of one kind: a bucket that is gone takes every partition with it."""
+
+
+def first_of(problems: Sequence[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    more = len(problems) - _TOLD_MAX
+    return [*problems[:_TOLD_MAX], f"and {more} more like the last"] if more > 0 else list(problems)
+
+
+def _unarchived(one: Archive) -> int:
+    """Offsets of a fenced archive's log that are in no archive, and will not be from here."""
+    return max(0, one.unified.log.log_end_offset - one.remote.end_offset) if one.fenced else 0
+
+
+def archive_problems(archives: Iterable[Archive], checks: Iterable[tuple[UnifiedLog, Reconciling]]) -> list[str]:
+    """A sentence for each archive that its bucket does not hold, each partition that waits for its archive, and each that
+    goes on acknowledging although its archive has another owner.
+    """
+    archives = list(archives)
+    lost = [f"the archive is lost: {one.lost_reason}" for one in archives if one.lost]
+    waiting = [
+        f"{unified.topic_partition} waits for its archive before it serves: {one.waits_for}" for unified, one in checks
+    ]
+    fenced = [
+        f"{one.unified.topic_partition}: another owner has its archive: {count} offsets from {one.remote.end_offset} on are "
+        "acknowledged here and archived nowhere. Stop this broker, or have its clients write to the new owner"
+        for one in archives
+        if (count := _unarchived(one))
+    ]
+    return first_of(lost) + first_of(waiting) + first_of(fenced)
+
+
+def bucket_problems(bucket: BucketState, worker: WorkerState, now_ms: int) -> list[str]:
+    """A sentence if the bucket does not answer, and one if the worker that asks it hangs."""
+    problems = []
+    if bucket.failing_since_ms is not None:
+        seconds = max(0, now_ms - bucket.failing_since_ms) // 1000
+        problems.append(f"the bucket has not answered for {seconds} s: {bucket.error}")
+    return [*problems, worker.problem] if worker.problem else problems
+
+
+def add_problem_metrics(
+    metrics: Metrics, archives: Collection[Archive], bucket_state: Callable[[], BucketState]
+) -> None:
+    """Counts over ``archives``, a view that follows what is led, and whether the bucket answers."""
+    metrics.add_gauge(
+        "stratalog_tier_bucket_up",
+        "1 while the bucket answers, 0 while it does not; no sample before it was first asked.",
+        lambda: [({}, float(state == "ok"))] if (state := bucket_state().state) != "unused" else [],
+    )
+    metrics.add_gauge(
+        "stratalog_tier_lost_partitions",
+        "Partitions whose archive is known to exist and is not in the bucket.",
+        lambda: [({}, sum(one.lost for one in archives))],
+    )
+    metrics.add_gauge(
+        "stratalog_tier_fenced_offsets",
+        "Offsets that are acknowledged here and archived nowhere, because another owner has the archive.",
+        lambda: [({}, sum(map(_unarchived, archives)))],
+    )

@@ -1,0 +1,266 @@
+"""Compares one log with its archive: a leader that may lack what it archived asks before its first write (rule 8).
+
+A log may lack records when the checkpoint of the remote end is missing or lies above the log end, after an unclean stop
+without sync on ack, and when the bucket shows a run that the data directory does not know. The partition takes no requests
+until the comparison has ended. The archive wins: local data that disagrees is kept aside, and the log goes on at the remote
+end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.archive.log_start import tell_log_start
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.batch_mark import batch_at
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.workers.io_worker import Submit
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.manifests.second_timeline import MadeClaims
+from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView
+from stratalog.tier.messages import commands
+from stratalog.tier.planning.reconcile import Keep, RestartAt, must_reconcile, reconcile
+
+__all__ = ["Reconciling", "TimelinePorts"]
+
+_RETRY_SECONDS: Final = 1.0
+_REASON: Final = "its archive is being compared with its local log"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePorts:
+    """The ports of a comparison where the log's directory went back in time, or may have.
+
+    ``made`` are the claims of the directory. ``raise_epoch`` has the controller raise the leader epoch above one, and then
+    calls back with the new claimant. ``compared`` is called once log and archive agree.
+    """
+
+    made: MadeClaims
+    raise_epoch: Callable[[int, Callable[[Claimant], None]], None]
+    compared: Callable[[], object]
+
+
+class Reconciling:
+    """The check of one partition."""
+
+    def __init__(
+        self,
+        unified: UnifiedLog,
+        remote: RemotePartition,
+        *,
+        claimant: Claimant,
+        cluster_id: str,
+        submit: Submit,
+        now_ms: Callable[[], int],
+        checkpoint: RemoteLogState | None,
+        lost: bool,
+        later: Callable[[float, Callable[[], None]], object],
+        timeline: TimelinePorts | None = None,
+    ) -> None:
+        """``timeline`` is given where the log may be of another timeline than the archive: then batches are compared."""
+        self._unified = unified
+        self._remote = remote
+        self._claimant = claimant
+        self._cluster_id = cluster_id
+        self._submit = submit
+        self._now_ms = now_ms
+        self._checkpoint = checkpoint
+        self._lost = lost
+        self._later = later
+        self._timeline = timeline
+        self._partition = PartitionId(
+            unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
+        )
+        self._finished: Callable[[], object] = lambda: None
+        self._closed = False
+        self.waits_for = ""
+        """Why the archive has not answered so far; empty while it is being asked for the first time."""
+
+    def needed(self) -> bool:
+        """Whether this start has to ask: the log may lack what was archived, whatever the bucket says."""
+        log_ = self._unified.log
+        return must_reconcile(
+            remote_end_checkpoint=None if self._checkpoint is None else self._checkpoint.remote_end_offset,
+            log_end_offset=log_.log_end_offset,
+            elected_uncleanly=False,
+            stopped_uncleanly=log_.recovery.segments_checked > 0 and log_.config.flush_messages > 1,
+            wiped=self._lost,
+        )
+
+    def start(self, finished: Callable[[], object], *, hold: bool) -> None:
+        """Claim and compare; with ``hold`` the partition takes no requests until ``finished`` is called."""
+        self._finished = finished
+        if hold:
+            self.hold()
+        self._claim()
+
+    def hold(self) -> None:
+        """The partition takes no requests from now on until the comparison has ended."""
+        self._unified.partition.held_back = _REASON
+
+    def close(self) -> None:
+        """Answers change nothing any more."""
+        self._closed = True
+
+    def _claim(self) -> None:
+        if self._closed:
+            return
+        command = commands.Claim(
+            self._partition,
+            self._claimant,
+            self._now_ms(),
+            start_offset=self._unified.log.first_base_offset,
+            cluster_id=self._cluster_id,
+            known_end=NO_ENTRIES,
+            archived_end=0 if self._checkpoint is None else self._checkpoint.remote_end_offset,
+            made=None if self._timeline is None else self._timeline.made,
+        )
+        self._submit(command, self._claimed)
+
+    def _claimed(self, report: commands.Report) -> None:
+        if self._closed:
+            return
+        if isinstance(report, commands.SecondTimelineReport) and self._timeline is not None:
+            self._unified.partition.held_back = _REASON  # this is certain, whatever made the comparison necessary
+            self._timeline.raise_epoch(report.leader_epoch, self._raised)
+            return
+        if isinstance(report, commands.FencedReport | commands.LostReport) and not self.needed():
+            log.warning("%s is not compared with its archive now: %s", self._partition, report.message)
+            self._done(compared=False)  # the next claimant of the archive meets the same
+            return
+        if not isinstance(report, commands.ManifestRead) or not self._remote.apply(report.view):
+            self._wait(getattr(report, "message", "its manifest ends before what was archived"))
+            return
+        self.waits_for = ""
+        if report.view.deleted:
+            self._done()
+            return
+        outcome = self._outcome(report.view)
+        if isinstance(outcome, RestartAt):
+            self._begin_again(outcome)
+        elif self._timeline is not None and report.view.newest_key and self._holds(report.view.remote_end - 1):
+            command = commands.ReadLastBatch(self._partition, report.view.newest_key)
+            self._submit(command, lambda read: self._last_batch(report.view, read))
+        else:
+            self._keep(outcome)
+
+    def _raised(self, claimant: Claimant) -> None:
+        """Go on under a higher epoch."""
+        self._claimant = claimant
+        self._claim()
+
+    def _outcome(self, view: ManifestView, *, diverged: bool = False) -> Keep | RestartAt:
+        log_ = self._unified.log
+        return reconcile(
+            remote_end=view.remote_end,
+            remote_log_start=view.log_start_offset,
+            remote_epochs=view.leader_epochs,
+            snapshot_key=view.newest_key or None,
+            local_start=log_.local_log_start_offset,
+            local_end=log_.log_end_offset,
+            local_epochs=[LeaderEpoch(*entry) for entry in log_.leader_epochs.entries],
+            log_start_checkpoint=log_.log_start_offset,
+            diverged=diverged,
+        )
+
+    def _holds(self, offset: int) -> bool:
+        """Whether an offset is on the local disk, and as it was written: the cleaner may have changed it."""
+        log_ = self._unified.log
+        first = max(log_.local_log_start_offset, log_.log_start_offset)
+        return first <= offset < log_.log_end_offset and not log_.may_have_gaps
+
+    def _last_batch(self, view: ManifestView, report: commands.Report) -> None:
+        if self._closed:
+            return
+        if not isinstance(report, commands.LastBatchRead):
+            self._wait(f"its last batch cannot be read: {getattr(report, 'message', report)}")
+            return
+        diverged = False
+        batch = report.batch
+        if batch is not None and self._holds(batch.end - 1):
+            try:
+                diverged = batch_at(self._unified.log, batch.end - 1) != batch
+            except OSError as error:
+                self._unified.partition.directory.fail(error)
+                return
+        outcome = self._outcome(view, diverged=diverged)
+        if isinstance(outcome, Keep):
+            self._keep(outcome)
+        else:
+            self._begin_again(outcome)
+
+    def _begin_again(self, outcome: RestartAt) -> None:
+        self._unified.partition.held_back = _REASON
+        if outcome.snapshot_key is None:
+            self._restart(outcome, None)
+        else:
+            command = commands.ReadRestartState(self._partition, outcome.snapshot_key)
+            self._submit(command, lambda state: self._restart_state(outcome, state))
+
+    def _wait(self, why: str) -> None:
+        """Ask again soon; log a reason once."""
+        if why != self.waits_for:
+            log.warning("%s waits for its archive before it serves: %s", self._partition, why)
+        self.waits_for = why
+        self._later(_RETRY_SECONDS, self._claim)
+
+    def _restart_state(self, outcome: RestartAt, report: commands.Report) -> None:
+        if self._closed:
+            return
+        if isinstance(report, commands.RestartStateRead):
+            self._restart(outcome, report.producer_snapshot or None)
+            return
+        self._wait(f"its restart state cannot be read: {getattr(report, 'message', report)}")
+
+    def _keep(self, outcome: Keep) -> None:
+        log_ = self._unified.log
+        before, after = log_.log_start_offset, min(outcome.log_start_offset, log_.log_end_offset)
+        if log_.advance_log_start(after):
+            tell_log_start(self._partition, before, after)
+        self._done()
+
+    def _restart(self, outcome: RestartAt, snapshot: bytes | None) -> None:
+        unified = self._unified
+        log_ = unified.log
+        before = log_.log_start_offset
+        epochs = [EpochEntry(*entry) for entry in outcome.leader_epochs]
+        try:
+            kept = log_.quarantine_and_restart_at(
+                outcome.offset,
+                epochs,
+                snapshot,
+                now_ms=self._now_ms(),
+                reason=outcome.reason,
+                log_start_offset=outcome.log_start_offset,
+            )
+            log_.assign_leader_epoch(unified.partition.leader_epoch)
+            log_.sync()
+        except OSError as error:
+            unified.partition.directory.fail(error)
+            return
+        log.error(
+            "%s: the archive wins: %s. The log goes on at offset %d; the local data is kept in %s",
+            self._partition,
+            outcome.reason,
+            outcome.offset,
+            kept,
+        )
+        if log_.log_start_offset != before:
+            tell_log_start(self._partition, before, log_.log_start_offset)
+        unified.partition.restarted()
+        self._done()
+
+    def _done(self, *, compared: bool = True) -> None:
+        self._unified.partition.held_back = None
+        if compared and self._timeline is not None:
+            self._timeline.compared()
+        self._finished()

@@ -1,0 +1,218 @@
+"""One leadership's removals: the trash of its partition's archive, and all of the archive when tiering is switched off.
+
+No removal is in a hurry. The worker is asked to empty the trash now and then, and only while there is any; the next
+leader goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.archive.retention import retained_bytes
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.tier.bucket.trash import TIERING_OFF, Retention
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.history import KeptHistory
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from stratalog.wire.errors import Corrupt
+
+__all__ = ["ArchiveRemoval", "RemovalPorts", "RemovalSettings"]
+
+_FIRST_LOOK_INTERVALS: Final = 10
+"""The first look after a start comes within so many intervals, by chance: ten thousand partitions must not ask at once."""
+_NEVER_MS: Final = 1 << 62
+_DOUBLINGS_MAX: Final = 8
+_OTHERS_MS: Final = 3_600_000
+"""Changes by jobs and cuts to a manifest are noticed with the next commit, and within this time where none comes."""
+_PAUSE_INTERVALS_MAX: Final = 20
+"""Trash that cuts, leases or retention hold for long is looked at less
+and less often, up to once in so many intervals.
+"""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalSettings:
+    """All may change while the broker runs."""
+
+    grace_ms: Callable[[], int] = lambda: 86_400_000
+    interval_ms: Callable[[], int] = lambda: 180_000
+    history_copies_min: Callable[[], int] = lambda: 16
+
+    @property
+    def kept_history(self) -> KeptHistory:
+        """Which copies of earlier manifests stay, as of now."""
+        return KeptHistory(self.history_copies_min(), self.grace_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPorts:
+    """The leadership's ports: how to send, to want the claim, to end with a
+    report, to begin anew, to make a start durable.
+    """
+
+    send: Callable[[commands.Command, Callable[[commands.Report], None]], None]
+    want_claim: Callable[[], None]
+    ended: Callable[[commands.Report], bool]
+    emptied: Callable[[], None]
+    keep_log_start: Callable[[UnifiedLog], bool]
+    now_ms: Callable[[], int]
+    elapsed_ms: Callable[[], int]
+    chance: Callable[[], float]
+
+
+class ArchiveRemoval:
+    """One per leadership; `look` is called a few times a second and mostly costs two comparisons."""
+
+    def __init__(
+        self,
+        unified: UnifiedLog,
+        remote: RemotePartition,
+        partition: PartitionId,
+        claimant: Claimant,
+        settings: RemovalSettings,
+        ports: RemovalPorts,
+    ) -> None:
+        self._unified = unified
+        self._remote = remote
+        self._partition = partition
+        self._claimant = claimant
+        self._settings = settings
+        self._ports = ports
+        self._busy = False
+        self._empty_at_seq = -1
+        self.leased_count = 0
+        """Items of the trash that only leases held when it was looked at last."""
+        self._in_vain = 0
+        self._told = ""
+        first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
+        self._due_ms = self._behind_ms = ports.elapsed_ms() + int(first_ms)
+        self._retry_ms = 0
+        self._others_ms = ports.elapsed_ms() + int(ports.chance() * _OTHERS_MS)
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether the topic's settings say that its archive is to go."""
+        config = self._unified.log.config
+        return config.remote_delete_on_disable and not config.remote_storage_enable
+
+    def look(self, *, held: bool) -> None:
+        """Do what is due. ``held``: the manifest carries this leadership's claim, as far as is known."""
+        now_ms = self._ports.elapsed_ms()
+        facts = self._remote.facts
+        if facts is not None and now_ms >= self._others_ms:
+            self._others_ms = now_ms + _OTHERS_MS
+            self._remote.refresh(entries=False)
+        if (
+            facts is None
+            and now_ms >= self._behind_ms
+            and self._unified.log.log_start_offset > self._remote.start_offset
+        ):
+            # An earlier leadership may have died before the manifest heard of it, and may be the last one that writes.
+            self._behind_ms = now_ms + self._settings.interval_ms()
+            self._remote.refresh(entries=False)
+        if self._busy:
+            return
+        if self.switched_off and (facts is None or not facts.deleted) and now_ms >= self._retry_ms:
+            self._switch_off(held=held)
+        elif facts is not None and facts.trash_count and facts.seq > self._empty_at_seq:
+            self._due_ms = min(self._due_ms, now_ms + self._settings.interval_ms())
+        if not self._busy and now_ms >= self._due_ms:
+            self._empty()
+
+    # -- switching off --------------------------------------------------------------------------------------------
+
+    def _switch_off(self, *, held: bool) -> None:
+        """KIP-950: the log begins where the local disk does, durably, and then the archive goes to the trash."""
+        self._retry_ms = self._ports.elapsed_ms() + self._settings.interval_ms()
+        log_ = self._unified.log
+        start = min(log_.local_log_start_offset, self._unified.partition.high_watermark)
+        if log_.advance_log_start(start):
+            log.info("%s: tiering is switched off, the log now begins at offset %d", self._partition, start)
+        if log_.log_start_offset < log_.local_log_start_offset or not self._ports.keep_log_start(self._unified):
+            return
+        facts = self._remote.facts
+        if facts is None:
+            self._retry_ms = 0
+            self._remote.refresh()
+        elif not facts.seq:
+            self._retry_ms = _NEVER_MS  # there never was an archive
+        elif not held:
+            self._retry_ms = 0
+            self._ports.want_claim()
+        else:
+            self._busy = True
+            command = commands.TrashArchive(self._partition, self._claimant, self._ports.now_ms(), TIERING_OFF)
+            self._ports.send(command, self._trashed)
+
+    def _trashed(self, report: commands.Report) -> None:
+        self._busy = False
+        if isinstance(report, commands.ManifestRead):
+            self._remote.apply(report.view)
+            self._ports.emptied()
+            log.info("%s: its archive is in the trash; objects go after the grace", self._partition)
+        elif not self._ports.ended(report):
+            self._tell("moving the archive to the trash", getattr(report, "message", str(report)))
+
+    # -- the trash ------------------------------------------------------------------------------------------------
+
+    def _empty(self) -> None:
+        self._due_ms = _NEVER_MS
+        if not self._remote.known:
+            return
+        self._busy = True
+        command = commands.EmptyTrash(
+            self._partition, self._claimant, self._ports.now_ms(), self._settings.grace_ms(), self._retention()
+        )
+        self._ports.send(command, self._emptied)
+
+    def _retention(self) -> Retention | None:
+        """The topic's retention as it is now; an unknown size counts as nothing, which keeps more."""
+        config = self._unified.log.config
+        if not config.remote_storage_enable:
+            return None
+        if not config.deletes:
+            return Retention(-1, -1, 0)
+        live_bytes = 0
+        if config.retention_bytes >= 0:
+            try:
+                live_bytes = retained_bytes(self._unified, self._remote)
+            except (OSError, Corrupt) as error:
+                self._tell("counting what is retained", str(error))
+        return Retention(config.retention_ms, config.retention_bytes, live_bytes)
+
+    def _emptied(self, report: commands.Report) -> None:
+        self._busy = False
+        interval_ms, now_ms = self._settings.interval_ms(), self._ports.elapsed_ms()
+        if not isinstance(report, commands.TrashEmptied):
+            if not self._ports.ended(report):
+                self._due_ms = now_ms + interval_ms
+                self._tell("emptying the trash", getattr(report, "message", str(report)))
+            return
+        self.leased_count = report.leased_count
+        self._remote.note_trash(report)
+        if report.removed_count:
+            log.info("%s: %d objects left the trash", self._partition, report.removed_count)
+        if report.problem:
+            self._tell("emptying the trash", report.problem)
+        if report.claim_needed:
+            self._ports.want_claim()
+        self._in_vain = 0 if report.removed_count or report.claim_needed else self._in_vain + 1
+        if report.left_count or report.claim_needed:
+            wait_ms = 0 if report.next_ms is None else report.next_ms - self._ports.now_ms() + 1
+            pause_ms = interval_ms * min(1 << min(self._in_vain // 4, _DOUBLINGS_MAX), _PAUSE_INTERVALS_MAX)
+            self._due_ms = now_ms + max(wait_ms, pause_ms)
+        else:
+            self._empty_at_seq = max(self._empty_at_seq, report.seq)
+
+    def _tell(self, what: str, message: str) -> None:
+        """Once for each message: a bucket that is down for a day is no news every three minutes."""
+        if message != self._told:
+            self._told = message
+            log.warning("%s: %s did not succeed and is tried again: %s", self._partition, what, message)

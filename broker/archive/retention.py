@@ -1,0 +1,113 @@
+"""Where retention moves the log start of a tiered partition, and what of it local retention lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.retention import local_segments_to_evict
+from stratalog.hot.segments.segment import SegmentInfo
+from stratalog.tier.planning.remote_retention import RetainedRange, log_start_after_retention
+from stratalog.tier.reading.remote_log import RemoteLog
+
+__all__ = ["evict_local", "planned_log_start", "retained_bytes"]
+
+
+def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> int | None:
+    """The log start that the topic's retention wants now, at or above the present one; nothing is changed.
+
+    None while that is not known: the manifest has to be read first. Raises `OSError`, `Corrupt`.
+    """
+    log, config = unified.log, unified.log.config
+    if not config.deletes or (config.retention_ms < 0 and config.retention_bytes < 0):
+        return log.log_start_offset
+    entries = remote.entries
+    if entries is None and remote.end_offset > remote.start_offset:
+        return None if _may_be_due(unified, remote, now_ms) else log.log_start_offset
+    ranges, total_bytes = _archived(entries, log.log_start_offset)
+    end = _archived_end(unified, entries)
+    local = _local_beyond(unified, end)
+    beyond = [
+        RetainedRange(max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms)
+        for one in local
+        if not one.active
+    ]
+    return log_start_after_retention(
+        chain(ranges, beyond),
+        log_start_offset=log.log_start_offset,
+        high_watermark=unified.partition.high_watermark,
+        total_bytes=total_bytes
+        + sum(one.size_bytes for one in beyond if one.end > log.log_start_offset)
+        + sum(one.size_bytes for one in local if one.active),
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        now_ms=now_ms,
+    )
+
+
+def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bool:
+    """Whether anything may have to go, by what is known without the archive's entries; True if not even that is."""
+    config, facts = unified.log.config, remote.facts
+    if facts is None:
+        return True
+    if config.retention_ms >= 0 and 0 <= facts.oldest_timestamp_ms < now_ms - config.retention_ms:
+        return True
+    local_bytes = sum(one.size_bytes for one in _local_beyond(unified, remote.end_offset))
+    return 0 <= config.retention_bytes < facts.totals.size_bytes + local_bytes
+
+
+def retained_bytes(unified: UnifiedLog, remote: RemotePartition) -> int:
+    """Log bytes from the log start on that are archived or local beyond the archive; 0 while that is not known.
+
+    Raises `OSError`, `Corrupt`.
+    """
+    entries = remote.entries
+    if entries is None:
+        return 0
+    end = _archived_end(unified, entries)
+    _, total_bytes = _archived(entries, unified.log.log_start_offset)
+    return total_bytes + sum(
+        one.size_bytes if one.active else _bytes_beyond(unified, one, end) for one in _local_beyond(unified, end)
+    )
+
+
+def _archived(entries: RemoteLog | None, log_start_offset: int) -> tuple[Iterator[RetainedRange], int]:
+    return (iter(()), 0) if entries is None else entries.retained(log_start_offset)
+
+
+def _archived_end(unified: UnifiedLog, entries: RemoteLog | None) -> int:
+    """Where what is only local begins."""
+    return entries.remote_end if entries is not None and len(entries) else unified.log.first_base_offset
+
+
+def _local_beyond(unified: UnifiedLog, end: int) -> list[SegmentInfo]:
+    return [one for one in unified.log.segments() if one.end_offset > end or one.active]
+
+
+def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int:
+    """Bytes of a frozen segment from ``offset`` on, which need not be its first."""
+    if segment.base_offset >= offset or not segment.size_bytes:
+        return segment.size_bytes
+    return unified.log.read_range(offset, segment.end_offset).size_bytes
+
+
+def evict_local(unified: UnifiedLog, evictable_offset: int, now_ms: int) -> bool:
+    """Let go of local segments that local retention does not want and that are safely archived; whether any went.
+
+    A disk that fails goes offline.
+    """
+    log_ = unified.log
+    try:
+        deletion = local_segments_to_evict(
+            log_.segments(),
+            log_.config,
+            now_ms=now_ms,
+            log_start_offset=log_.log_start_offset,
+            evictable_offset=evictable_offset,
+        )
+        return deletion is not None and bool(log_.delete_local_before(deletion.offset))
+    except OSError as error:
+        unified.partition.directory.report(error)
+        return False

@@ -1,0 +1,420 @@
+"""The archive side of a broker: one `Archive` per tiered partition it leads, one ``io`` worker, one chunk cache."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
+
+from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
+from stratalog.broker.archive.bucket_health import BucketHealth, BucketState
+from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
+from stratalog.broker.archive.comparisons import ComparisonPorts, Comparisons
+from stratalog.broker.archive.merging import Merging
+from stratalog.broker.archive.metrics import add_tier_metrics
+from stratalog.broker.archive.partition_archive import Archive
+from stratalog.broker.archive.problems import add_problem_metrics, archive_problems, bucket_problems
+from stratalog.broker.archive.projections import Projections
+from stratalog.broker.archive.removal import RemovalSettings
+from stratalog.broker.archive.retention import planned_log_start
+from stratalog.broker.archive.timelines import ControllerPorts, Timelines
+from stratalog.broker.archive.upload_gate import UploadGate
+from stratalog.broker.cold.cold_reads import open_cold_reads
+from stratalog.broker.cold.manifest_views import RemoteViews
+from stratalog.broker.cold.reader import RemotePartition
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_writer import nothing_gives_way
+from stratalog.broker.replicas.led_partitions import Led
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics, TopicMetrics
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.workers.io_worker import Executed, RatedUpload, io_patience, unanswered_seconds
+from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.watch import WorkerState
+from stratalog.broker.workers.workers import Workers
+from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from stratalog.tier.planning.plan import PlanSettings
+from stratalog.tier.stores.backoff import BackoffSettings
+from stratalog.wire.errors import Retriable
+
+__all__ = ["ArchiveFigures", "Tiering"]
+
+_IO_THREADS: Final = 8
+"""Three uploads, four fills, and one left for manifests and chunk tables."""
+_IO_NICENESS: Final = 15
+"""Producers and hot readers come first: where both cores are wanted, the archive is what waits."""
+_READS: Final = (
+    commands.FillChunks,
+    commands.FindTimestamp,
+    commands.ReadFooter,
+    commands.ReadAborted,
+    commands.ReadManifest,
+)
+
+log = logging.getLogger(__name__)
+
+
+class ArchiveFigures(NamedTuple):
+    """One partition's archive as ``tier status`` shows it."""
+
+    end_offset: int = 0
+    size_bytes: int = 0
+    object_count: int = 0
+    state: str = "local"
+
+
+class Tiering:
+    """Attached to partitions as they are led; detached before their logs go."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        dice: random.Random,
+        directories: Directories,
+        incarnation: Callable[[], int],
+        controller: ControllerPorts,
+        topic_written: Callable[[UnifiedLog], commands.WriteProjection],
+        wake_reader: Callable[[object], object],
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._dice = dice
+        self._directories = directories
+        self._incarnation = incarnation
+        self._checkpoints = ArchiveCheckpoints(directories)
+        self.gate = BucketGate(self._gate_ports())
+        self._timelines = Timelines(controller)
+        self._io = self._io_workers(asyncio.get_running_loop())
+        self.health = BucketHealth()
+        self.uploads = UploadGate(self.submit)
+        self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
+        self.chunks = open_cold_reads(
+            lambda: self.config,
+            submit=self.submit,
+            now_ms=self._elapsed_ms,
+            wake_reader=wake_reader,
+            aside=self._removing,
+            metrics=metrics,
+        )
+        for directory in directories.all:
+            directory.writer.on_full = self.chunks.give_way
+        self._archives: dict[UnifiedLog, Archive] = {}
+        self._remotes: dict[UnifiedLog, RemotePartition] = {}
+        self._views = RemoteViews()
+        self._comparisons = self._new_comparisons()
+        self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
+        self._moved: list[UnifiedLog] = []
+        self._requests: Counter[str] = Counter()
+        self._border_reads = 0
+        self._merging = Merging(
+            lambda: self.config,
+            cluster_id=directories.cluster_id,
+            submit=self.submit,
+            now_ms=clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
+        )
+        add_tier_metrics(
+            metrics,
+            self._requests,
+            border_reads=lambda: self._border_reads + sum(one.border_reads for one in self._remotes.values()),
+            merged_objects=lambda: self._merging.merged_objects,
+        )
+        add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
+
+    def _new_comparisons(self) -> Comparisons:
+        ports = ComparisonPorts(
+            submit=self.submit,
+            gate=self.gate,
+            checkpoints=self._checkpoints,
+            timelines=self._timelines,
+            archives=self._archives,
+            renew=self._renew,
+            cluster_id=self._directories.cluster_id,
+            now_ms=self._clock.wall_ms,
+            later=asyncio.get_running_loop().call_later,
+        )
+        return Comparisons(ports)
+
+    def _elapsed_ms(self) -> int:
+        """Time for whatever waits or is remembered for a while: the wall clock may jump."""
+        return int(self._clock.monotonic() * 1000)
+
+    def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
+        config = self.config
+        options: dict[str, Any] = {"url": config.bucket_url, "options": dict(config.bucket_options)}
+        options["read_only"] = config.boolean("stratalog.read.only")
+        target = Start(
+            "stratalog.broker.workers.io_worker:io_worker", options, threads=_IO_THREADS, niceness=_IO_NICENESS
+        )
+        return machine_of(loop).workers("io", target, patience=io_patience)
+
+    # -- workers --------------------------------------------------------------------------------------------------
+
+    def _gate_ports(self) -> GatePorts:
+        directories, read_only = self._directories, self.config.boolean("stratalog.read.only")
+        home = next(one for one in directories.all if one.path == self.config.metadata_log_dir)
+        return GatePorts(
+            submit=self._submit,
+            files=home.files.files,
+            directory=home.path,
+            url=self.config.bucket_url,
+            cluster_id=directories.cluster_id,
+            node_id=directories.node_id,
+            incarnation=lambda: -1 if read_only else self._incarnation(),
+            archives_known=self._checkpoints.archives_known,
+            second_timeline=self._second_timeline,
+            now_ms=self._clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
+        )
+
+    async def begin_producer_era(self) -> None:
+        """Before clients are served: see to it that no producer id is given out that archives may know."""
+        if self.config.tiering_enabled:
+            await self._timelines.begin_producer_era()
+
+    def _second_timeline(self, why: str) -> None:
+        self._comparisons.second_timeline(why)
+
+    def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        """Have the ``io`` worker carry out a command, if the bucket is the right one."""
+        self.gate.submit(command, answered)
+
+    def _submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
+        topic, asked_ms = self._topic_metrics(command), self._clock.wall_ms()
+
+        def done(executed: Executed | None, error: Exception | None) -> None:
+            if executed is None:
+                lost = commands.FailedReport(str(error), retriable=isinstance(error, Retriable))
+                self.health.note(lost, self._clock.wall_ms(), asked_ms=asked_ms)
+                answered(lost)
+                return
+            self.health.note(executed.report, self._clock.wall_ms(), asked_ms=asked_ms)
+            self._requests.update(executed.requests)
+            if topic is not None and isinstance(command, _READS):
+                topic.remote_fetch_requests += 1
+                topic.remote_fetch_bytes += executed.received_bytes
+            answered(executed.report)
+
+        try:
+            self._io.submit(self._rated(command), done)
+        except Retriable as error:
+            # The broker is closing: the answer must still come later, never inside the call.
+            report = commands.FailedReport(str(error), retriable=True)
+            asyncio.get_running_loop().call_soon(answered, report)
+
+    def _rated(self, command: commands.Command) -> commands.Command | RatedUpload:
+        if not isinstance(command, commands.Upload | commands.MergeObjects):
+            return command
+        return RatedUpload(command, self.config.integer("remote.log.manager.copy.max.bytes.per.second"))
+
+    def _topic_metrics(self, command: commands.Command) -> TopicMetrics | None:
+        partition = getattr(command, "partition", None)
+        return None if partition is None else self._metrics.topics.get(partition.topic)
+
+    # -- partitions -----------------------------------------------------------------------------------------------
+
+    def attach(self, unified: UnifiedLog, led: Led) -> None:
+        """A partition is led, or its settings have changed."""
+        archive = self._archives.get(unified)
+        if archive is not None:
+            archive.configured()
+            return
+        config = unified.log.config
+        state = self._checkpoints.state_of(unified)
+        if not self.config.tiering_enabled or not (config.remote_storage_enable or state):
+            return
+        if led is Led.CREATED:
+            state = RemoteLogState(unified.log.first_base_offset, unified.log.first_base_offset, 0)
+        if state and state.remote_bytes:
+            self._io.begin()  # a reader may be using it
+        remote = RemotePartition(
+            _partition_id(unified),
+            submit=self.submit,
+            chunks=self.chunks,
+            metrics=unified.metrics,
+            wake=lambda: _wake(unified),
+            now_ms=self._elapsed_ms,
+            checkpoint=state,
+            views=self._views,
+        )
+        self._remotes[unified] = unified.remote = remote
+        archive = self._archives[unified] = self._new_archive(unified, remote)
+        self._comparisons.begin(archive, state, led)
+
+    def _renew(self, unified: UnifiedLog) -> Archive:
+        """A leadership has a higher epoch: it archives under a claim of its own."""
+        self._archives[unified].close()
+        archive = self._archives[unified] = self._new_archive(unified, self._archives[unified].remote)
+        return archive
+
+    def _new_archive(self, unified: UnifiedLog, remote: RemotePartition) -> Archive:
+        claimant = Claimant(
+            self._incarnation(), unified.partition.leader_epoch, self.gate.start_uuid, self._directories.node_id
+        )
+        return Archive(
+            unified,
+            remote,
+            claimant=claimant,
+            cluster_id=self._directories.cluster_id,
+            submit=self.uploads,
+            now_ms=self._clock.wall_ms,
+            elapsed_ms=self._elapsed_ms,
+            dice=self._dice,
+            settings=PlanSettings(
+                backoff=BackoffSettings(
+                    self.config.integer("remote.log.manager.task.retry.backoff.ms"),
+                    self.config.integer("remote.log.manager.task.retry.backoff.max.ms"),
+                )
+            ),
+            removal=RemovalSettings(
+                lambda: self.config.integer("stratalog.trash.grace.ms"),
+                lambda: self.config.integer("stratalog.trash.check.interval.ms"),
+                lambda: self.config.integer("stratalog.history.copies.min"),
+            ),
+            keep_log_start=self._checkpoints.keep_log_start,
+            keep_remote_end=self.checkpoint,
+            made=lambda: self.gate.made,
+            compare=lambda archive, why, certain: self._comparisons.compare(archive, why, hold=certain),
+        )
+
+    def detach(self, unified: UnifiedLog) -> None:
+        """The partition is led no longer."""
+        archive = self._archives.pop(unified, None)
+        if archive is not None:
+            archive.close()
+        remote = self._remotes.pop(unified, None)
+        if remote is not None:
+            self._views.forget(remote)
+            self._merging.forget(remote)
+            self._border_reads += remote.border_reads
+        self._comparisons.forget(unified)
+        unified.remote = None
+
+    def look(self, unified: UnifiedLog) -> None:
+        """See what is new in a partition; called a few times a second."""
+        archive = self._archives.get(unified)
+        if archive is None or unified in self._comparisons.running:
+            return
+        archive.look()
+        if archive.state == "held":
+            self.projections.write(unified)
+
+    # -- retention and checkpoints ----------------------------------------------------------------------------------
+
+    def retain(self, unified: UnifiedLog, now_ms: int) -> None:
+        """Move the log start of a tiered topic by its retention, then let local copies go by local retention.
+
+        Raises `OSError`, `Corrupt`.
+        """
+        archive, remote = self._archives.get(unified), self._remotes.get(unified)
+        if archive is None or remote is None or unified in self._comparisons.running or archive.lost:
+            return
+        start = planned_log_start(unified, remote, now_ms)
+        if start is None:
+            remote.refresh(entries=remote.facts is not None)
+            return
+        if unified.log.advance_log_start(start):
+            log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
+            archive.log_start.retained_to = start
+            self._moved.append(unified)
+        archive.evict()
+        if archive.state == "held" and unified.log.config.remote_storage_enable:
+            storage_class = unified.log.config.storage_class
+            self._merging.look(remote, _partition_id(unified), archive.claimant, storage_class=storage_class)
+
+    def retained(self) -> None:
+        """Retention has looked at every partition: make the log starts that moved durable, then let files go.
+
+        In this order, and before any manifest hears of it: a log start never goes back over a restart.
+        """
+        moved, self._moved = self._moved, []
+        for directory in self._directories.online:
+            mine = [unified for unified in moved if unified.partition.directory is directory.writer]
+            if not mine:
+                continue
+            try:
+                directory.files.write_checkpoints({unified.topic_partition: unified.log for unified in mine})
+                for unified in mine:
+                    unified.log.delete_local_before(unified.log.log_start_offset)
+            except OSError as error:
+                directory.writer.report(error)
+                continue
+            for unified in mine:
+                self.look(unified)
+
+    def checkpoint(self) -> None:
+        """Write what is known of each archive beside the logs, where it has changed."""
+        self._checkpoints.write(self._remotes)
+
+    def describe(self, unified: UnifiedLog) -> ArchiveFigures:
+        """The figures for ``tier status``."""
+        archive, remote = self._archives.get(unified), self._remotes.get(unified)
+        if archive is None or remote is None:
+            return ArchiveFigures()
+        if remote.facts is None and remote.end_offset:
+            remote.refresh(entries=False)
+        state = "checking" if unified in self._comparisons.running else archive.state
+        return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
+
+    def watched(self, unified: UnifiedLog) -> tuple[Archive, str] | None:
+        """A partition's archive and its state in a word; unlike `describe` it never asks the bucket."""
+        archive = self._archives.get(unified)
+        return (
+            None
+            if archive is None
+            else (archive, "checking" if unified in self._comparisons.running else archive.state)
+        )
+
+    @property
+    def archives(self) -> Collection[Archive]:
+        """Those of all partitions that are led here and tiered."""
+        return self._archives.values()
+
+    def problems(self) -> list[str]:
+        """The problems while the broker serves, a sentence each."""
+        wrong = [self.gate.wrong] if self.gate.wrong else []
+        archives = archive_problems(self._archives.values(), self._comparisons.waiting())
+        return [*wrong, *bucket_problems(self.bucket_state, self.worker, self._clock.wall_ms()), *archives]
+
+    @property
+    def worker(self) -> WorkerState:
+        """How the ``io`` worker does."""
+        return self._io.state
+
+    @property
+    def bucket_state(self) -> BucketState:
+        """Whether the bucket answers."""
+        return self.health.state(self._clock.wall_ms(), unanswered_seconds(self.worker.idle))
+
+    async def close(self) -> None:
+        """Stop; what a worker still does is recognised or collected later."""
+        self.checkpoint()
+        self._timelines.close()
+        for directory in self._directories.all:  # they are closed later, and may find their disks full
+            directory.writer.on_full = nothing_gives_way
+        for unified in list(self._archives):
+            self.detach(unified)
+        await self._io.close()
+        self._removing.shutdown(wait=False, cancel_futures=True)
+
+
+def _partition_id(unified: UnifiedLog) -> PartitionId:
+    topic, partition = unified.topic_partition
+    return PartitionId(topic, unified.topic_id, partition)
+
+
+def _wake(unified: UnifiedLog) -> None:
+    for watcher in tuple(unified.partition.watchers):
+        watcher()

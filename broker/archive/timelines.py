@@ -1,0 +1,103 @@
+"""Has the controller skip what the missing time gave out, for a broker whose data directory went back in time.
+
+Leader epochs and producer ids come from the metadata log, which went back with the rest of the disk. Without the skip the
+broker would give both out a second time, while the archive and clients that still run know the first ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import Uuid
+
+__all__ = ["ControllerPorts", "Timelines"]
+
+_RETRY_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerPorts:
+    """Commands of the controller; each raises `KafkaError`.
+
+    ``raise_epoch`` takes a topic id, a partition, and the leader epoch that the new one has to exceed.
+    ``begin_producer_era`` takes producer ids from a place that no other time has used.
+    """
+
+    raise_epoch: Callable[[Uuid, int, int], Awaitable[object]]
+    begin_producer_era: Callable[[], Awaitable[object]]
+
+
+class Timelines:
+    """Repeats commands until the controller carries them out: on a full disk, for example, that takes a while."""
+
+    def __init__(self, ports: ControllerPorts) -> None:
+        self._ports = ports
+        self._noticed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def raise_epoch(self, unified: UnifiedLog, above: int, done: Callable[[], None]) -> None:
+        """Raise the leader epoch of a partition beyond ``above``, then call ``done``.
+
+        ``done`` is not called if the topic is deleted meanwhile, or the partition is led no longer.
+        """
+
+        def raised() -> None:
+            if unified.remote is not None:
+                done()
+
+        name = unified.topic_partition
+        self._begin(str(name), lambda: self._ports.raise_epoch(unified.topic_id, name.partition, above), raised)
+
+    def skip_producers(self) -> None:
+        """Begin another era of producer ids while clients are served; once in a run is enough.
+
+        A machine that was put back together with its memory did not start, so it has the era of the copy.
+        """
+        if not self._noticed:
+            self._noticed = True
+            self._begin("producer ids", self._ports.begin_producer_era, lambda: None)
+
+    async def begin_producer_era(self) -> None:
+        """Begin an era of producer ids before the first client is served. Raises `KafkaError`.
+
+        The archive's snapshots hold the last sequence number of each id. The batches of a new producer with an old id
+        would be taken for repetitions, and dropped. No start knows that its directory did not go back: the bucket may
+        be silent, and a copy of a running broker knows the run that the bucket knows.
+        """
+        await self._ports.begin_producer_era()
+
+    def close(self) -> None:
+        """Stop trying."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _begin(self, about: str, work: Callable[[], Awaitable[object]], done: Callable[[], None]) -> None:
+        task = asyncio.get_running_loop().create_task(_until_done(about, work, done))
+        self._tasks.add(task)  # the loop itself holds tasks weakly
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _until_done(about: str, work: Callable[[], Awaitable[object]], done: Callable[[], None]) -> None:
+    """Repeat ``work`` until the controller accepts it, then call ``done``; ends without it if the topic is deleted."""
+    logged = ""
+    while True:
+        try:
+            await work()
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                return
+            if str(error) != logged:  # a thousand partitions may wait for one full disk, for hours
+                logged = str(error)
+                log.warning("%s: the controller refuses, it is asked again every second: %s", about, error)
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            done()
+            return

@@ -1,0 +1,62 @@
+"""The input of one upload: a range of a local log with all that its object carries besides records."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from stratalog import __version__
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.recovery.missing import MissingRange
+from stratalog.hot.segments.scan import UnreadableBatch
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.objects.segment_object import SegmentRequest
+from stratalog.tier.planning.plan_events import RangeRef, UploadCorrupt, UploadFailed
+from stratalog.tier.stores.store import FileRange
+
+__all__ = ["not_uploaded", "upload_request"]
+
+_UUID_BYTES: Final = 16
+
+
+def upload_request(
+    unified: UnifiedLog, partition: PartitionId, ref: RangeRef, *, claimant: Claimant, cluster_id: str, now_ms: int
+) -> SegmentRequest:
+    """The request for the offsets of ``ref``, under a key of its own (rule 2).
+
+    Raises `OSError`, `Corrupt`, `KafkaError` if the local log cannot give the range.
+    """
+    log_ = unified.log
+    try:
+        read = log_.read_range(ref.base, ref.end)
+    except UnreadableBatch as damage:
+        raise unified.missing_after(damage) from damage
+    return SegmentRequest(
+        partition=partition,
+        uuid=os.urandom(_UUID_BYTES),
+        base=ref.base,
+        end=ref.end,
+        epoch=claimant.leader_epoch,
+        source=[FileRange(_path(part.file), part.position, part.length) for part in read.parts],
+        leader_epochs=tuple(LeaderEpoch(*entry) for entry in log_.leader_epochs.until(ref.end)),
+        producer_snapshot=log_.producer_snapshot_at(ref.end),
+        aborted=tuple(AbortedTransaction(*entry) for entry in log_.aborted_transactions(ref.base, ref.end)),
+        compacted=log_.may_have_gaps,
+        cluster_id=cluster_id,
+        writer=f"stratalog {__version__}",
+        broker_id=claimant.broker_id,
+        uploaded_ms=now_ms,
+    )
+
+
+def not_uploaded(ref: RangeRef, error: Exception, jitter: float) -> UploadCorrupt | UploadFailed:
+    """The plan's event when `upload_request` fails: trying again does not bring back what is missing."""
+    return UploadCorrupt(ref, str(error)) if isinstance(error, MissingRange) else UploadFailed(ref, jitter)
+
+
+def _path(file: Any) -> str:
+    path: str = file.path
+    return path

@@ -1,0 +1,268 @@
+"""Hands each part of a broker the other parts that it uses, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from stratalog.broker.api.broker_view import BrokerView
+from stratalog.broker.archive.deleted_archives import DeletedArchives, DeletionPorts
+from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
+from stratalog.broker.archive.problems import first_of
+from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.archive.timelines import ControllerPorts
+from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
+from stratalog.broker.coordinators.internal_topics import TopicMaking
+from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
+from stratalog.broker.http.missing_problems import missing_problems
+from stratalog.broker.http.services import HttpServices
+from stratalog.broker.http.tier_watch import TierWatch, WatchServices
+from stratalog.broker.network.limits import segments_open_max
+from stratalog.broker.replicas.background_removal import BackgroundRemoval
+from stratalog.broker.replicas.compaction import CleanerServices, Compaction
+from stratalog.broker.replicas.led_partitions import Led, LedServices
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import Dispatcher
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.views.mount import Mount, MountServices
+from stratalog.broker.views.views import Views, ViewServices
+from stratalog.metadata.controller.brokers import begin_producer_era, raise_leader_epoch
+from stratalog.tier.messages.commands import WriteProjection
+from stratalog.tier.messages.projection import topic_projection
+from stratalog.wire.topic import Uuid
+
+__all__ = [
+    "BrokerParts",
+    "http_services",
+    "led_services",
+    "new_compaction",
+    "new_coordinators",
+    "new_deleted_archives",
+    "new_housekeeping",
+    "new_mount",
+    "new_tier_watch",
+    "new_tiering",
+    "new_views",
+    "problems",
+]
+
+
+class BrokerParts(BrokerView, Protocol):
+    """A broker while it is put together: what handlers see, and what only its parts see."""
+
+    @property
+    def dice(self) -> random.Random:
+        """Its source of chance."""
+
+    @property
+    def dispatcher(self) -> Dispatcher[BrokerView]:
+        """Gives requests to handlers."""
+
+    @property
+    def mount(self) -> Mount:
+        """The bucket that it serves for reading, if it does."""
+
+    @property
+    def removals(self) -> BackgroundRemoval:
+        """Removes files of deleted segments and partitions."""
+
+    @property
+    def tick(self) -> Tick:
+        """Work done once per turn of its event loop."""
+
+
+def new_tiering(broker: BrokerParts) -> Tiering:
+    """The archives of a broker. To be called inside the running loop; the metadata need not be read yet."""
+
+    def topic_written(unified: UnifiedLog) -> WriteProjection:
+        name = unified.topic_partition.topic
+        count, configs = len(broker.image.topics.by_name[name].partitions), broker.image.topic_configs(name)
+        return topic_projection(name, unified.topic_id, partitions=count, configs=configs, cluster_id=broker.cluster_id)
+
+    return Tiering(
+        broker.config,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        dice=broker.dice,
+        directories=broker.directories,
+        incarnation=lambda: broker.image.incarnation,
+        controller=_controller_ports(broker),
+        topic_written=topic_written,
+        wake_reader=broker.purgatory.check,
+    )
+
+
+def _controller_ports(broker: BrokerParts) -> ControllerPorts:
+    """The commands of a broker that is its own controller."""
+
+    async def raise_epoch(topic_id: Uuid, partition: int, above: int) -> int:
+        return await broker.control.execute(lambda image: raise_leader_epoch(image, topic_id, partition, above=above))
+
+    async def begin_era() -> None:
+        draw = broker.dice.getrandbits(64)
+        first = await broker.control.execute(lambda image: begin_producer_era(image, broker.node_id, draw))
+        broker.producer_ids.skip_to(first)
+
+    return ControllerPorts(raise_epoch, begin_era)
+
+
+def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
+    """The archives of deleted topics; they are noted in the directory of the metadata log."""
+    home = next(one for one in broker.directories.all if one.path == broker.config.metadata_log_dir)
+    ports = DeletionPorts(
+        submit=broker.tiering.submit,
+        now_ms=broker.clock.wall_ms,
+        later=asyncio.get_running_loop().call_later,
+        grace_ms=lambda: broker.config.integer("stratalog.trash.grace.ms"),
+        interval_ms=lambda: broker.config.integer("stratalog.trash.check.interval.ms"),
+    )
+    return DeletedArchives(home.files.files, home.path, broker.cluster_id, ports)
+
+
+def led_services(
+    broker: BrokerParts,
+    *,
+    on_led: Callable[[UnifiedLog, Led], None],
+    on_released: Callable[[UnifiedLog], None],
+) -> LedServices:
+    """The parts of a broker that the partitions it leads use; ``on_led`` and ``on_released`` hear which these are."""
+    return LedServices(
+        node_id=broker.node_id,
+        directories=broker.directories,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        purgatory=broker.purgatory,
+        dice=broker.dice,
+        rework=broker.deep_work.rework,
+        segments_open_max=segments_open_max(),
+        on_led=on_led,
+        on_released=on_released,
+    )
+
+
+def new_mount(broker: BrokerParts) -> Mount:
+    """The topics of a bucket that is served for reading."""
+    services = MountServices(
+        config=broker.config,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        image=lambda: broker.image,
+        write=broker.control.write,
+        partitions=broker.partitions,
+        submit=broker.tiering.submit,
+        chunks=broker.tiering.chunks,
+        wake=broker.purgatory.check,
+    )
+    return Mount(services)
+
+
+def new_views(broker: BrokerParts) -> Views:
+    """Topics as they were."""
+    services = ViewServices(
+        node_id=broker.node_id,
+        clock=broker.clock,
+        image=lambda: broker.image,
+        partitions=broker.partitions,
+        submit=broker.tiering.submit,
+        chunks=broker.tiering.chunks,
+        search=broker.deep_work.search,
+        wake=broker.purgatory.check,
+    )
+    return Views(services)
+
+
+def new_coordinators(broker: BrokerParts) -> Coordinators:
+    """The coordinators of groups and transactions."""
+    topics = TopicMaking(
+        config=lambda: broker.config,
+        image=lambda: broker.image,
+        control=broker.control,
+        rules=broker.topic_rules,
+        new_topic_id=broker.new_topic_id,
+        random_int=broker.random_int,
+    )
+    services = CoordinatorServices(
+        config=lambda: broker.config,
+        clock=broker.clock,
+        tick=broker.tick,
+        metrics=broker.metrics,
+        image=lambda: broker.image,
+        partitions=broker.partitions,
+        producer_ids=broker.producer_ids,
+        topics=topics,
+    )
+    return Coordinators(services)
+
+
+def new_housekeeping(broker: BrokerParts) -> Housekeeping:
+    """The timers of a broker."""
+    copies = GroupCopyServices(
+        cluster_id=broker.cluster_id,
+        config=lambda: broker.config,
+        clock=broker.clock,
+        image=lambda: broker.image,
+        partitions=broker.partitions,
+        shards=broker.groups.shards,
+        submit=broker.tiering.submit,
+    )
+    services = HousekeepingServices(
+        config=broker.config,
+        clock=broker.clock,
+        image=lambda: broker.image,
+        directories=broker.directories,
+        led=broker.led,
+        metadata=broker.control.log.partition,
+        tiering=broker.tiering,
+        removals=broker.removals,
+        slices=broker.dispatcher.slices,
+        report_corruption=broker.report_corruption,
+    )
+    return Housekeeping(services, GroupCopies(copies))
+
+
+def new_compaction(broker: BrokerParts) -> Compaction:
+    """The cleaner of compacted topics."""
+    services = CleanerServices(
+        config=lambda: broker.config,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        directories=broker.directories,
+        partitions=broker.partitions,
+    )
+    return Compaction(services)
+
+
+def new_tier_watch(broker: BrokerParts) -> TierWatch:
+    """The looks at every partition for those who watch."""
+    services = WatchServices(
+        config=broker.config,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        tiering=broker.tiering,
+        led=broker.partitions,
+        mounted=broker.mount,
+    )
+    return TierWatch(services)
+
+
+def http_services(broker: BrokerParts) -> HttpServices:
+    """The parts of a broker that its HTTP routes use."""
+    return HttpServices(
+        bucket_url=broker.config.bucket_url,
+        clock=broker.clock,
+        authorizer=broker.dispatcher.authorizer,
+        image=lambda: broker.image,
+        config_rules=broker.config_rules,
+        control=broker.control,
+        led=broker.partitions,
+        tiering=broker.tiering,
+        mounted=broker.mount,
+    )
+
+
+def problems(broker: BrokerParts) -> list[str]:
+    """The faults of a broker that serves, a sentence each."""
+    local = [*first_of(broker.partitions.closed), *missing_problems(broker.partitions)]
+    return [*local, *broker.tiering.problems()]

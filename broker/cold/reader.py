@@ -1,0 +1,393 @@
+"""Reading the archive of one partition: manifest on demand, chunks through the cache.
+
+No call blocks: missing data is asked for, and the partition's watchers are called when it has come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from stratalog.broker.cold.chunk_files import ChunkFiles
+from stratalog.broker.cold.chunk_slices import ChunkSlices
+from stratalog.broker.cold.manifest_views import RemoteViews
+from stratalog.broker.cold.remembered_errors import ERROR_MS, RememberedErrors
+from stratalog.broker.cold.stream import RemoteStream
+from stratalog.broker.cold.times import RemoteTimes
+from stratalog.broker.runtime.metrics import TopicMetrics
+from stratalog.broker.workers.io_worker import Submit
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView, RemoteSegment
+from stratalog.tier.messages import commands
+from stratalog.tier.objects.even_table import even_table
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.reading.chunk_pins import Reader
+from stratalog.tier.reading.remote_log import ChunkId, ChunkRef, RemoteLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.parts import FileSlice
+from stratalog.wire.topic import Uuid
+
+__all__ = ["RemotePartition", "RemoteSlices"]
+
+T = TypeVar("T")
+
+_IDLE_MS: Final = 30_000
+_FETCH_BYTES_MIN: Final = 1
+_MISSING_MAX: Final = 1000
+"""Objects found gone that are remembered: each may be asked for twice."""
+_ABORTED_KEPT: Final = 1024
+"""Objects whose aborted transactions are remembered: more than one answer can cross."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RemoteSlices:
+    """Whole batches from cached chunks."""
+
+    parts: Sequence[FileSlice]
+    size_bytes: int
+    next_offset: int
+    aborted: Sequence[AbortedTransaction] = ()
+    """Aborted transactions as the batches' objects name them: one that spans several is named by each."""
+
+
+class RemotePartition:
+    """The broker's knowledge of one partition's archive, and its readers' access to it."""
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        *,
+        submit: Submit,
+        chunks: ChunkFiles,
+        metrics: TopicMetrics,
+        wake: Callable[[], None],
+        now_ms: Callable[[], int],
+        checkpoint: tuple[int, int, int] | None = None,
+        views: RemoteViews | None = None,
+    ) -> None:
+        self.border_reads = 0
+        """Readers that went on from the archive to the local disk."""
+        self._partition = partition
+        self._submit = submit
+        self._chunks = chunks
+        self._metrics = metrics
+        self._wake = wake
+        self._now_ms = now_ms
+        self._checkpoint = checkpoint
+        self._remote = RemoteLog(partition)
+        self._views = views if views is not None else RemoteViews()
+        self._loaded = False
+        self._stale = False
+        self._refreshing = False
+        self._missing: set[object] = set()
+        times = RemoteTimes(partition, self._remote, self, submit)
+        self.may_hold = times.may_hold
+        self.find_timestamp = times.find_timestamp
+        self.find_max_timestamp = times.find_max_timestamp
+        self._asked_tables: set[Uuid] = set()
+        # Those asked for longest ago first; None while they are being read.
+        self._aborted: OrderedDict[Uuid, tuple[AbortedTransaction, ...] | None] = OrderedDict()
+        self._errors = RememberedErrors(partition, now_ms)
+        self._streams: dict[object, RemoteStream] = {}
+        self._applied_ms = 0
+
+    # -- what is known ----------------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """The first archived offset, by the manifest or the local checkpoint of it."""
+        if self._loaded:
+            return max(self._remote.remote_start, self._remote.log_start_offset)
+        return self._checkpoint[0] if self._checkpoint else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last archived offset."""
+        if self._loaded:
+            return self._remote.remote_end
+        return self._checkpoint[1] if self._checkpoint else 0
+
+    @property
+    def archive_clean_offset(self) -> int:
+        """Up to here the archive has been compacted; 0 while that is not known."""
+        return self._remote.archive_clean_offset if self._loaded else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all archived objects."""
+        if self._loaded:
+            return self._remote.totals.size_bytes
+        return self._checkpoint[2] if self._checkpoint else 0
+
+    @property
+    def object_count(self) -> int:
+        """Archived objects; 0 until the manifest has been read."""
+        return self._remote.totals.segments
+
+    @property
+    def known(self) -> bool:
+        """Whether the offsets here were read from a manifest or a checkpoint, now or earlier."""
+        return self._loaded or self._checkpoint is not None
+
+    @property
+    def known_end(self) -> int:
+        """The offset below which a reply may leave entries out; no entries
+        are needed as long as none were asked for.
+        """
+        return self._remote.remote_end if self._remote.loaded else NO_ENTRIES
+
+    @property
+    def leader_epochs(self) -> tuple[LeaderEpoch, ...]:
+        """Which leader wrote which archived offsets; empty until the manifest has been read."""
+        return self._remote.leader_epochs
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """The manifest's log start; None while it has not been read."""
+        return self._remote.log_start_offset if self._loaded else None
+
+    @property
+    def facts(self) -> RemoteLog | None:
+        """The manifest's facts besides its entries; None while it has not been read."""
+        return self._remote if self._loaded else None
+
+    @property
+    def entries(self) -> RemoteLog | None:
+        """The archived ranges; None while they have not been read, or have been let go for others."""
+        return self._remote if self._remote.loaded else None
+
+    def unload(self) -> None:
+        """Let the archived ranges go: they are read again on demand."""
+        self._remote.unload()
+        self._aborted.clear()
+
+    def apply(self, view: ManifestView) -> bool:
+        """Take a manifest in; False for one that ends before what was archived: nothing that it says is believed."""
+        if not self._loaded and not view.may_end_earlier and view.remote_end < self.end_offset:
+            words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
+            self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
+            return False
+        if not self._remote.merge(view):
+            self._stale = True  # entries were rewritten: those known serve until the new ones have come
+            self.refresh()
+            return True
+        self._loaded = True
+        if self._remote.loaded and not view.entries_from:
+            self._stale = False
+            self._views.loaded(self, len(self._remote))
+        self._applied_ms = self._now_ms()
+        self._wake()
+        return True
+
+    def note_trash(self, report: commands.TrashEmptied) -> None:
+        """The trash has been looked at, and something may have gone from it."""
+        if self._loaded:
+            self._remote.note_trash(report)
+
+    def refresh(self, *, entries: bool = True) -> None:
+        """Read the manifest, once at a time; with ``entries`` those that are not known yet too."""
+        if self._refreshing:
+            return
+        self._refreshing = True
+        known = self._remote.loaded and not self._stale
+        version = self._remote.version if known or (self._loaded and not entries) else ""
+        known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
+        self._submit(commands.ReadManifest(self._partition, version, known_end), self._refreshed)
+
+    def _refreshed(self, report: commands.Report) -> None:
+        self._refreshing = False
+        if isinstance(report, commands.ManifestRead):
+            self.apply(report.view)
+        elif isinstance(report, commands.ManifestUnchanged):
+            self._applied_ms = self._now_ms()
+            self._wake()
+        else:
+            self._remember(None, report)
+
+    # -- reading by offset ------------------------------------------------------------------------------------------
+
+    def read(self, reader: Reader, offset: int, max_bytes: int, *, min_one_batch: bool = True) -> RemoteSlices | None:
+        """Cached batches from the one that holds ``offset``, or None while they are being fetched.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
+        """
+        self._errors.raise_for(None)
+        if not self._remote.loaded or self._remote.find(offset) is None:
+            self._not_known(offset)
+            return None
+        self._views.used(self)
+        stream = self._stream(reader, offset)
+        plan = self._remote.plan_fetch(offset, max(max_bytes, _FETCH_BYTES_MIN))
+        if not plan.chunks:
+            if plan.missing_table is not None:
+                self._errors.raise_for(plan.missing_table.uuid)
+                self._read_table(plan.missing_table, offset, reader)
+            return None
+        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
+        stream.held = []
+        for ref in plan.chunks:
+            cached = self._chunks.get(ref.id, reader)
+            if cached is None:
+                break
+            stream.held.append(ref)
+            if not out.add(*cached, ref.end_offset):
+                break
+        if not stream.held:
+            self._errors.raise_for(plan.chunks[0].id)
+            wanted = stream.missing(self._remote, offset, plan.chunks[0], whole_gets=self._chunks.ahead.roomy)
+            self._want(wanted, reader)
+            return None
+        aborted = self._aborted_in(offset, out.next_offset)
+        if aborted is None:
+            return None
+        self._read_ahead(stream, reader, offset, out.next_offset)
+        stream.next_offset = out.next_offset
+        return RemoteSlices(out.parts, out.size_bytes, out.next_offset, aborted)
+
+    def throttle_ms(self, reader: Reader) -> int:
+        """How long the reader waits for its turn to have something fetched; 0 if it does not."""
+        return self._chunks.admission.throttle_ms(reader)
+
+    def crossed(self, reader: Reader, offset: int) -> None:
+        """``reader`` reads ``offset`` from the local disk: note whether it came from the archive."""
+        if self._streams and (stream := self._streams.pop(reader, None)) is not None:
+            self.border_reads += stream.next_offset == offset
+            self._chunks.leave(reader)
+
+    def _stream(self, reader: Reader, offset: int) -> RemoteStream:
+        """The reader's stream; chunks that it has read past are let go, those of readers long gone too."""
+        now_ms = self._now_ms()
+        stream = self._streams.get(reader)
+        if stream is None:
+            for other in [one for one, known in self._streams.items() if now_ms - known.read_ms >= _IDLE_MS]:
+                del self._streams[other]
+                self._chunks.leave(other)
+            stream = self._streams[reader] = RemoteStream(offset, now_ms)
+        stream.read_ms = now_ms
+        for ref in stream.held:
+            if not ref.chunk.first_offset <= offset < ref.end_offset:
+                self._chunks.read_past(ref.id, reader)
+        return stream
+
+    def _not_known(self, offset: int) -> None:
+        """The manifest as it is known does not hold ``offset``: read it again, but not all the time."""
+        if self._remote.loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < ERROR_MS):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"offset {offset} of {self._partition} is neither on the local disk nor in the archive, which holds "
+                f"[{self.start_offset}, {self.end_offset})",
+            )
+        self.refresh()
+
+    def _read_ahead(self, stream: RemoteStream, reader: Reader, offset: int, next_offset: int) -> None:
+        wanted = self._chunks.ahead.on_read(reader, offset, next_offset, self._now_ms())
+        plan = stream.ahead(self._remote, next_offset, wanted, whole_gets=self._chunks.ahead.roomy)
+        if plan is None:
+            return
+        if plan.missing_table is not None:
+            self._read_table(plan.missing_table)
+        if self._want(plan.chunks, reader, ahead=True):
+            stream.asked(plan, wanted)
+
+    def _want(self, refs: Sequence[ChunkRef], reader: Reader, *, ahead: bool = False) -> bool:
+        want = self._chunks.want
+        return self._of_cache(lambda: want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead))
+
+    def _of_cache(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the chunk cache {self._chunks.directory} cannot be used: {error}; check stratalog.cache.dir",
+            ) from error
+
+    def _fill_failed(self, ref: ChunkRef, report: commands.Report) -> None:
+        self._failed(ref.id, report)
+
+    def _failed(self, what: object, report: commands.Report) -> None:
+        self._metrics.remote_fetch_errors += 1
+        if isinstance(report, commands.MissingReport):
+            self.refresh()
+            if len(self._missing) > _MISSING_MAX:
+                self._missing.clear()
+            if what not in self._missing:
+                self._missing.add(what)  # may have been replaced: a reader asks for the one named then
+                return
+            self._missing.discard(what)
+        self._remember(what, report)
+
+    def _read_table(self, segment: RemoteSegment, offset: int = -1, reader: Reader | None = None) -> None:
+        """Read an object's chunk table; with it, if there is a ``reader`` at ``offset``, the chunk that it begins with."""
+        if segment.uuid in self._asked_tables:
+            return
+        path = None if reader is None else self._path_of_first(segment, offset, reader)
+        self._asked_tables.add(segment.uuid)
+
+        def answered(report: commands.Report) -> None:
+            self._asked_tables.discard(segment.uuid)
+            read = report if isinstance(report, commands.FooterRead) else None
+            if read is not None:
+                self._remote.add_table(segment.uuid, read.chunks)
+            if path is not None:
+                number, filled = (-1, None) if read is None else (read.number, read.filled)
+                self._chunks.end_first(self._partition, ChunkId(segment.uuid, number), filled, reader)
+            if read is not None:
+                self._wake()
+            else:
+                self._failed(segment.uuid, report)
+
+        self._submit(commands.ReadFooter(self._partition, segment.key, offset, path), answered)
+
+    def _path_of_first(self, segment: RemoteSegment, offset: int, reader: Reader) -> tuple[str, str] | None:
+        table = even_table(segment.base, segment.end, segment.data_bytes, segment.chunks_bytes)
+        number = table.find_offset(offset)
+        return self._of_cache(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
+
+    def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction] | None:
+        """The aborted transactions that the objects of the range name; None while they are being read."""
+        found: list[AbortedTransaction] = []
+        complete = True
+        for segment in self._remote.aborted_candidates(start, end):
+            known = self._aborted.get(segment.uuid)
+            if known is not None:
+                self._aborted.move_to_end(segment.uuid)
+            else:
+                complete = False
+                self._errors.raise_for((segment.uuid, "aborted"))
+                self._read_aborted(segment)
+                continue
+            found += known
+        return found if complete else None
+
+    def _read_aborted(self, segment: RemoteSegment) -> None:
+        if segment.uuid in self._aborted:
+            return
+        self._aborted[segment.uuid] = None
+
+        def answered(report: commands.Report) -> None:
+            if isinstance(report, commands.AbortedRead):
+                self._aborted[segment.uuid] = report.aborted
+                while len(self._aborted) > _ABORTED_KEPT:
+                    self._aborted.popitem(last=False)
+                self._wake()
+            else:
+                self._aborted.pop(segment.uuid, None)
+                self._failed((segment.uuid, "aborted"), report)
+
+        self._submit(commands.ReadAborted(self._partition, segment.key), answered)
+
+    def _remember(self, what: object, report: commands.Report) -> None:
+        """Keep the failure for the readers of the next seconds, if it is one for readers."""
+        if self._errors.remember(what, report):
+            self._wake()
+
+    def raise_remembered(self) -> None:
+        """Raise `KafkaError` if the manifest could not be read a moment ago."""
+        self._errors.raise_for(None)

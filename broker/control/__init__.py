@@ -1,0 +1,1 @@
+"""Drives the metadata log: commands in turns, snapshots, settings that change while the broker runs."""

@@ -1,0 +1,28 @@
+"""Settings that change while the broker runs: those of its file under those of the metadata log (KIP-226).
+
+Topics take their defaults from the image themselves. Everything else asks the `Node` for its settings when it needs a
+value, so that it is enough to put others there. The server's limits, the upload rate and groups hold on to values, and
+the node hands them new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.settings.configs import ConfigSource, resolve_broker_config
+
+__all__ = ["effective_config"]
+
+_DYNAMIC: Final = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+
+
+def effective_config(given: BrokerConfig, image: ClusterImage) -> BrokerConfig:
+    """The settings that the broker was started with, with those of the image in front of them."""
+    mine = image.configs.of(ConfigResource.broker(given.node_id))
+    entries = resolve_broker_config(given.static, mine, image.configs.of(CLUSTER_DEFAULT))
+    changed = {name: entry.value for name, entry in entries.items() if entry.source in _DYNAMIC}
+    return replace(given, values={**given.values, **changed}) if changed else given

@@ -1,0 +1,1 @@
+"""A fetch that may wait: attempts, sessions, and full fetches without a session."""

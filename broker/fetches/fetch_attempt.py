@@ -1,0 +1,323 @@
+"""A fetch that may have to wait, whether it names all its partitions or goes on with a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Protocol
+
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.dispatch import PENDING, Pending
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.purgatory import Purgatory, Waiter
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.hot.recovery.missing import MissingRange
+from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, FetchSession
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from stratalog.wire.parts import parts_length
+
+__all__ = ["TOPIC_IDS_SINCE", "FetchAttempt", "FetchBroker"]
+
+TOPIC_IDS_SINCE = 13
+"""From this version on requests name topics by id (KIP-516)."""
+
+_READ_COMMITTED = 1
+
+
+class FetchBroker(ServedBroker, Protocol):
+    """The broker as a fetch sees it."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Its settings, as they are now."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its figures."""
+
+    @property
+    def partitions(self) -> PartitionTable:
+        """Finds the partitions that can be read here."""
+
+    @property
+    def purgatory(self) -> Purgatory:
+        """Holds requests that wait."""
+
+    def report_corruption(self, unified: UnifiedLog, error: Corrupt, /) -> None:
+        """Log that stored bytes failed their check while being read."""
+
+
+class FetchAttempt:
+    """One request: reading partitions, waiting for more, counting what leaves."""
+
+    __slots__ = (
+        "_broker",
+        "_guarded",
+        "_trying",
+        "by_id",
+        "committed",
+        "context",
+        "cut_bytes",
+        "max_bytes",
+        "min_bytes",
+        "pending_remote",
+        "request",
+        "session",
+        "session_epoch",
+        "table",
+        "throttle_ms",
+        "waiter",
+        "watched",
+    )
+
+    def __init__(
+        self, context: RequestContext[FetchBroker], request: FetchRequest, session: FetchSession | None = None
+    ) -> None:
+        """``session`` is what the request goes on with, if anything."""
+        self.context = context
+        self.request = request
+        self.session = session
+        self.session_epoch = EPOCH_FINAL if session is None else session.epoch
+        """The session's epoch when the request came."""
+        dispatcher = context.dispatcher
+        self._broker = broker = context.broker
+        self._guarded = dispatcher.guarded
+        self.table = broker.partitions
+        self.by_id = context.row.version >= TOPIC_IDS_SINCE
+        self.committed = request.isolation_level == _READ_COMMITTED
+        self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
+        quota = context.connection.quota
+        if quota is not None:
+            self.max_bytes = int(min(self.max_bytes, quota.fetch_bytes_max()))
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        self.cut_bytes = 0
+        """Bytes that the present attempt would have found besides if batches could be cut where a limit ends."""
+        self.pending_remote: list[Hashable] = []
+        """Readers of the archive that wait for chunks in the present attempt."""
+        self.throttle_ms = 0
+        """How long the last of them waits for its turn; 0 if there is one to whom something is coming."""
+        self.waiter: Waiter | None = None
+        self.watched: Sequence[Hashable] = ()
+        """The keys under which the purgatory calls the waiting request."""
+        self._trying = False
+
+    # -- what kinds of fetches differ in ----------------------------------------------------------------------
+
+    def attempt(self, *, final: bool) -> FetchResponse | None:
+        """The answer, or None if there is not enough yet and ``final`` is not set."""
+        raise NotImplementedError
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def finder(self) -> Callable[[Any, int], UnifiedLog]:
+        """Finds a partition by its topic, as the request names it, and its number. The finder raises `KafkaError`."""
+        find: Callable[[Any, int], UnifiedLog] = (
+            self.table.readable_by_id if self.by_id else self.table.readable_by_name
+        )
+        if not self._guarded:
+            return find
+
+        def find_permitted(topic: Any, number: int) -> UnifiedLog:
+            self.context.require_topic(topic)
+            return find(topic, number)
+
+        return find_permitted
+
+    def read(
+        self,
+        unified: UnifiedLog,
+        wanted: FetchPartition,
+        answer: PartitionData,
+        left_bytes: int,
+        *,
+        min_one_batch: bool,
+    ) -> int:
+        """Fill the answer of one partition; how many bytes of records it has got. Raises `KafkaError`."""
+        if self._guarded and not self.context.allows(unified.topic_partition.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition, offset = unified.partition, wanted.fetch_offset
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        answer.high_watermark = limit = partition.replica.high_watermark
+        answer.last_stable_offset = stable = partition.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        if self.committed:
+            limit, answer.aborted_transactions = stable, []
+        else:
+            answer.aborted_transactions = None
+        if wanted.last_fetched_epoch >= 0 and (diverging := _divergence(unified, wanted)) is not None:
+            answer.diverging_epoch = diverging
+            return 0
+        if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
+            return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
+        max_bytes = min(wanted.partition_max_bytes, left_bytes)
+        reader = (self.context.connection, unified)
+        try:
+            read = unified.read(
+                reader,
+                offset,
+                limit=limit,
+                max_bytes=max_bytes,
+                committed=self.committed,
+                min_one_batch=min_one_batch,
+            )
+        except (Corrupt, OSError) as error:
+            raise self._reported(unified, error) from error
+        if read.pending:
+            self._wait_for_archive(reader, read.throttle_ms)
+        if read.size_bytes:
+            answer.records = list(read.parts)
+            connection = self.context.connection  # a reader with other answers, too, is in as much of a hurry as ever
+            connection.patient = read.remote and (min_one_batch or connection.patient)
+            if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
+                self.cut_bytes += max_bytes - read.size_bytes
+        if read.aborted:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in read.aborted
+            ]
+        return read.size_bytes
+
+    def _wait_for_archive(self, reader: Hashable, throttle_ms: int) -> None:
+        """``reader`` gets nothing yet: it will be woken when its chunk has come, or its turn."""
+        self.throttle_ms = min(self.throttle_ms, throttle_ms) if self.pending_remote else throttle_ms
+        self.pending_remote.append(reader)
+        if self.waiter is not None:
+            self.waiter.watch(reader)
+
+    def throttle(self, response: FetchResponse, *, partition_count: int) -> None:
+        """Tell a client that waits for nothing but its turn at the archive how long that is.
+
+        A client that also reads elsewhere gets no throttle time: it would not ask for that either.
+        """
+        if self.throttle_ms and len(self.pending_remote) == partition_count:
+            response.throttle_time_ms = self.throttle_ms
+
+    def _reported(self, unified: UnifiedLog, error: Corrupt | OSError) -> KafkaError:
+        """Tell those who look after the disk of a read that failed; what to answer."""
+        if isinstance(error, MissingRange):  # it was logged when it was found
+            return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+        if isinstance(error, Corrupt):
+            self._broker.report_corruption(unified, error)
+        else:
+            unified.partition.directory.report(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def enough(self, found_bytes: int) -> bool:
+        """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
+        return found_bytes + self.cut_bytes >= self.min_bytes
+
+    def may_leave(self, response: FetchResponse) -> bool:
+        """Whether the client's quota allows an answer; else its connection is not read for a while."""
+        connection = self.context.connection
+        quota = connection.quota
+        if quota is None or quota.fetch is None:
+            return True
+        return quota.may_fetch(connection, parts_length(self.context.row.encode(response)))
+
+    def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
+        """Add what leaves to the figures of its topics."""
+        figures_of = self._broker.metrics.topics
+        for topic in topics:
+            name = topic.topic or self.table.name_of(topic.topic_id)
+            if name is None:
+                continue
+            figures = figures_of.get(name)
+            if figures is None:
+                continue
+            for answer in topic.partitions:
+                figures.total_fetch_requests += 1
+                if answer.error_code:
+                    figures.failed_fetch_requests += 1
+                elif answer.records:
+                    slices: Any = answer.records  # what a log gives
+                    for part in slices:
+                        figures.bytes_out += part.length
+
+    # -- waiting ----------------------------------------------------------------------------------------------
+
+    def start(self) -> FetchResponse | Pending:
+        """Answer now if there is enough, else wait for appends, for chunks, or for the time to be over."""
+        request = self.request
+        response = self.attempt(final=request.max_wait_ms <= 0 or self.min_bytes <= 0)
+        if response is not None:
+            return response
+        broker = self._broker
+        wait_ms = request.max_wait_ms
+        if self.pending_remote:
+            wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
+        keys = [*self.watched, *self.pending_remote]
+        self.waiter = broker.purgatory.wait(keys, wait_ms, self.try_complete, self.expire)
+        self.context.on_abandon = self.abandon
+        if self.session is not None:
+            self.session.reader = self
+        return PENDING
+
+    def try_complete(self) -> bool:
+        """Something has come. Called again by what the attempt itself finds (a failing disk), it does nothing."""
+        if self._trying:
+            return False
+        self._trying = True
+        try:
+            response = self.attempt(final=False)
+        finally:
+            self._trying = False
+        if response is None:
+            return False
+        if self.session is not None:
+            self._ended(self.session)
+        self.context.respond(response)
+        return True
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        response = self.attempt(final=True)
+        assert response is not None
+        if self.session is not None:
+            self._ended(self.session)
+        self.context.respond(response)
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        assert self.waiter is not None
+        self.waiter.cancel()
+        if self.session is not None:
+            self._ended(self.session)
+
+    def wake(self) -> None:
+        """A partition of the session has become dirty."""
+        assert self.waiter is not None
+        self.waiter.check()
+
+    def finish(self) -> None:
+        """Answer with what there is, now."""
+        assert self.waiter is not None
+        self.waiter.expired()
+
+    def _ended(self, session: FetchSession) -> None:
+        """The request no longer waits. So no request of the session does, unless that is a later one."""
+        if session.reader is self:
+            session.reader = None
+
+
+def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history and ours part ways, if they do
+    (KIP-595). Raises OFFSET_OUT_OF_RANGE if it is unknown.
+    """
+    epoch, end_offset = unified.offset_for_leader_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        why = f"{unified.topic_partition} has no epoch {wanted.last_fetched_epoch}, nor one before"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

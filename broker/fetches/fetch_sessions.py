@@ -1,0 +1,198 @@
+"""Fetch sessions at work (KIP-227): which request goes on with which session, and who wakes it.
+
+The session's memory and decisions are in `stratalog.metadata.fetch_sessions.fetch_session`. Here its partitions are
+found, read and watched: a partition that had nothing to tell is called once by the watchers of the log, when its high
+watermark, its last stable offset, its log start or its leadership changes, or when a chunk of its archive has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt, FetchBroker
+from stratalog.broker.requests.context import RequestContext
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.metadata.fetch_sessions.cache import FetchSessionCache
+from stratalog.metadata.fetch_sessions.fetch_session import (
+    FetchSession,
+    SessionPartition,
+    Telling,
+    TopicKey,
+    next_epoch,
+)
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+__all__ = ["FetchSessions", "SessionFetch"]
+
+NO_SESSION: Final = 0
+_ID_BOUND: Final = 2**31 - 1
+
+
+class SessionFetch(FetchAttempt):
+    """A request that goes on with a session: only dirty partitions are looked at, only news is answered."""
+
+    __slots__ = ()
+
+    session: FetchSession
+
+    def attempt(self, *, final: bool) -> FetchResponse | None:
+        """The news; INVALID_FETCH_SESSION_EPOCH if another request has gone on with the session meanwhile."""
+        session = self.session
+        if session.epoch != self.session_epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
+        self.cut_bytes = 0
+        self.pending_remote = []
+        telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
+        if telling is None:
+            return None
+        topics = _by_topic(telling, by_id=self.by_id)
+        response = FetchResponse(responses=topics, session_id=session.id)
+        if self.pending_remote:
+            self.throttle(response, partition_count=len(session))
+        if self.context.connection.quota is not None and not self.may_leave(response):
+            return FetchResponse(responses=[], session_id=session.id)
+        session.tell(telling)
+        self.count(topics)
+        return response
+
+    def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
+        wanted = partition.wanted
+        unified = self.finder()(partition.topic, wanted.partition)
+        watchers = unified.partition.watchers
+        if partition.watchers is not watchers:
+            partition.unwatch()
+            partition.watchers = watchers
+        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+
+
+def _by_topic(telling: Telling, *, by_id: bool) -> list[FetchableTopicResponse]:
+    """The answers in their order, those of one topic that follow each other under one head."""
+    topics: list[FetchableTopicResponse] = []
+    topic: TopicKey | None = None
+    for partition, answer in telling:
+        if not topics or partition.topic != topic:
+            topic = partition.topic
+            head = (
+                FetchableTopicResponse(topic="", topic_id=topic, partitions=[])  # type: ignore[arg-type]
+                if by_id
+                else FetchableTopicResponse(topic=topic, partitions=[])  # type: ignore[arg-type]
+            )
+            topics.append(head)
+        topics[-1].partitions.append(answer)
+    return topics
+
+
+class FetchSessions:
+    """The sessions of one broker. ``random_int(bound)`` chooses their ids."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, random_int: Callable[[int], int], metrics: Metrics) -> None:
+        self.cache = FetchSessionCache(config.integer("max.incremental.fetch.session.cache.slots"))
+        self._clock = clock
+        self._random_int = random_int
+        _add_figures(self.cache, metrics)
+
+    def resume(self, context: RequestContext[FetchBroker], request: FetchRequest) -> FetchSession | None:
+        """The session that a request goes on with; None if the request leaves it without partitions.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR for a
+        request that names topics otherwise than the session does.
+        """
+        session = self.cache.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != (context.row.version >= TOPIC_IDS_SINCE):
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        waiting = session.reader
+        if isinstance(waiting, SessionFetch) and waiting.context.connection is context.connection:
+            waiting.finish()  # its answer comes first, and this request knows it
+        session.update(request.topics, request.forgotten_topics_data, request.isolation_level)
+        if not session.partitions:
+            self.close(session.id)
+            return None
+        self.go_on(session)
+        if session.reader is not None:
+            session.reader.wake()  # to learn that its session has gone on without it
+        return session
+
+    def go_on(self, session: FetchSession) -> None:
+        """A request with the session's epoch has come: the next one must bring the next."""
+        self.cache.touch(session, self._elapsed_ms())
+        session.epoch = next_epoch(session.epoch)
+
+    def knows(self, session: FetchSession) -> bool:
+        """Whether the session has not ended."""
+        return self.cache.get(session.id) is session
+
+    def may_go_on(self, session: FetchSession, epoch: int) -> bool:
+        """Whether a request with ``epoch`` goes on with the session, and no other request of it waits."""
+        return epoch == session.epoch and session.reader is None and self.knows(session)
+
+    def _elapsed_ms(self) -> int:
+        """Time by which sessions grow old: the wall clock may jump."""
+        return int(self._clock.monotonic() * 1000)
+
+    def close(self, session_id: int) -> None:
+        """Forget a session, if there is one with this id; a request that waits in it is answered."""
+        session = self.cache.remove(session_id)
+        if session is not None:
+            _end(session)
+
+    def begin(
+        self, context: RequestContext[FetchBroker], request: FetchRequest, topics: list[FetchableTopicResponse]
+    ) -> int:
+        """The id of a new session for a full fetch that was answered with ``topics``; 0 where there is no room."""
+        count = sum(len(topic.partitions) for topic in request.topics)
+        now_ms = self._elapsed_ms()
+        room, victim = self.cache.make_room(now_ms, privileged=False, partition_count=count)
+        if victim is not None:
+            _end(victim)
+        if not room:
+            return NO_SESSION
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        session = FetchSession(
+            self._new_id(), now_ms, by_id=by_id, privileged=False, isolation_level=request.isolation_level
+        )
+        told: Telling = []
+        for asked, answered in zip(request.topics, topics, strict=True):
+            for wanted, answer in zip(asked.partitions, answered.partitions, strict=True):
+                told.append((session.want(asked.topic_id if by_id else asked.topic, wanted), answer))
+        session.tell(told)
+        self.cache.add(session, now_ms)
+        return session.id
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = 1 + self._random_int(_ID_BOUND)
+            if session_id not in self.cache:
+                return session_id
+
+
+def _end(session: FetchSession) -> None:
+    if isinstance(session.reader, SessionFetch):
+        session.reader.finish()
+    session.end()
+
+
+def _add_figures(cache: FetchSessionCache, metrics: Metrics) -> None:
+    name = "kafka_server_fetchsessioncache_"
+    metrics.add_gauge(
+        f"{name}numincrementalfetchsessions",
+        "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions.",
+        lambda: [({}, len(cache))],
+    )
+    metrics.add_gauge(
+        f"{name}numincrementalfetchpartitionscached",
+        "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached.",
+        lambda: [({}, cache.partition_count)],
+    )
+    metrics.add_counter(
+        f"{name}incrementalfetchsessionevictions",
+        "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec.",
+        lambda: [({}, cache.eviction_count)],
+    )

@@ -1,0 +1,69 @@
+"""A fetch without a session: it names all its partitions, and its answer does, too."""
+
+from __future__ import annotations
+
+from stratalog.broker.fetches.fetch_attempt import FetchAttempt, FetchBroker
+from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.requests.context import RequestContext
+from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, refuse_partition
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+__all__ = ["FullFetch"]
+
+
+class FullFetch(FetchAttempt):
+    """A request that names all its partitions; so does its answer."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self, context: RequestContext[FetchBroker], request: FetchRequest, sessions: FetchSessions) -> None:
+        """``sessions`` gives a reader that asks for one a session to go on with."""
+        super().__init__(context, request)
+        self._sessions = sessions
+
+    def attempt(self, *, final: bool) -> FetchResponse | None:
+        """Every partition, or None if there is not enough yet and ``final`` is not set."""
+        request = self.request
+        find = self.finder()
+        left_bytes = self.max_bytes
+        found_bytes = self.cut_bytes = 0
+        self.pending_remote = []
+        complete = final or not request.topics
+        self.watched = found = []
+        topics: list[FetchableTopicResponse] = []
+        for topic in request.topics:
+            key = topic.topic_id if self.by_id else topic.topic
+            answers: list[PartitionData] = []
+            topics.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
+            for wanted in topic.partitions:
+                number = wanted.partition
+                answer = PartitionData(partition_index=number, high_watermark=-1, records=b"")
+                answers.append(answer)
+                try:
+                    unified = find(key, number)
+                    found.append(unified)
+                    size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
+                except KafkaError as error:
+                    refuse_partition(answer, error)
+                    complete = True
+                    continue
+                if size_bytes:
+                    found_bytes += size_bytes
+                    left_bytes = max(left_bytes - size_bytes, 0)
+                elif answer.diverging_epoch is not None:
+                    complete = True
+        if complete or (found_bytes and self.enough(found_bytes)):
+            return self._answer(topics)
+        return None
+
+    def _answer(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
+        response = FetchResponse(responses=topics)
+        if self.pending_remote:
+            self.throttle(response, partition_count=sum(len(topic.partitions) for topic in topics))
+        if self.context.connection.quota is not None and not self.may_leave(response):
+            return FetchResponse(responses=[])
+        self.count(topics)
+        if self.request.session_epoch == EPOCH_INITIAL:
+            response.session_id = self._sessions.begin(self.context, self.request, topics)
+        return response

@@ -1,0 +1,1 @@
+"""Health, metrics, the page, and steering of the tier over HTTP."""

@@ -1,0 +1,1 @@
+"""The partitions of this broker and their disks: appends, acknowledgements, reads, compaction."""

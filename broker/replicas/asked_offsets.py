@@ -1,0 +1,32 @@
+"""Offsets of frozen segments that were read lately: a second read may mean that the first was of no use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["AskedOffsets"]
+
+_OFFSETS_MAX: Final = 64
+"""Offsets remembered of one partition. A client that cannot use a batch
+asks for it again, or starts again where it began.
+"""
+
+
+class AskedOffsets:
+    """A batch read from an offset is checked when it is read for the second time, and not again for a while.
+
+    So the first reader of a log pays nothing, and many that read the same pay once.
+    """
+
+    __slots__ = ("_checked",)
+
+    def __init__(self) -> None:
+        self._checked: dict[int, bool] = {}
+
+    def again(self, offset: int) -> bool:
+        """Whether ``offset`` is read for the second time; it is remembered."""
+        checked = self._checked.get(offset)
+        if checked is None and len(self._checked) >= _OFFSETS_MAX:
+            del self._checked[next(iter(self._checked))]
+        self._checked[offset] = checked is not None
+        return checked is False

@@ -1,0 +1,23 @@
+"""Which batch a local log holds at an offset, to be compared with that of its archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratalog.hot.log.log import Log
+from stratalog.tier.manifests.second_timeline import BatchMark
+from stratalog.wire.batch import HEADER_BYTES, read_header
+
+__all__ = ["batch_at"]
+
+
+def batch_at(log: Log, offset: int) -> BatchMark:
+    """The batch that holds ``offset``, by its header. Raises `OSError`, and `KafkaError` if it is not on the disk."""
+    if offset >= log.written_offset:
+        log.write_queued()
+    part = log.read(offset, max_bytes=1, max_offset=log.log_end_offset).parts[0]
+    file: Any = part.file
+    with open(file.path, "rb") as stream:  # noqa: PTH123 - paths are strings throughout
+        stream.seek(part.position)
+        header = read_header(stream.read(HEADER_BYTES))
+    return BatchMark(header.base_offset, header.next_offset, header.crc)

@@ -1,0 +1,417 @@
+"""The cleaner of compacted topics, driven: the next log, the worker's commands, the moment when its segments count.
+
+The worker (a ``cpu`` worker of its own, so that batches which wait for deep work are not held up) reads old segments
+and writes new ones; it ends when there is nothing to clean. Everything that counts happens here, on the event loop:
+readers see old segments or the new one, and a partition that is deleted meanwhile is left alone. A log that cannot be
+read as it stands is marked, logged, and skipped until the next start. Source: Kafka's ``LogCleaner``,
+``LogCleanerManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
+from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.watch import WorkerState
+from stratalog.broker.workers.workers import Workers
+from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt, drop_leftovers
+from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
+from stratalog.hot.cleaner.swap import SegmentSwap
+from stratalog.hot.config import LONG_MAX
+from stratalog.wire.errors import Corrupt, Retriable, StratalogError
+
+__all__ = ["CleanerServices", "Compaction"]
+
+PAUSE_SECONDS_MIN: Final = 0.05
+"""Between two looks, however short ``log.cleaner.backoff.ms``."""
+
+_NICENESS: Final = 15
+_DESCRIPTOR_WAIT_SECONDS: Final = 0.1
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+log = logging.getLogger(__name__)
+
+Labels = dict[str, str]
+
+
+class _Moved(StratalogError):
+    """The log is not what it was when the cleaning began: retention, deletion, a disk that failed."""
+
+
+class _Candidate(NamedTuple):
+    unified: UnifiedLog
+    section: Section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerServices:
+    """The parts of a broker that its cleaner uses. ``config`` gives the settings as they are now."""
+
+    config: Callable[[], BrokerConfig]
+    clock: Clock
+    metrics: Metrics
+    directories: Directories
+    partitions: PartitionTable
+
+
+class Compaction:
+    """Looks for the dirtiest log every ``log.cleaner.backoff.ms``, and again whenever a cleaning has ended."""
+
+    def __init__(self, services: CleanerServices) -> None:
+        self._services = services
+        self._machine = machine_of(asyncio.get_running_loop())
+        self._threads = self._machine.threads(1, "compaction")
+        self._workers: Workers | None = None
+        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._uncleanable: dict[UnifiedLog, str] = {}
+        self._sessions = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._closed = False
+        self.cleanings = 0
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self._max_dirty_ratio = 0.0
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. Without ``log.cleaner.enable`` compacted topics only grow."""
+        self._add_figures()
+        if self._services.config().boolean("log.cleaner.enable"):
+            self._look_later()
+        else:
+            log.warning("log.cleaner.enable is false: compacted topics are not cleaned")
+
+    async def close(self) -> None:
+        """Give up what is under way: what is not finished is begun again after the next start."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._ending is not None:
+            await self._ending
+        if self._workers is not None:
+            await self._workers.close()
+        self._threads.shutdown(wait=True)
+
+    def _look_later(self) -> None:
+        seconds = max(self._services.config().integer("log.cleaner.backoff.ms") / 1000, PAUSE_SECONDS_MIN)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._look_later()
+        self.look()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being cleaned."""
+        return not self._running
+
+    def uncleanable(self) -> dict[UnifiedLog, str]:
+        """The logs that are skipped, and why."""
+        table = self._services.partitions
+        self._uncleanable = {
+            one: why for one, why in self._uncleanable.items() if table.get(one.topic_partition) is one
+        }
+        return self._uncleanable
+
+    # -- what is next ---------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Start what is due now."""
+        loop = asyncio.get_running_loop()
+        while not self._closed and len(self._running) < self._services.config().integer("log.cleaner.threads"):
+            candidate = self._dirtiest()
+            if candidate is None:
+                return
+            path = candidate.unified.log.directory
+            task = self._running[path] = loop.create_task(self._clean(candidate))
+            task.add_done_callback(partial(self._ended, path))
+
+    def _ended(self, path: str, task: asyncio.Task[bool]) -> None:
+        del self._running[path]
+        if self._closed or task.cancelled():
+            return
+        if task.result():
+            self.look()
+        if not self._running and self._workers is not None:
+            # Its memory goes with it; the next cleaning starts another.
+            workers, self._workers = self._workers, None
+            self._ending = asyncio.get_running_loop().create_task(workers.close())
+
+    def _dirtiest(self) -> _Candidate | None:
+        uncleanable = self.uncleanable()
+        candidates = []
+        for unified in self._services.partitions:
+            if unified.log.config.compacted and unified not in uncleanable and self._may_work_on(unified):
+                section = self._section(unified)
+                if section is not None:
+                    candidates.append(_Candidate(unified, section))
+        sections = [candidate.section for candidate in candidates]
+        self._max_dirty_ratio = max((section.dirty_ratio for section in sections), default=0.0)
+        number = dirtiest(sections, [candidate.unified.log.compaction.policy for candidate in candidates])
+        return None if number is None else candidates[number]
+
+    def _may_work_on(self, unified: UnifiedLog) -> bool:
+        partition = unified.partition
+        free = unified.log.directory not in self._running
+        return free and partition.directory.offline is None and partition.held_back is None
+
+    def _section(self, unified: UnifiedLog) -> Section | None:
+        log_ = unified.log
+        files = self._services.directories.of(unified.partition.directory).files
+        try:
+            return cleanable_section(
+                log_.compaction.cleanable_segments(),
+                log_.compaction.policy,
+                cleaned_offset=files.cleaner_offsets.get(unified.topic_partition),
+                log_start_offset=log_.log_start_offset,
+                log_end_offset=log_.log_end_offset,
+                limit_offset=_limit_offset(unified),
+                now_ms=self._services.clock.wall_ms(),
+            )
+        except OSError as error:
+            unified.partition.directory.report(error)
+        except Corrupt as error:
+            self._mark(unified, str(error))
+        return None
+
+    def _mark(self, unified: UnifiedLog, why: str) -> None:
+        self._uncleanable[unified] = why
+        log.error(
+            "%s cannot be compacted and is skipped from now on: %s. Its records stay as they are; restart the broker "
+            "when the cause is gone.",
+            unified.topic_partition,
+            why,
+        )
+
+    # -- one cleaning ---------------------------------------------------------------------------------------------
+
+    async def _clean(self, candidate: _Candidate) -> bool:
+        """Clean one log; whether that succeeded, so that the next one may follow at once."""
+        unified = candidate.unified
+        try:
+            await self._clean_log(candidate)
+        except Corrupt as error:
+            self._mark(unified, str(error))
+        except (_Moved, Retriable, FileNotFoundError) as error:
+            log.info("%s: the cleaning was given up and will be tried again: %s", unified.topic_partition, error)
+        except OSError as error:
+            unified.partition.directory.report(error)
+        except Exception as error:
+            log.exception("cleaning %s failed", unified.topic_partition)
+            self._mark(unified, repr(error))
+        else:
+            return True
+        with suppress(OSError):  # the next cleaning, or the next start, removes them
+            drop_leftovers(
+                self._services.directories.of(unified.partition.directory).files.files, unified.log.directory
+            )
+        return False
+
+    async def _clean_log(self, candidate: _Candidate) -> None:
+        unified, section = candidate
+        config, log_ = self._services.config(), unified.log
+        share = config.integer("log.cleaner.dedupe.buffer.size") // max(config.integer("log.cleaner.threads"), 1)
+        job = log_.compaction.clean_job(
+            section,
+            now_ms=self._services.clock.wall_ms(),
+            forgettable_below=_forgettable_below(unified),
+            map_bytes=share,
+            map_load_factor=_number(config.values["log.cleaner.io.buffer.load.factor"]),
+        )
+        self._sessions += 1
+        session, started = self._sessions, self._services.clock.monotonic()
+        built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
+        try:
+            self._check(unified)
+            self._note_gaps(unified, section.end_offset)
+            if not log_.compaction.cleaned_before:  # gaps must not be taken for damage, if the topic's policy changes
+                await self._store_offset(unified, section.first_dirty_offset)
+            done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
+        finally:
+            self._forget(session)
+        self._check(unified)
+        await self._store_offset(unified, built.end_offset)
+        self._tell(unified, section, built, done, self._services.clock.monotonic() - started)
+
+    @property
+    def _rate(self) -> float:
+        return _number(self._services.config().values["log.cleaner.io.max.bytes.per.second"])
+
+    async def _clean_group(self, unified: UnifiedLog, session: int, number: int) -> CleanedSegment:
+        self._check(unified)
+        cleaned: CleanedSegment = await self._worker().submit(CleanGroup(session, number, self._rate))
+        self._check(unified)
+        if cleaned.changed:
+            await self._swap(unified, cleaned)
+        return cleaned
+
+    def _check(self, unified: UnifiedLog) -> None:
+        """Whether the log is still there to be cleaned. Raises `_Moved`."""
+        self._check_here(unified)
+        if unified.partition.held_back is not None:
+            raise _Moved("it is being compared with its archive")
+
+    def _check_here(self, unified: UnifiedLog) -> None:
+        if self._services.partitions.get(unified.topic_partition) is not unified:
+            raise _Moved("it is no longer led here")
+        if unified.partition.directory.offline is not None:
+            raise _Moved("its log directory is offline")
+
+    async def _swap(self, unified: UnifiedLog, cleaned: CleanedSegment) -> None:
+        swap = unified.log.compaction.begin_replace(cleaned)
+        if swap is None:
+            raise _Moved("its segments have changed")
+        try:
+            await self._carry_out(unified, swap, swap.stage())
+            self._check(unified)
+            if not unified.log.compaction.put_in(swap):
+                raise _Moved("its segments have changed")
+        except (_Moved, OSError):
+            with suppress(_Moved, FileNotFoundError):
+                await self._carry_out(unified, swap, swap.withdraw())
+            raise
+        await self._carry_out(unified, swap, swap.retire())
+        unified.log.compaction.finish_replace(swap)
+        unified.partition.directory.sync(unified.partition)
+
+    async def _carry_out(self, unified: UnifiedLog, swap: SegmentSwap, steps: Iterator[None]) -> None:
+        """Names change here, where the partition cannot be deleted meanwhile; the disk is waited for in a thread."""
+        self._check_here(unified)
+        for _ in steps:
+            await self._sync(swap)
+            self._check_here(unified)
+
+    async def _sync(self, swap: SegmentSwap) -> None:
+        """A swap that has begun waits for a file descriptor rather than stand half-way."""
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, swap.sync)
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    raise
+            else:
+                return
+            await asyncio.sleep(_DESCRIPTOR_WAIT_SECONDS)
+
+    def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
+        """Write down, before a gap comes about, below where there may be some: else a start takes them for damage."""
+        log_ = unified.log
+        if log_.compaction.expect_gaps(end_offset):
+            files = self._services.directories.of(unified.partition.directory).files
+            files.write_bounds({unified.topic_partition: log_})
+
+    async def _store_offset(self, unified: UnifiedLog, offset: int) -> None:
+        files = self._services.directories.of(unified.partition.directory).files
+        write = files.note_cleaner_offset(unified.topic_partition, offset)
+        await asyncio.get_running_loop().run_in_executor(self._threads, write)
+
+    # -- the worker -----------------------------------------------------------------------------------------------
+
+    def _worker(self) -> Workers:
+        if self._workers is None:
+            threads = max(self._services.config().integer("log.cleaner.threads"), 1)
+            start = Start("stratalog.broker.workers.cpu_worker:cpu_worker", threads=threads, niceness=_NICENESS)
+            self._workers = self._machine.workers("cleaner", start)
+        return self._workers
+
+    @property
+    def worker(self) -> WorkerState | None:
+        """How the worker does; None before the first compaction."""
+        return None if self._workers is None else self._workers.state
+
+    def _forget(self, session: int) -> None:
+        if self._workers is not None and not self._closed:
+            with suppress(Retriable):
+                self._workers.submit(EndCleaning(session), lambda *_: None)
+
+    # -- log lines -----------------------------------------------------------------------------------------------
+
+    def _tell(
+        self, unified: UnifiedLog, section: Section, built: MapBuilt, done: Iterable[CleanedSegment], seconds: float
+    ) -> None:
+        before = after = kept = records = 0
+        for cleaned in done:
+            size_bytes = sum(size for _, size in cleaned.replaces)
+            before += size_bytes
+            after += cleaned.size_bytes if cleaned.changed else size_bytes
+            self.written_bytes += cleaned.size_bytes
+            records += cleaned.counts.records
+            kept += cleaned.counts.records_kept
+        self.cleanings += 1
+        self.read_bytes += before + section.dirty_bytes
+        log.info(
+            "%s: cleaned up to offset %d of %d in %.1f s: %d keys, %d of %d records and %d of %d bytes are left",
+            unified.topic_partition, built.end_offset, section.end_offset, seconds, built.key_count, kept, records,
+            after, before,
+        )  # fmt: skip
+
+    def _add_figures(self) -> None:
+        metrics = self._services.metrics
+        metrics.add_gauge(
+            "kafka_log_logcleanermanager_uncleanable_partitions_count",
+            "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count: logs that the cleaner skips.",
+            lambda: [({"logDirectory": path}, count) for path, count in self._uncleanable_counts().items()],
+        )
+        metrics.add_gauge(
+            "kafka_log_logcleanermanager_max_dirty_percent",
+            "kafka.log:type=LogCleanerManager,name=max-dirty-percent, as it was last looked at.",
+            lambda: [({}, int(100 * self._max_dirty_ratio))],
+        )
+        for name, text in (
+            ("cleanings", "Cleanings of compacted logs that were completed."),
+            ("read_bytes", "Bytes that the cleaner has read."),
+            ("written_bytes", "Bytes that the cleaner has written."),
+        ):
+            metrics.add_counter(f"stratalog_cleaner_{name}", text, partial(self._figure, name))
+
+    def _figure(self, name: str) -> list[tuple[Labels, float]]:
+        return [({}, getattr(self, name))]
+
+    def _uncleanable_counts(self) -> dict[str, int]:
+        counts = {directory.path: 0 for directory in self._services.directories.all}
+        for unified in self.uncleanable():
+            counts[unified.partition.directory.path] += 1
+        return counts
+
+
+def _limit_offset(unified: UnifiedLog) -> int:
+    """Exclusive upper bound for cleaning: the last stable offset; on a tiered topic also the archive's end."""
+    limit = unified.partition.last_stable_offset
+    if not unified.log.config.remote_storage_enable:
+        return limit
+    return min(limit, 0 if unified.remote is None else unified.remote.end_offset)
+
+
+def _forgettable_below(unified: UnifiedLog) -> int:
+    """Tombstones and markers below this offset may go: on a tiered topic no
+    older record can still be read from its archive.
+    """
+    if not unified.log.config.remote_storage_enable:
+        return LONG_MAX
+    return 0 if unified.remote is None else unified.remote.archive_clean_offset
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

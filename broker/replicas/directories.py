@@ -1,0 +1,310 @@
+"""The broker's log directories: owned, locked, loaded, checkpointed, closed.
+
+A directory belongs to one broker of one cluster (``meta.properties``) and to one process (``.lock``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from operator import ne
+
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.workers.machine import machine_of
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log.log import Log
+from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.storage.checkpoint import MetaProperties, write_meta_properties, write_topic_id
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
+
+__all__ = ["Directories", "Directory", "lock_directory"]
+
+_UUID_BYTES = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Directory:
+    """One log directory with its files, its writer and the lock that keeps other processes out."""
+
+    files: LogDirectory
+    writer: DirectoryWriter
+    directory_id: bytes
+    lock: int
+    ballast: Ballast
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self.files.path
+
+
+class Directories:
+    """All log directories of one broker."""
+
+    def __init__(
+        self, directories: Sequence[Directory], cluster_id: str, node_id: int, *, metadata_only: str | None = None
+    ) -> None:
+        """``metadata_only``: a directory that is not for topics."""
+        self.all = list(directories)
+        self.metadata_only = metadata_only
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+
+    @classmethod
+    def open(
+        cls,
+        paths: Iterable[str],
+        *,
+        files: Filesystem,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        tick: Tick,
+        sync_threads: Executor,
+        on_failed: Callable[[DirectoryWriter, OSError], None],
+        metadata_only: str | None = None,
+        spare: Spare = NOTHING_SPARE,
+    ) -> Directories:
+        """Lock and load every directory; the first start gives the cluster its id.
+
+        ``spare`` is what makes room where the disk is full. Raises `Invalid` for a directory of another broker, cluster or
+        process, `OSError` for one that cannot be used.
+        """
+        locks: list[int] = []
+        try:
+            every = dict.fromkeys(paths)
+            ballasts = [Ballast(path, spare.ballast_bytes) for path in every]
+            loaded = _load(ballasts, every, files, locks, spare.cache_dir)
+            cluster_id = _cluster_id([one.owner for one in loaded], node_id)
+        except BaseException:
+            for lock in locks:
+                os.close(lock)
+            raise
+        directories = []
+        for one, lock, ballast in zip(loaded, locks, ballasts, strict=True):
+            if one.owner is None or one.owner.directory_id is None:
+                one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
+                write_meta_properties(files, one.path, one.owner)
+            writer = DirectoryWriter(
+                one.path,
+                loop=loop,
+                tick=tick,
+                sync_threads=sync_threads,
+                on_failed=on_failed,
+                kernel_sync=machine_of(loop).kernel_sync(one.path),
+            )
+            assert one.owner.directory_id is not None
+            directories.append(Directory(one, writer, one.owner.directory_id, lock, ballast))
+            _report(one)
+        return cls(directories, cluster_id, node_id, metadata_only=metadata_only)
+
+    @property
+    def online(self) -> list[Directory]:
+        """Those that have not failed."""
+        return [directory for directory in self.all if directory.writer.offline is None]
+
+    def holding(self, topic_partition: TopicPartition) -> Directory | None:
+        """The directory in which a partition's log already lies."""
+        for directory in self.all:
+            if topic_partition in directory.files.partitions:
+                return directory
+        return None
+
+    def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
+        """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
+
+        It is what a crash leaves between the deletion of a topic and that of its files. An id that cannot be read, or
+        differs from the topic's in one character, is no other topic's but a damaged one, and is written again. Raises
+        `OSError`.
+        """
+        for directory in self.all:
+            found = directory.files
+            one = found.partitions.get(topic_partition)
+            if one is not None and one.topic_id != topic_id and _is_damaged(one.topic_id, topic_id):
+                log.error("%s: the topic id in partition.metadata is damaged; it is written again", one.path)
+                write_topic_id(found.files, one.path, topic_id)
+                found.partitions[topic_partition] = one._replace(topic_id=topic_id)
+            elif one is not None and one.topic_id != topic_id:
+                target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
+                found.files.rename(one.path, target)
+                found.files.sync_directory(found.path)
+                found.forget(topic_partition)
+                log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
+
+    def emptiest(self, partition_counts: dict[str, int]) -> Directory:
+        """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""
+        online = [directory for directory in self.online if directory.path != self.metadata_only]
+        if not online:
+            raise OSError("every log directory is offline")
+        return min(online, key=lambda directory: partition_counts.get(directory.path, 0))
+
+    def of(self, writer: DirectoryWriter) -> Directory:
+        """The directory of a writer."""
+        return next(directory for directory in self.all if directory.writer is writer)
+
+    def checkpoint(self, partitions: Iterable[Partition]) -> bool:
+        """Write recovery points, log starts and high watermarks; False if any of it could not be written.
+
+        A directory whose disk fails goes offline, one whose disk is full is tried again next time.
+        """
+        written = [self.checkpoint_one(directory, mine) for directory, mine in self._grouped(partitions)]
+        return all(written)
+
+    def checkpoint_all_steps(self, partitions: Iterable[Partition]) -> Generator[None, None, None]:
+        """The same in steps."""
+        for directory, mine in self._grouped(partitions):
+            yield from self.checkpoint_steps(directory, mine)
+            yield
+
+    def checkpoint_one(self, directory: Directory, partitions: Sequence[Partition]) -> bool:
+        """The same for one directory and all partitions in it."""
+        steps = self.checkpoint_steps(directory, partitions)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def checkpoint_steps(self, directory: Directory, partitions: Sequence[Partition]) -> Generator[None, None, bool]:
+        """The same in steps: yields between the files."""
+        if directory.writer.offline is not None:
+            return not partitions
+        try:
+            files, ballast = directory.files, directory.ballast
+            logs = {one.topic_partition: one.log for one in partitions}
+            ballast.lend(partial(files.write_recovery_points, logs))
+            yield
+            ballast.lend(files.store_bounds)
+            yield
+            high_watermarks = {one.topic_partition: one.high_watermark for one in partitions}
+            ballast.lend(partial(files.write_high_watermarks, high_watermarks))
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        return True
+
+    def hold_ballast(self) -> None:
+        """Keep room for what must be written on a full disk, where there is any."""
+        for directory in self.online:
+            directory.ballast.hold()
+
+    def verified(self) -> None:
+        """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""
+        for directory in self.all:
+            if directory.files.was_offline and directory.writer.offline is None and not directory.writer.postponed:
+                try:
+                    directory.files.clear_offline()
+                except OSError as error:
+                    directory.writer.report(error)
+
+    async def settle(self) -> None:
+        """Wait until nothing is queued or being synced: a failing sync must be heard before a stop is called clean."""
+        while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end
+            await asyncio.sleep(0.001)
+
+    def close(self, partitions: Iterable[Partition], *, broker_epoch: int, sync_threads: Executor) -> None:
+        """Close every log, syncing in ``sync_threads``; leave the mark of a clean shutdown where nothing has failed."""
+
+        def sync(tickets: Sequence[SyncTicket]) -> None:
+            running = [sync_threads.submit(ticket.run) for ticket in tickets]
+            failures = [error for one in running if (error := one.exception()) is not None]
+            if failures:
+                raise failures[0]
+
+        for directory, mine in self._grouped(partitions):
+            logs: dict[TopicPartition, Log] = {one.topic_partition: one.log for one in mine}
+            try:
+                if directory.writer.offline is None:
+                    directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
+                    directory.files.close(logs, broker_epoch=broker_epoch, sync=sync)
+            except OSError as error:
+                directory.writer.report(error)
+        self.release()
+
+    def release(self) -> None:
+        """Let other processes use them."""
+        for directory in self.all:
+            directory.writer.close()
+            os.close(directory.lock)
+
+    def _grouped(self, partitions: Iterable[Partition]) -> list[tuple[Directory, list[Partition]]]:
+        grouped: dict[str, list[Partition]] = {directory.path: [] for directory in self.all}
+        for partition in partitions:
+            grouped[partition.directory.path].append(partition)
+        return [(directory, grouped[directory.path]) for directory in self.all]
+
+
+def _load(
+    ballasts: Iterable[Ballast], paths: Iterable[str], files: Filesystem, locks: list[int], cache_dir: str
+) -> list[LogDirectory]:
+    """Lock and load each directory; the locks are added to ``locks`` as they are taken, also before an error."""
+    loaded = []
+    for ballast, path in zip(ballasts, paths, strict=True):
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            raise Invalid(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
+        locks.append(lock_directory(path))
+        ballast.make_room(cache_dir)
+        loaded.append(LogDirectory.load(path, files))
+    return loaded
+
+
+def lock_directory(path: str) -> int:
+    """Keep other processes out; the descriptor, to be closed. Raises `Invalid` if another one is there, `OSError`."""
+    descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Invalid(
+            f"log directory {path} is in use by another process; stop it, or give this broker another directory"
+        ) from None
+    return descriptor
+
+
+def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
+    """Whether an id was this topic's once: no two random ones are that similar."""
+    return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1
+
+
+def _cluster_id(owners: Iterable[MetaProperties | None], node_id: int) -> str:
+    known = [owner for owner in owners if owner is not None]
+    for owner in known:
+        if owner.node_id != node_id:
+            raise Invalid(f"a log directory belongs to node {owner.node_id}, this broker has node.id={node_id}")
+    clusters = sorted({owner.cluster_id for owner in known})
+    if len(clusters) > 1:
+        raise Invalid(f"the log directories belong to different clusters: {', '.join(clusters)}")
+    if clusters:
+        return clusters[0]
+    while True:
+        text = uuid_text(os.urandom(_UUID_BYTES))
+        if not text.startswith("-") and len(uuid_parse(text)) == _UUID_BYTES:
+            return text
+
+
+def _report(directory: LogDirectory) -> None:
+    for name in directory.unknown:
+        log.warning("%s/%s is nothing that this broker wrote; it is left alone", directory.path, name)
+    for name in directory.damaged_checkpoints:
+        log.error(
+            "%s/%s is damaged; what it said is derived from the logs and from the other files", directory.path, name
+        )
+    if directory.was_offline:
+        log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

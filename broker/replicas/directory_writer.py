@@ -1,0 +1,365 @@
+"""One log directory at work: what was appended in a turn of the loop is written together and synced together.
+
+An append only queues. At the end of the turn every log that has something queued does one ``writev``; then one
+sync cycle at a time covers all files that are dirty at its start. Each log hears of its own file as soon as that
+one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
+descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
+failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
+is room again. Neither is a lack of file descriptors, which says nothing about the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol
+
+from stratalog.broker.runtime.event_loop import add_reader, remove_reader
+from stratalog.broker.runtime.tick import Tick
+from stratalog.hot.log.log import Log
+from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.storage.kernel_sync import KernelSync
+
+__all__ = ["DirectoryWriter", "LogOwner", "nothing_gives_way"]
+
+INLINE_BYTES_MAX = 4 << 20
+"""Bytes that one turn of the loop writes before it lets other connections in."""
+
+_SHORTAGE_TOLD_SECONDS = 30.0
+_SHORTAGE_WAIT_SECONDS = 0.1
+_TOGETHER = 256
+"""Logs in a cycle above which a thread takes several at once: what each costs besides its sync is then half."""
+_A_THREAD_AT_ONCE = 16
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
+_GONE = _NO_DESCRIPTOR | {errno.ENOENT}
+"""Errors that the sync of a partition that was let go meanwhile may end with: its directory may have another name."""
+
+log = logging.getLogger(__name__)
+
+
+def nothing_gives_way(_path: str) -> None:
+    """No cache lies on this disk, as far as is known."""
+
+
+class LogOwner(Protocol):
+    """An appender to a log that wants to know how far the log has got."""
+
+    log: Log
+
+    def on_written(self) -> None:
+        """Everything queued so far is in the file."""
+        ...
+
+    def flush_due(self) -> bool:
+        """Whether what is written and not synced must go to disk now (``flush.messages``, ``flush.ms``)."""
+        ...
+
+    def on_flushed(self) -> None:
+        """``log.flushed_offset`` has moved."""
+        ...
+
+    def on_write_refused(self, error: OSError) -> None:
+        """The log is whole, but the queued records found no room and are forgotten; they will not be acknowledged."""
+        ...
+
+    def on_storage_failed(self, error: OSError) -> None:
+        """The directory is offline; nothing queued or unsynced will be acknowledged."""
+        ...
+
+
+class DirectoryWriter:
+    """The write and sync cycle of one directory. Lives on the event loop; only the syncs themselves leave it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        tick: Tick,
+        sync_threads: Executor,
+        on_failed: Callable[[DirectoryWriter, OSError], None],
+        kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]] | None = None,
+    ) -> None:
+        """``kernel_sync`` takes the syncs of plain files; what it does not, and all without it, runs in threads."""
+        self.path = path
+        self.offline: OSError | None = None
+        self.sync_cycles = 0
+        self._loop = loop
+        self._tick = tick
+        self._sync_threads = sync_threads
+        self._on_failed = on_failed
+        self.on_full: Callable[[str], None] = nothing_gives_way
+        """Called with `path` when its disk is full, to make room for records. Raises nothing."""
+        self._kernel_sync = kernel_sync
+        if kernel_sync is not None:
+            add_reader(loop, kernel_sync.fileno(), partial(self._kernel_has_synced, kernel_sync))
+        self._queued: dict[LogOwner, None] = {}
+        self._dirty: dict[LogOwner, None] = {}
+        self._owners: dict[LogOwner, None] = {}
+        self._refused: dict[LogOwner, None] = {}
+        self._postponed: set[LogOwner] = set()
+        self._syncing = 0
+        self._shortage_told_again_at = 0.0
+
+    def add(self, owner: LogOwner) -> None:
+        """Take a log in."""
+        self._owners[owner] = None
+
+    def remove(self, owner: LogOwner) -> None:
+        """Let a log go: it is closed or deleted by the caller."""
+        self._owners.pop(owner, None)
+        self._queued.pop(owner, None)
+        self._dirty.pop(owner, None)
+        self._refused.pop(owner, None)
+        self._postponed.discard(owner)
+
+    def enqueue(self, owner: LogOwner) -> None:
+        """The owner's log has something queued: write it at the end of this turn. Offline, nothing is written."""
+        if self.offline is not None:
+            return
+        if not self._queued:
+            self._tick.defer(self._write)
+        self._queued[owner] = None
+
+    def _write(self) -> None:
+        written_bytes = 0
+        try:
+            while self._queued and written_bytes < INLINE_BYTES_MAX:
+                owner = next(iter(self._queued))
+                del self._queued[owner]
+                written_bytes += owner.log.queued_bytes
+                self._write_one(owner)
+        finally:  # a mistake in one owner may not keep the others waiting for ever
+            if self._queued:
+                self._loop.call_soon(self._write)
+            if self._dirty and not self._syncing:
+                self._begin_cycle()
+
+    def _write_one(self, owner: LogOwner) -> None:
+        try:
+            owner.log.write_queued()
+        except OSError as error:
+            self.report(error, owner)
+            return
+        if owner.flush_due():
+            self._dirty[owner] = None
+        owner.on_written()
+
+    def report(self, error: OSError, owner: LogOwner | None = None) -> None:
+        """Something failed in this directory, with ``owner``'s log or with none.
+
+        A full disk or a lack of descriptors is waited for: the log is brought back to what is in its files.
+        Files that wait for a sync are open until then, so a lack of descriptors is a reason for one. Anything else
+        is the end.
+        """
+        if error.errno not in _SHORTAGES:
+            self.fail(error)
+            return
+        self._tell_shortage(error)
+        if error.errno in _NO_DESCRIPTOR and not self._syncing:
+            for one in list(self._owners):
+                self.sync(one)
+        if owner is not None and self.offline is None:
+            self._refused[owner] = None
+            self.retry_refused()
+            owner.on_write_refused(error)
+
+    def _tell_shortage(self, error: OSError) -> None:
+        if self._loop.time() < self._shortage_told_again_at:
+            return
+        self._shortage_told_again_at = self._loop.time() + _SHORTAGE_TOLD_SECONDS
+        if error.errno in _DISK_FULL:
+            self.on_full(self.path)
+            log.error(
+                "the disk of %s is full (%s): appends fail until there is room, reads go on. The chunk cache gives way if "
+                "it lies there; lower local.retention.bytes of tiered topics, or enlarge the file system",
+                self.path,
+                error,
+            )
+            return
+        log.error(
+            "no file descriptor is left for %s (%s): what needs one fails until others are closed; raise the limit "
+            "of open files (ulimit -n) or lower max.connections",
+            self.path,
+            error,
+        )
+
+    def retry_refused(self) -> None:
+        """Bring logs whose writes were refused back to what is in their files; those that cannot yet stay refused."""
+        for owner in list(self._refused):
+            try:
+                owner.log.discard_unwritten()
+            except OSError as error:
+                if error.errno not in _SHORTAGES:
+                    self.fail(error)
+                    return
+                continue
+            del self._refused[owner]
+
+    def sync(self, owner: LogOwner) -> None:
+        """Bring the owner's log to disk in the next cycle, whatever its flush settings say."""
+        if self.offline is None:
+            self._dirty[owner] = None
+            if not self._syncing:
+                self._begin_cycle()
+
+    def sync_together(self, owner: LogOwner) -> None:
+        """As `sync`, beside others that will come soon: the cycle begins with so many, or with `begin_together`."""
+        if self.offline is None:
+            self._dirty[owner] = None
+            if len(self._dirty) >= _TOGETHER:
+                self.begin_together()
+
+    def begin_together(self) -> None:
+        """No more will come: bring to disk what waits for others."""
+        if self._dirty and not self._syncing:
+            self._begin_cycle()
+
+    def _begin_cycle(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
+        if not tickets or self.offline is not None:
+            return
+        self.sync_cycles += 1
+        self._syncing = len(tickets)
+        kernel_sync = self._kernel_sync
+        rest = []
+        for owner, ticket in tickets:
+            if kernel_sync is not None and (file := ticket.only_file) is not None:
+                kernel_sync.add(file.fileno(), (owner, ticket))
+            else:
+                rest.append((owner, ticket))
+        step = 1 if len(rest) < _TOGETHER else _A_THREAD_AT_ONCE
+        for first in range(0, len(rest), step):
+            self._sync_threads.submit(self._run_syncs, rest[first : first + step])
+        self._submit_to_kernel()
+
+    def _begin_sync(self, owner: LogOwner) -> SyncTicket | None:
+        """Collect the files to sync. If a small file finds no room beside the
+        records, all of it is tried again later.
+        """
+        try:
+            return owner.log.begin_sync()
+        except OSError as error:
+            if error.errno not in _SHORTAGES:
+                self.fail(error)
+                return None
+            self._tell_shortage(error)
+            self._postponed.add(owner)
+            self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_postponed, owner)
+            return None
+
+    def _sync_postponed(self, owner: LogOwner) -> None:
+        if owner in self._postponed:
+            self._postponed.discard(owner)
+            self.sync(owner)
+
+    def _submit_to_kernel(self) -> None:
+        """Start the syncs that were added; a thread takes what the kernel does not, and meets its error if it has one."""
+        if self._kernel_sync is not None:
+            for owner, ticket in self._kernel_sync.submit():
+                self._sync_threads.submit(self._run_sync, owner, ticket)
+
+    def _kernel_has_synced(self, kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]]) -> None:
+        """Results are there, as a rule of several files: their answers leave together."""
+        try:
+            finished = kernel_sync.finished()
+        except OSError as failure:  # then it is unknown what is on disk
+            self.fail(failure)
+            return
+        self._submit_to_kernel()
+        for (owner, ticket), error in finished:
+            if error is None:
+                ticket.synced()
+            try:
+                self._synced(owner, ticket, error)
+            except Exception:  # a mistake in one owner may not keep the others waiting for ever
+                log.exception("a partition did not take the end of its sync")
+
+    def _run_syncs(self, tickets: Sequence[tuple[LogOwner, SyncTicket]]) -> None:
+        """In a thread: nothing of the logs is touched here but their descriptors."""
+        outcomes = [(owner, ticket, _outcome(ticket)) for owner, ticket in tickets]
+        self._loop.call_soon_threadsafe(self._all_synced, outcomes)
+
+    def _all_synced(self, outcomes: Sequence[tuple[LogOwner, SyncTicket, OSError | None]]) -> None:
+        for owner, ticket, error in outcomes:
+            try:
+                self._synced(owner, ticket, error)
+            except Exception:  # a mistake in one owner may not keep the others waiting for ever
+                log.exception("a partition did not take the end of its sync")
+
+    def _run_sync(self, owner: LogOwner, ticket: SyncTicket) -> None:
+        self._run_syncs([(owner, ticket)])
+
+    def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:
+        let_go = owner not in self._owners
+        if error is not None and error.errno in _NO_DESCRIPTOR and self.offline is None and not let_go:
+            self._tell_shortage(error)  # its directory could not be opened; no page was lost
+            self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
+            return
+        self._syncing -= 1
+        if self.offline is not None:
+            return
+        if error is not None and not (let_go and error.errno in _GONE):
+            self.fail(error)
+            return
+        try:
+            if not let_go:  # else its directory may have been renamed under the sync: it was deleted
+                owner.log.finish_sync(ticket)
+                owner.on_flushed()
+        finally:
+            if not self._syncing and self._dirty:
+                self._begin_cycle()
+
+    def close(self) -> None:
+        """The logs are closed: wait for what the kernel still does, and let go of it."""
+        if self._kernel_sync is not None:
+            remove_reader(self._loop, self._kernel_sync.fileno())
+            self._kernel_sync.close()
+            self._kernel_sync = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued and nothing is being synced."""
+        return not (self._queued or self._dirty or self._syncing)
+
+    @property
+    def postponed(self) -> bool:
+        """Whether something that waits for its sync will be tried again later, for want of room or descriptors."""
+        return bool(self._postponed)
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline, once."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        log.error(
+            "log directory %s is offline: %s. Its %d partitions answer KAFKA_STORAGE_ERROR; after the disk is "
+            "repaired, restart the broker: it verifies the files from disk before it serves them.",
+            self.path,
+            error,
+            len(self._owners),
+        )
+        self._queued.clear()
+        self._dirty.clear()
+        self._postponed.clear()
+        self._on_failed(self, error)
+        for owner in list(self._owners):
+            owner.on_storage_failed(error)
+
+
+def _outcome(ticket: SyncTicket) -> OSError | None:
+    """Run a ticket; what went wrong."""
+    try:
+        ticket.run()
+    except OSError as failure:
+        return failure
+    except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
+        return OSError(f"a sync failed: {failure!r}")
+    return None

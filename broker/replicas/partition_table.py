@@ -1,0 +1,169 @@
+"""Which partitions this broker leads, found by name or by topic id without a search.
+
+Beside them stand views: partitions that are only read, of a mounted bucket or as they were at some time. Readers find
+both; writers and the maintenance of logs find those that are led, and no others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["PartitionTable"]
+
+
+class PartitionTable:
+    """Leaders, and views, by (topic, partition) and by (topic id, partition)."""
+
+    __slots__ = (
+        "_by_id",
+        "_by_name",
+        "_by_topic",
+        "_counts",
+        "_names",
+        "_unopened",
+        "_views_by_id",
+        "_views_by_name",
+        "_why_unopened",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, int], UnifiedLog] = {}
+        self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
+        self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
+        self._names: dict[Uuid, str] = {}
+        self._counts: Counter[Uuid] = Counter()
+        self._unopened: dict[tuple[str, int], Uuid] = {}
+        self._why_unopened: dict[tuple[str, int], str] = {}
+        self._views_by_name: dict[tuple[str, int], UnifiedLog] = {}
+        self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
+        self.version = 0
+        """Grows with every change: what was looked up under another version has to be looked up again."""
+
+    def add(self, unified: UnifiedLog) -> None:
+        """Serve a partition from now on."""
+        self.version += 1
+        topic, partition = unified.topic_partition
+        self._by_name[topic, partition] = self._by_topic[topic][partition] = unified
+        self._counts[unified.topic_id] += (unified.topic_id, partition) not in self._by_id
+        self._by_id[unified.topic_id, partition] = unified
+        self._names[unified.topic_id] = topic
+        self._unopened.pop((topic, partition), None)
+        self._why_unopened.pop((topic, partition), None)
+
+    def add_unopened(self, topic: str, topic_id: Uuid, partition: int, why: str) -> None:
+        """A partition is led here, but its log cannot be opened for now; ``why`` is a sentence that names it."""
+        self._unopened[topic, partition] = topic_id
+        self._why_unopened[topic, partition] = why
+
+    @property
+    def closed(self) -> list[str]:
+        """Why each partition that is led here and could not be opened is offline."""
+        return list(self._why_unopened.values())
+
+    def forget_unopened(self, topic: str) -> None:
+        """The topic was deleted."""
+        self._unopened = {name: topic_id for name, topic_id in self._unopened.items() if name[0] != topic}
+        self._why_unopened = {name: why for name, why in self._why_unopened.items() if name[0] != topic}
+
+    def remove(self, unified: UnifiedLog) -> None:
+        """Serve it no longer."""
+        self.version += 1
+        topic, partition = unified.topic_partition
+        if self._by_name.get((topic, partition)) is unified:  # a topic made again may already have its place
+            del self._by_name[topic, partition]
+            of_topic = self._by_topic[topic]
+            del of_topic[partition]
+            if not of_topic:
+                del self._by_topic[topic]
+        if self._by_id.pop((unified.topic_id, partition), None) is None:
+            return
+        self._counts[unified.topic_id] -= 1
+        if not self._counts[unified.topic_id]:
+            del self._counts[unified.topic_id], self._names[unified.topic_id]
+
+    def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The partition, or None if it is not led here."""
+        return self._by_name.get(topic_partition)
+
+    def of_topic(self, topic: str) -> list[UnifiedLog]:
+        """The partitions of a topic that are led here."""
+        return list(self._by_topic[topic].values()) if topic in self._by_topic else []
+
+    def by_name(self, topic: str, partition: int) -> UnifiedLog:
+        """The partition that is led here. Raises UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for one that is only read.
+
+        KAFKA_STORAGE_ERROR for one that cannot be opened.
+        """
+        unified = self._by_name.get((topic, partition))
+        if unified is None:
+            _check_opened(unopened=(topic, partition) in self._unopened)
+            _check_writable(self._views_by_name.get((topic, partition)))
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return unified
+
+    def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
+        """The partition that is led here. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
+
+        POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
+        """
+        unified = self._by_id.get((topic_id, partition))
+        if unified is None:
+            _check_writable(self._views_by_id.get((topic_id, partition)))
+            unopened = (key for key, one in self._unopened.items() if one == topic_id)
+            _check_opened(unopened=any(number == partition for _, number in unopened))
+            if topic_id in self._names:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                )
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return unified
+
+    def readable_by_name(self, topic: str, partition: int) -> UnifiedLog:
+        """The partition, led here or only read. Raises as `by_name`."""
+        found = self._by_name.get((topic, partition)) or self._views_by_name.get((topic, partition))
+        return found or self.by_name(topic, partition)
+
+    def readable_by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
+        """The partition, led here or only read. Raises as `by_id`."""
+        found = self._by_id.get((topic_id, partition)) or self._views_by_id.get((topic_id, partition))
+        return found or self.by_id(topic_id, partition)
+
+    def add_view(self, unified: UnifiedLog) -> None:
+        """Let readers find a partition that is not led here."""
+        self._views_by_name[unified.topic_partition] = unified
+        self._views_by_id[unified.topic_id, unified.topic_partition.partition] = unified
+
+    def remove_view(self, unified: UnifiedLog) -> None:
+        """They find it no longer."""
+        self._views_by_name.pop(unified.topic_partition, None)
+        self._views_by_id.pop((unified.topic_id, unified.topic_partition.partition), None)
+
+    def has_view(self, topic: str, partition: int) -> bool:
+        """Whether readers find this partition although it is not led here."""
+        return (topic, partition) in self._views_by_name
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        """The topic with this id."""
+        return self._names.get(topic_id)
+
+    def __iter__(self) -> Iterator[UnifiedLog]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+def _check_opened(*, unopened: bool) -> None:
+    if unopened:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log of this partition cannot be opened for now.")
+
+
+def _check_writable(view: UnifiedLog | None) -> None:
+    if view is not None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{view.topic_partition} is a read-only view of the bucket.")

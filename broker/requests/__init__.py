@@ -1,0 +1,1 @@
+"""From a frame to a handler: dispatch, context, authorization, quotas."""

@@ -1,0 +1,291 @@
+"""Writes the data directory of a broker that begins again from its bucket.
+
+Everything is built beside the directory's place and put there by one rename at the end: a restore that was broken
+off leaves nothing that a broker could start on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stratalog.broker.control.metadata_log import (
+    METADATA_LOG_CONFIG,
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    begin_epoch,
+)
+from stratalog.broker.replicas.log_settings import log_config
+from stratalog.broker.restore.records import (
+    OFFSETS_CONFIGS,
+    OFFSETS_PARTITIONS,
+    OFFSETS_TOPIC,
+    ClampedOffset,
+    Range,
+    RestoredTopic,
+    batches_of,
+    committed_offsets,
+    metadata_records,
+    usable_configs,
+)
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log.log import Log
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.producer_snapshot import snapshot_from_bytes
+from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState, write_meta_properties, write_remote_log
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC, is_internal
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.tier.care.restore_plan import BucketState, PartitionState
+from stratalog.tier.stores.store import NotFound
+from stratalog.wire.errors import Corrupt, Invalid
+from stratalog.wire.records.metadata import encode_record
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["Producers", "RestoreReport", "Restorer", "check_target"]
+
+_THREADS: Final = 8
+_TOGETHER: Final = 64
+"""Logs whose files are open at one time."""
+
+Snapshot = Callable[[PartitionState], bytes | None]
+
+
+class Producers(NamedTuple):
+    """The producers of one partition, the first id above theirs, and why there are none, if so."""
+
+    snapshot: bytes | None = None
+    next_id: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """The outcome of a restore, and its differences from before."""
+
+    topics: int = 0
+    partitions: int = 0
+    remote_bytes: int = 0
+    groups: int = 0
+    clamped: list[ClampedOffset] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def _without_internal(state: BucketState) -> tuple[BucketState, list[str]]:
+    """The state without topics that would take the place of the broker's own logs, and a sentence about each of them."""
+    refused = {one.name for one in state.topics if is_internal(one.name) or one.name == CLUSTER_METADATA_TOPIC}
+    if not refused:
+        return state, []
+    topics = tuple(one for one in state.topics if one.name not in refused)
+    partitions = tuple(one for one in state.partitions if one.partition.topic not in refused)
+    said = [f"topic {name} is left out: a broker has an internal topic of this name" for name in sorted(refused)]
+    return replace(state, topics=topics, partitions=partitions), said
+
+
+def check_target(data: str) -> None:
+    """Raise `Invalid` unless ``data`` is a directory that is empty or not there."""
+    path = Path(data)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Invalid(f"{data} is not empty: restore into a new directory, or move this one away")
+
+
+class Restorer:
+    """One restore. ``snapshot_of`` reads a partition's producer snapshot, in several threads."""
+
+    def __init__(
+        self,
+        state: BucketState,
+        data: str,
+        *,
+        node_id: int,
+        incarnation: int,
+        now_ms: int,
+        snapshot_of: Snapshot,
+        random_uuid: Callable[[], Uuid] = lambda: os.urandom(16),
+    ) -> None:
+        self._state, refused = _without_internal(state)
+        self._data = data
+        self._node_id = node_id
+        self._incarnation = incarnation
+        self._now_ms = now_ms
+        self._snapshot_of = snapshot_of
+        self._random_uuid = random_uuid
+        self._files = RealFilesystem()
+        self._resolver = ConfigResolver.for_topics()
+        self._next_producer_id = 0
+        self._logs: dict[TopicPartition, Log] = {}
+        self.report = RestoreReport(problems=[*state.problems, *refused])
+
+    def run(self) -> RestoreReport:
+        """Write the directory. Raises `Invalid` as `check_target`, `OSError`."""
+        check_target(self._data)
+        building = f"{self._data.rstrip('/')}.restoring-{self._random_uuid().hex()[:8]}"
+        try:
+            self._build(building)
+            Path(self._data).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(building, self._data)  # noqa: PTH105 - paths are strings throughout
+            self._files.sync_directory(str(Path(self._data).absolute().parent))
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        return self.report
+
+    def _build(self, path: str) -> None:
+        directory = LogDirectory.load(path, self._files)
+        directory_id = self._random_uuid()
+        write_meta_properties(self._files, path, MetaProperties(self._state.cluster_id, self._node_id, directory_id))
+        topics = list(self._topics())
+        configs = {topic.name: log_config(self._resolver.resolve(topic.configs), random.Random(0)) for topic in topics}
+        with ThreadPoolExecutor(_THREADS, "restore") as threads:
+            self._restore_logs(directory, configs, threads)
+            topics += self._restore_groups(directory, threads)
+            self._write_metadata(directory, topics, directory_id, threads)
+        directory.write_checkpoints(self._logs)
+        directory.write_high_watermarks({name: log_.log_end_offset for name, log_ in self._logs.items()})
+        write_remote_log(self._files, path, self._remote_logs())
+        directory.close({}, broker_epoch=-1)
+
+    def _topics(self) -> Iterator[RestoredTopic]:
+        epochs = {state.partition: state.leader_epoch for state in self._state.partitions}
+        for topic in self._state.topics:
+            configs, problems = usable_configs(topic.configs)
+            self.report.problems += [f"topic {topic.name}: {problem}" for problem in problems]
+            if not topic.described:
+                configs = {"remote.storage.enable": "true"}
+                self.report.problems.append(
+                    f"topic {topic.name}: topic.json is missing or damaged: its settings are the defaults, its "
+                    f"partitions the {topic.partition_count} that were found"
+                )
+            self.report.topics += 1
+            yield RestoredTopic(
+                topic.name,
+                topic.topic_id,
+                configs,
+                [max(epochs.get(topic.partition(number), 0), 0) for number in range(topic.partition_count)],
+            )
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def _restore_logs(
+        self, directory: LogDirectory, configs: Mapping[str, LogConfig], threads: ThreadPoolExecutor
+    ) -> None:
+        """Every partition's log, empty, at the end of its archive."""
+        states = self._state.partitions
+        for first in range(0, len(states), _TOGETHER):
+            group = states[first : first + _TOGETHER]
+            opened: list[Log] = []
+            restarted = threads.map(lambda one: self._restart_log(directory, one, configs[one.partition.topic]), group)
+            for state, (log_, producers) in zip(group, restarted, strict=True):
+                self._logs[TopicPartition(state.partition.topic, state.partition.partition)] = log_
+                self._next_producer_id = max(self._next_producer_id, producers.next_id)
+                self.report.problems += [producers.problem] if producers.problem else []
+                self.report.partitions += 1
+                self.report.remote_bytes += state.manifest.totals.size_bytes
+                opened.append(log_)
+            self._close(opened, threads)
+
+    def _read_producers(self, state: PartitionState) -> Producers:
+        """The archive's memory of producers; without it their duplicates are not recognised."""
+        if not state.manifest.seq:
+            return Producers()
+        try:
+            snapshot = self._snapshot_of(state)
+            entries = snapshot_from_bytes(snapshot) if snapshot else []
+        except (Corrupt, NotFound) as error:
+            return Producers(problem=f"{state.partition}: its producers are forgotten: {error}")
+        return Producers(snapshot, max((entry.producer_id + 1 for entry in entries), default=0))
+
+    def _restart_log(self, directory: LogDirectory, state: PartitionState, config: LogConfig) -> tuple[Log, Producers]:
+        """One log, and who wrote to it; several are made side by side, for each waits for the disk three times."""
+        producers = self._read_producers(state)
+        name = TopicPartition(state.partition.topic, state.partition.partition)
+        log_ = directory.open_log(name, state.partition.topic_id, config, now_ms=self._now_ms)
+        manifest = state.manifest
+        if manifest.seq:
+            epochs = [EpochEntry(*each) for each in manifest.leader_epochs]
+            log_.truncate_fully_and_start_at(
+                state.restart_offset, epochs, producers.snapshot, log_start_offset=manifest.log_start_offset
+            )
+        return log_, producers
+
+    def _close(self, logs: Sequence[Log], threads: ThreadPoolExecutor) -> None:
+        """Sync side by side, and let the files go."""
+        tickets = [(log_, ticket) for log_ in logs if (ticket := log_.begin_close()) is not None]
+        for running in [threads.submit(ticket.run) for _, ticket in tickets]:
+            running.result()
+        for log_, ticket in tickets:
+            log_.finish_sync(ticket)
+        for log_ in logs:
+            log_.abandon()
+
+    def _remote_logs(self) -> dict[TopicPartition, RemoteLogState]:
+        """So that a start needs no bucket, and does not compare with it."""
+        return {
+            TopicPartition(one.partition.topic, one.partition.partition): RemoteLogState(
+                one.manifest.log_start_offset, one.manifest.remote_end, one.manifest.totals.size_bytes
+            )
+            for one in self._state.partitions
+        }
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def _restore_groups(self, directory: LogDirectory, threads: ThreadPoolExecutor) -> list[RestoredTopic]:
+        """The offsets topic with what the bucket's copies say; nothing if there are none."""
+        ranges = {
+            TopicPartition(one.partition.topic, one.partition.partition): Range(
+                one.partition.topic_id, one.manifest.log_start_offset, self._readable_end(one)
+            )
+            for one in self._state.partitions
+        }
+        rows, self.report.clamped = committed_offsets(self._state.groups, ranges, now_ms=self._now_ms)
+        self.report.groups = len(self._state.groups)
+        if not rows:
+            return []
+        topic_id = self._topic_id()
+        config = log_config(self._resolver.resolve(OFFSETS_CONFIGS), random.Random(0))
+        logs = []
+        for number in range(OFFSETS_PARTITIONS):
+            name = TopicPartition(OFFSETS_TOPIC, number)
+            log_ = self._logs[name] = directory.open_log(name, topic_id, config, now_ms=self._now_ms)
+            for batch in batches_of(rows.get(number, []), self._now_ms):
+                log_.append_as_leader(batch, leader_epoch=0, now_ms=self._now_ms)
+            logs.append(log_)
+        self._close(logs, threads)
+        return [RestoredTopic(OFFSETS_TOPIC, topic_id, OFFSETS_CONFIGS, [0] * OFFSETS_PARTITIONS)]
+
+    def _readable_end(self, state: PartitionState) -> int:
+        """Up to which offset a group may have come."""
+        return state.restart_offset
+
+    def _topic_id(self) -> Uuid:
+        """One that does not print with a leading dash."""
+        while True:
+            topic_id = self._random_uuid()
+            if topic_id[0] >> 2 != 62:
+                return topic_id
+
+    # -- metadata -----------------------------------------------------------------------------------------------------
+
+    def _write_metadata(
+        self, directory: LogDirectory, topics: Sequence[RestoredTopic], directory_id: Uuid, threads: ThreadPoolExecutor
+    ) -> None:
+        log_ = directory.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=self._now_ms)
+        epoch = begin_epoch(self._files, log_.directory, self._node_id)
+        records = metadata_records(
+            topics,
+            node_id=self._node_id,
+            directory_id=directory_id,
+            incarnation=self._incarnation,
+            next_producer_id=self._next_producer_id,
+        )
+        for batch in batches_of([(None, encode_record(record)) for record in records], self._now_ms):
+            log_.append_as_leader(batch, leader_epoch=epoch, now_ms=self._now_ms)
+        self._logs[METADATA_PARTITION] = log_
+        self._close([log_], threads)

@@ -1,0 +1,1 @@
+"""Configuration: file, environment and options become one frozen value."""

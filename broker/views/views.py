@@ -1,0 +1,255 @@
+"""Topics as they were: opened when a client asks for ``topic@cut`` or ``topic@time``, for reading only.
+
+A view is no topic of the cluster: it is in no image, in no list of topics, and nothing can be done to it but to ask for
+its metadata and offsets and to fetch. Everything it shows is in the bucket. A few views are kept open, those asked for
+last; a request for another one opens it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from stratalog.broker.cold.chunk_files import ChunkFiles
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import TopicMetrics
+from stratalog.broker.views.archived_log import LEADER_EPOCH, archived_log, wake_readers
+from stratalog.broker.views.bounded_archive import BoundedArchive
+from stratalog.broker.workers.io_worker import Submit, ask
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
+from stratalog.tier.bucket.view_names import ViewName, parse_view_name
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.messages import commands
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
+from stratalog.wire.topic import TopicPartition, Uuid, base_topic
+
+__all__ = ["ViewServices", "Views"]
+
+_OPEN_MAX: Final = 32
+_CUT_CHECKED_MS: Final = 60_000
+"""So long a cut is believed to be there still."""
+_AT_ONCE: Final = 32
+
+log = logging.getLogger(__name__)
+
+
+class _View:
+    """An open view; ``cut_id`` is empty for one of a time."""
+
+    __slots__ = ("checked_ms", "cut_id", "partitions", "topic")
+
+    def __init__(self, topic: TopicImage, partitions: Sequence[UnifiedLog], cut_id: str, checked_ms: int) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.cut_id = cut_id
+        self.checked_ms = checked_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewServices:
+    """The parts of a broker that views use. ``wake`` looks again at the requests that wait for a partition."""
+
+    node_id: int
+    clock: Clock
+    image: Callable[[], ClusterImage]
+    partitions: PartitionTable
+    submit: Submit
+    chunks: ChunkFiles
+    search: SearchBatch
+    wake: Callable[[UnifiedLog], object]
+
+
+class Views:
+    """The views of one broker."""
+
+    def __init__(self, services: ViewServices) -> None:
+        self._services = services
+        self._open: OrderedDict[str, _View] = OrderedDict()
+        self._names: dict[Uuid, str] = {}
+        self._turn = asyncio.Lock()
+
+    def is_view(self, name: str) -> bool:
+        """Whether a name asks for a view; that of a topic never does."""
+        return parse_view_name(name) is not None and name not in self._services.image().topics.by_name
+
+    def access_name(self, name: str) -> str:
+        """The topic whose rules of access hold for a name."""
+        return name if name in self._services.image().topics.by_name else base_topic(name)
+
+    def to_open(self, name: str) -> bool:
+        """Whether a name is that of a view that has to be opened, or looked at again, before it is described."""
+        if not self.is_view(name):
+            return False
+        view = self._open.get(name)
+        return view is None or (bool(view.cut_id) and self._now_ms() - view.checked_ms >= _CUT_CHECKED_MS)
+
+    def find(self, name: str) -> TopicImage | None:
+        """An open view by its name."""
+        view = self._open.get(name)
+        if view is None:
+            return None
+        self._open.move_to_end(name)
+        return view.topic
+
+    def find_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        """An open view by the id that clients have of it."""
+        name = self._names.get(topic_id)
+        return None if name is None else self.find(name)
+
+    async def open(self, name: str) -> ErrorCode:
+        """Open a view; the code of the answer to the caller. Failures are logged."""
+        wanted = parse_view_name(name)
+        if wanted is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        async with self._turn:
+            if not self.to_open(name):
+                return ErrorCode.NONE
+            try:
+                await (self._open_cut(name, wanted) if wanted.cut is not None else self._open_time(name, wanted))
+            except KafkaError as error:
+                self._close(name)
+                log.warning("%s cannot be shown: %s", name, error.message)
+                return error.code
+        return ErrorCode.NONE
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    async def _open_cut(self, name: str, wanted: ViewName) -> None:
+        report = await ask(self._services.submit, commands.ReadCut(wanted.cut or "", wanted.topic))
+        if not isinstance(report, commands.CutRead):
+            raise _refusal(report)
+        cut, view = report.cut, self._open.get(name)
+        if view is not None and view.cut_id == cut.cut_id:
+            view.checked_ms = self._now_ms()
+            return
+        topic = cut.topic(wanted.topic)
+        members = [] if topic is None else [one for one in cut.partitions if one.partition.topic_id == topic.topic_id]
+        asked = [
+            commands.ReadBoundedView(
+                one.partition, one.end_offset, None, cut.manifest_key(one.partition) if one.seq else "", one.sha256
+            )
+            for one in members
+        ]
+        self._add(name, wanted, await self._read(asked), cut.cut_id)
+
+    async def _open_time(self, name: str, wanted: ViewName) -> None:
+        topic = self._services.image().topics.by_name.get(wanted.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic}")
+        asked = [
+            commands.ReadBoundedView(PartitionId(topic.name, topic.topic_id, number), timestamp_ms=wanted.timestamp_ms)
+            for number in topic.partitions
+        ]
+        read = await self._read(asked)
+        for command, report in read:
+            await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
+        self._add(name, wanted, read, "")
+
+    async def _check_covered(self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead) -> None:
+        """Raises if records of before that time are on the local disk only.
+
+        They are never shown: retention and compaction change what is there, and a view does not change.
+        """
+        led = self._services.partitions.get(TopicPartition(partition.topic, partition.partition))
+        if report.covered or led is None or led.log.log_end_offset <= report.end_offset:
+            return
+        try:
+            found = await led.find_timestamp(timestamp_ms, committed=False, search=self._services.search)
+        except (Corrupt, OSError, Retriable) as error:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition}: {error}") from error
+        end = led.log.log_end_offset if found is None else found.offset
+        if end > report.end_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"offsets [{report.end_offset}, {end}) of {partition} are from before that time and on the local disk "
+                f"only, and a view shows what is in the bucket: ask again when they are archived (stratalog tier status "
+                f"{partition.topic}; segment.ms says when at the latest a segment is sealed), or read {partition.topic} "
+                f"itself up to offset {end}",
+            )
+
+    async def _read(
+        self, asked: Sequence[commands.ReadBoundedView]
+    ) -> list[tuple[commands.ReadBoundedView, commands.BoundedViewRead]]:
+        """The views of partitions, some at a time. Raises `KafkaError`."""
+        read = []
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            reports = await asyncio.gather(*(ask(self._services.submit, one) for one in some))
+            for command, report in zip(some, reports, strict=True):
+                if not isinstance(report, commands.BoundedViewRead):
+                    raise _refusal(report)
+                read.append((command, report))
+        return read
+
+    def _add(
+        self,
+        name: str,
+        wanted: ViewName,
+        read: Sequence[tuple[commands.ReadBoundedView, commands.BoundedViewRead]],
+        cut_id: str,
+    ) -> None:
+        self._close(name)
+        node_id = self._services.node_id
+        topic_id = _view_id(name, cut_id, read[0][0].partition.topic_id if read else b"")
+        partitions = [self._partition(name, topic_id, command, report) for command, report in read]
+        state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
+        numbers = {one.topic_partition.partition: state for one in partitions}
+        self._open[name] = _View(
+            TopicImage(name, topic_id, MappingProxyType(numbers)), partitions, cut_id, self._now_ms()
+        )
+        self._names[topic_id] = name
+        log.info("%s shows %s in %d partitions", name, wanted.topic, len(partitions))
+        while len(self._open) > _OPEN_MAX:
+            self._close(next(iter(self._open)))
+
+    def _partition(
+        self, name: str, topic_id: Uuid, command: commands.ReadBoundedView, report: commands.BoundedViewRead
+    ) -> UnifiedLog:
+        services, metrics = self._services, TopicMetrics()
+        archive = BoundedArchive(
+            command,
+            submit=services.submit,
+            chunks=services.chunks,
+            metrics=metrics,
+            wake=lambda: wake_readers(unified),
+            now_ms=self._now_ms,
+        )
+        number = command.partition.partition
+        unified = archived_log(TopicPartition(name, number), topic_id, archive, metrics, now_ms=self._now_ms)
+        unified.partition.watchers.add(lambda: services.wake(unified))
+        archive.take(report)
+        services.partitions.add_view(unified)
+        return unified
+
+    def _close(self, name: str) -> None:
+        view = self._open.pop(name, None)
+        if view is None:
+            return
+        del self._names[view.topic.topic_id]
+        for unified in view.partitions:
+            self._services.partitions.remove_view(unified)
+
+    def _now_ms(self) -> int:
+        return int(self._services.clock.monotonic() * 1000)
+
+
+def _refusal(report: commands.Report) -> KafkaError:
+    """The answer where a view cannot be read: unknown if it is not there, else to come again."""
+    missing = isinstance(report, commands.MissingReport)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
+    return KafkaError(code, getattr(report, "message", str(report)))
+
+
+def _view_id(name: str, cut_id: str, topic_id: Uuid) -> Uuid:
+    """The same for the same view, whichever broker shows it; never one that prints with a leading dash."""
+    digest = hashlib.sha256(b"\0".join((name.encode(), cut_id.encode(), topic_id))).digest()[:16]
+    return bytes([digest[0] & 0x7F]) + digest[1:]
