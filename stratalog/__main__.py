@@ -1,6 +1,6 @@
 """``python -m stratalog`` is the ``stratalog`` command."""
 
-from stratalog.broker.cli import main
+from stratalog.cli.main import main
 
 if __name__ == "__main__":
     main()

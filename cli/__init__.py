@@ -1,0 +1,1 @@
+"""Every command of ``stratalog``. The only room that may import all others."""

@@ -1,0 +1,1 @@
+"""The commands that run on Spark or on an archive without a broker."""

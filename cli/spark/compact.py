@@ -1,0 +1,85 @@
+"""``stratalog compact``: of each key of an archived topic the newest record stays, by Spark and without a broker.
+
+Also ``python -m stratalog.spark compact``, and ``spark-submit`` with ``stratalog/spark/jobs/compact.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stratalog.cli.quantities import SIZE_BYTES
+from stratalog.cli.spark.options import check_before_spark, check_topics
+from stratalog.cli.spark.rewrite import (
+    Duration,
+    completed_options,
+    read_options,
+    rewrite_options,
+    rewriter_of,
+    tell,
+    told_on_terminal,
+)
+
+if TYPE_CHECKING:
+    from stratalog.spark.rewrite.compact import CompactSettings
+
+__all__ = ["EXAMPLES", "compact"]
+
+EXAMPLES: Final = """
+stratalog compact --bucket s3://archive/prod --topic balances --dry-run
+stratalog compact --bucket s3://archive/prod --topic balances
+stratalog compact --bucket file:///srv/archive --topic balances --without-spark
+"""
+_FAILED: Final = 1
+
+
+@click.command("compact")
+@rewrite_options
+@click.option("--topic", "topics", required=True, multiple=True, metavar="TOPIC", help="Topic to compact; may be repeated.")  # fmt: skip
+@click.option("--min-lag", "min_lag_ms", type=Duration(), metavar="TIME", help="Leave objects alone with records younger than this; else the topic's min.compaction.lag.ms.")  # fmt: skip
+@click.option("--delete-retention", "delete_retention_ms", type=Duration(), metavar="TIME", help="Keep tombstones for so long after they were first met; else the topic's delete.retention.ms.")  # fmt: skip
+@click.option("--object-bytes", type=SIZE_BYTES, default="256MiB", show_default=True, metavar="SIZE", help="Objects that are together no larger become one.")  # fmt: skip
+@click.option("--any-policy", is_flag=True, help="Also a topic whose cleanup.policy is not compact.")
+@click.option("--again", is_flag=True, help="Also where nothing was archived since the last time: tombstones may be due.")  # fmt: skip
+def compact(**given: Any) -> None:
+    """Compact the archive of a compacted topic: of each key the newest record stays.
+
+    As Kafka's cleaner does it: offsets stay, tombstones and transaction markers go when delete.retention.ms is over, a
+    record goes only for a later one that is archived too. Brokers may go on archiving meanwhile. The replaced objects
+    go to the trash, and from the bucket when the broker empties that. Killed at any moment, it leaves each object as it
+    was or compacted: run it again. Exit code 1: some objects could not be compacted, for the reasons told.
+    """
+    from stratalog.spark.rewrite.compact import compact as run
+
+    chosen = [_settings(given, topic) for topic in given["topics"]]
+    whole = True
+    check_before_spark([each.read for each in chosen])
+    with rewriter_of(given, "compact") as (rewriter, cores, s3a):
+        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
+        check_topics([each.read for each in chosen])
+        for settings in chosen:
+            started_s = monotonic_ns() / 1e9
+            with told_on_terminal(settings.topic) as told:
+                summary = run(settings, rewriter, told)
+            seconds = monotonic_ns() / 1e9 - started_s
+            tell(summary, seconds, dry_run=settings.dry_run, as_json=given["as_json"])
+            whole = whole and summary.is_whole
+    if not whole:
+        raise SystemExit(_FAILED)
+
+
+def _settings(given: Mapping[str, Any], topic: str) -> CompactSettings:
+    from stratalog.spark.rewrite.compact import CompactSettings
+
+    same = ("object_bytes", "task_bytes", "min_lag_ms", "delete_retention_ms", "any_policy", "again", "take_over")
+    return CompactSettings(
+        topic=topic,
+        read=read_options(given, topic),
+        dry_run=given["dry_run"],
+        storage_class=given["storage_class"],
+        **{name: given[name] for name in same},
+    )

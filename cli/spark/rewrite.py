@@ -1,0 +1,211 @@
+"""Shared by ``stratalog compact`` and ``stratalog erase``: their options,
+the rewriter that carries the run out, the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stratalog.cli.output import bytes_text
+from stratalog.cli.quantities import SIZE_BYTES
+from stratalog.cli.spark.options import (
+    archive_options,
+    pairs,
+    progress_bar,
+    spark_options,
+    spark_session,
+    store_options,
+)
+from stratalog.quantities import parse_duration_ms
+from stratalog.wire.errors import Invalid
+
+if TYPE_CHECKING:
+    from stratalog.spark.rewrite.rewriter import Rewriter
+    from stratalog.spark.rewrite.summary import RewriteSummary
+    from stratalog.spark.source.options import ReadOptions
+
+    _IntParam = click.ParamType[int]
+else:
+    _IntParam = click.ParamType  # not generic in the older releases that we accept
+
+__all__ = [
+    "Duration",
+    "completed_options",
+    "read_options",
+    "rewrite_options",
+    "rewriter_of",
+    "tell",
+    "told_on_terminal",
+]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class Duration(_IntParam):
+    """Milliseconds, from a number with a unit: ``90s``, ``7d``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of milliseconds. Raises `click.BadParameter`."""
+        if isinstance(value, int):
+            return value
+        refusal = f"{value!r} is no time: write 90s, 15m, 6h or 7d"
+        if value.strip()[
+            -1:
+        ].isdecimal():  # days and milliseconds are too far apart to guess which one a bare number means
+            self.fail(refusal, param, ctx)
+        try:
+            span_ms = parse_duration_ms(value)
+        except Invalid:
+            self.fail(refusal, param, ctx)
+        if span_ms < 0:
+            self.fail(refusal, param, ctx)
+        return span_ms
+
+
+def rewrite_options(function: Decorated) -> Decorated:
+    """Add the options of both commands."""
+    for option in reversed(
+        (
+            click.option(
+                "--task-bytes",
+                type=SIZE_BYTES,
+                default="256MiB",
+                show_default=True,
+                metavar="SIZE",
+                help="Most bytes of the archive that a Spark task looks through.",
+            ),
+            click.option(
+                "--take-over",
+                is_flag=True,
+                help="Strike off a run that is listed and has not run out, because you know that it is dead.",
+            ),
+            click.option(
+                "--dry-run", is_flag=True, help="Look through the archive and say what would go; nothing is written."
+            ),
+            click.option(
+                "--storage-class",
+                default="",
+                metavar="NAME",
+                help="Storage class of what is written; else the bucket's.",
+            ),
+            click.option(
+                "--option",
+                "source_options",
+                multiple=True,
+                callback=pairs,
+                metavar="NAME=VALUE",
+                help="An option of the Spark source that says how to reach the bucket: s3.access-key …",
+            ),
+            spark_options,
+            click.option("--without-spark", is_flag=True, help="In this process alone, for a small archive."),
+            click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout."),
+        )
+    ):
+        function = option(function)
+    return archive_options(function)
+
+
+def read_options(given: Mapping[str, Any], topic: str) -> ReadOptions:
+    """The options of the source for one topic. Raises `Invalid` for those that a run would not obey."""
+    from stratalog.spark.source.options import parse_options
+
+    for name in given["source_options"]:
+        if not name.lower().startswith("s3.") and name.lower() != "batchbytes":
+            raise Invalid(
+                f"option '{name}' is not for this command, which looks through all that is archived of a topic"
+            )
+    archive = store_options(given["bucket"], given["endpoint_url"], given["region"])
+    read = parse_options({**given["source_options"], **archive, "archive": given["bucket"], "subscribe": topic})
+    read.subscription.check_one_topic()
+    return read
+
+
+def completed_options(read: ReadOptions, s3a: Mapping[str, str]) -> ReadOptions:
+    """The options, with those about S3 that the command leaves open taken from the session."""
+    from stratalog.spark.environment.hadoop_settings import completed
+
+    return replace(read, store_options=completed(read.store_options, s3a, read.archive)) if s3a else read
+
+
+@contextmanager
+def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter, int, Mapping[str, str]]]:
+    """The rewriter that carries the run out, the cores it has, and the session's settings of S3 in Hadoop's words.
+
+    A session that was started here is stopped. Raises `Invalid` for settings of a session where none may be given.
+    """
+    from stratalog.spark.rewrite.rewriter import HereRewriter
+
+    if given["without_spark"]:
+        if given["master"] or given["spark_conf"]:
+            raise Invalid("--master and --conf are Spark's, and --without-spark asks for none: leave one of them out")
+        yield HereRewriter(), os.cpu_count() or 1, {}
+        return
+    from stratalog.spark.environment.hadoop_settings import s3a_of_session
+    from stratalog.spark.rewrite.spark_job import SparkRewriter
+
+    with spark_session(f"stratalog {name}", given["master"], given["spark_conf"]) as spark:
+        yield SparkRewriter(spark), spark.sparkContext.defaultParallelism, s3a_of_session(spark)
+
+
+class _Told:
+    """Adds up what a run tells, for a bar."""
+
+    def __init__(self, bar: Callable[[int, int], None]) -> None:
+        self._bar = bar
+        self._done_bytes = self._total_bytes = 0
+
+    def planned(self, scan_bytes: int, group_bytes: int) -> None:
+        """See `RewriteProgress`."""
+        self._total_bytes = scan_bytes + group_bytes
+        self._bar(0, self._total_bytes)
+
+    def moved(self, size_bytes: int) -> None:
+        """See `RewriteProgress`."""
+        self._done_bytes += size_bytes
+        self._bar(self._done_bytes, self._total_bytes)
+
+
+@contextmanager
+def told_on_terminal(topic: str) -> Iterator[_Told]:
+    """A bar; bytes count twice, when they are looked through and when they are rewritten. Prints nothing in a pipe."""
+    with progress_bar(topic) as bar:
+        yield _Told(bar)
+
+
+def tell(summary: RewriteSummary, seconds: float, *, dry_run: bool, as_json: bool, **more: object) -> None:
+    """Say what has become of a topic: results on stdout, what was left as it was on stderr."""
+    if as_json:
+        click.echo(json.dumps({**asdict(summary), **more, "dry_run": dry_run, "seconds": round(seconds, 3)}))
+    elif not summary.objects:
+        click.echo(f"{summary.topic}: nothing new in the archive.")
+    else:
+        click.echo(_words(summary, seconds, dry_run=dry_run))
+    for reason in [*summary.failed, *summary.refused]:
+        click.echo(f"Left as it was: {reason}", err=True)
+
+
+def _words(summary: RewriteSummary, seconds: float, *, dry_run: bool) -> str:
+    gone = summary.records - summary.records_kept
+    looked = (
+        f"{summary.topic}: {gone:,} of {summary.records:,} records {'would go' if dry_run else 'went'}; "
+        f"{summary.rewritten_objects} of {summary.objects} objects {'would become' if dry_run else 'became'} "
+        f"{summary.new_objects}"
+    )
+    if dry_run:
+        return (
+            f"{looked}. Nothing was written.\n  {summary.gets:,} GETs of {bytes_text(summary.scan_bytes)} in {summary.tasks} "
+            "tasks looked through the archive; a run asks as much, and reads again what it rewrites."
+        )
+    return (
+        f"{looked}, {bytes_text(summary.new_bytes)} instead of {bytes_text(summary.old_bytes)}; "
+        f"{summary.tombstones_dropped:,} tombstones went; {seconds:.1f} s."
+    )

@@ -1,0 +1,1 @@
+"""``stratalog tier``: status, plans, settings and care of the archive."""

@@ -1,0 +1,68 @@
+"""``stratalog tier hydrate``: have a broker fetch a range of the archive ahead of its readers, and keep it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from stratalog.cli.command import command
+from stratalog.cli.http import http_json, http_option
+from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_json
+from stratalog.cli.quantities import DURATION_MS
+
+__all__ = ["hydrate"]
+
+_RANGE: Final = re.compile(r"(\d{1,19})\.\.(\d{0,19})")
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def _offsets(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, int]:
+    match = _RANGE.fullmatch(text)
+    start, end = (int(match[1]), int(match[2] or _OFFSET_MAX)) if match else (0, 0)
+    if match is None or not start < end <= _OFFSET_MAX:
+        raise click.BadParameter(f"{text!r} is no range of offsets: write 1000..2000 (the end is exclusive) or 1000..")
+    return start, end
+
+
+@command(
+    "hydrate",
+    """
+    stratalog tier hydrate orders 0 1000000..2000000 --pin 6h
+    stratalog tier hydrate orders 0 1000000.. --pin 1d --json
+    """,
+)
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("offsets", metavar="FROM..UNTIL", callback=_offsets)
+@click.option(
+    "--pin", "pin_ms", type=DURATION_MS, default="1h", show_default=True, metavar="TIME",
+    help="How long what was fetched stays in the cache, at most 7d; a restart forgets it.",
+)  # fmt: skip
+@http_option
+@json_option
+@reports_errors
+def hydrate(*, topic: str, partition: int, offsets: tuple[int, int], pin_ms: int, http: str, as_json: bool) -> None:
+    """Have the broker fetch the archived part of a range into its chunk cache, and keep it there for a while.
+
+    Before a backfill or a replay: its readers then read at the speed of the disk. At most half of the cache is held
+    for readers to come; the fetching keeps the budgets of a client called tier-hydrate. See the cost beforehand with
+    `stratalog tier explain fetch`.
+    """
+    start, end = offsets
+    path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/hydrate"
+    at, chunks, size_bytes = start, 0, 0
+    answer: dict[str, Any] = {"done": False}
+    while not answer["done"]:
+        answer = http_json(http, "POST", path, {"from": at, "until": end, "pin_ms": pin_ms})
+        at = int(answer["next_offset"])
+        chunks, size_bytes = chunks + int(answer["chunks"]), size_bytes + int(answer["size_bytes"])
+        if not answer["done"]:
+            note(f"{topic}-{partition}: up to offset {at}, {bytes_text(size_bytes)} held …")
+    if as_json:
+        write_json({"topic": topic, "partition": partition, "from": start, "until": at, "size_bytes": size_bytes})
+    note(
+        f"{topic}-{partition}: offsets {start} to {at} (exclusive) are held, about {bytes_text(size_bytes)} in {chunks} chunks."
+    )

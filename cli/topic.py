@@ -1,0 +1,281 @@
+"""``stratalog topic``: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from stratalog.cli.command import ExampleGroup, broker_options
+from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
+from stratalog.cli.values import setting_value
+from stratalog.client.admin import (
+    ConfigSource,
+    TopicConfig,
+    add_partitions,
+    alter_topic_configs,
+    create_topic,
+    delete_topics,
+    describe_topic_configs,
+)
+from stratalog.client.client import Client, ListedOffset, Topic
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition, uuid_text
+
+__all__ = ["parse_assignments", "topic"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+topic = ExampleGroup(
+    "topic",
+    help="Create, list, describe, alter and delete topics.",
+    no_args_is_help=True,
+    examples="""
+    stratalog topic create orders --partitions 6 --config retention.ms=-1 --config remote.storage.enable=true
+    stratalog topic list
+    stratalog topic describe orders --json
+    stratalog topic alter orders --config local.retention.bytes=104857600 --delete-config retention.ms
+    stratalog topic delete orders
+    """,
+)
+
+
+def parse_assignments(_context: click.Context, parameter: click.Parameter, entries: Sequence[str]) -> dict[str, str]:
+    """Options of the form ``NAME=VALUE`` as a mapping; the last of a name counts. Times and sizes may have units."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not name.strip() or not equals:
+            raise click.BadParameter(f"{entry!r} is not NAME=VALUE", param=parameter)
+        found[name.strip()] = setting_value(name.strip(), value)
+    return found
+
+
+config_option = click.option(
+    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=parse_assignments,
+    help="A setting of the topic, under Kafka's name; times and sizes may have units: retention.ms=7d. May be repeated.",
+)  # fmt: skip
+
+
+@topic.command(
+    "create",
+    examples="""
+    stratalog topic create orders
+    stratalog topic create orders --partitions 6 --config retention.ms=-1 --config remote.storage.enable=true
+    """,
+)
+@click.argument("name")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), help="How many; the broker's num.partitions if not given."
+)
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(min=1), help="Copies of each; the broker's default if not given."
+)
+@config_option
+@click.option("--if-not-exists", is_flag=True, help="Succeed when the topic is there already.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check the request and create nothing.")
+@json_option
+@broker_options
+@reports_errors
+def create(
+    *,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: dict[str, str],
+    if_not_exists: bool,
+    dry_run: bool,
+    as_json: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+) -> None:
+    """Create the topic NAME."""
+    with Client(bootstrap, timeout_seconds) as client:
+        try:
+            made = create_topic(
+                client, name,
+                partition_count=partitions or -1, replication_factor=replication_factor or -1,
+                configs=configs, validate_only=dry_run,
+            )  # fmt: skip
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+                raise
+            note(f"Topic {name} is there already.")
+            return
+    verb = "Would create" if dry_run else "Created"
+    note(f"{verb} topic {name}" + (f" with {made.partition_count} partitions." if made.partition_count > 0 else "."))
+    if as_json:
+        write_json(
+            {
+                "topic": made.name,
+                "topic_id": uuid_text(made.topic_id),
+                "partitions": made.partition_count,
+                "replication_factor": made.replication_factor,
+                "created": not dry_run,
+            }
+        )
+
+
+@topic.command("list", examples="stratalog topic list\nstratalog topic list --all --json")
+@click.option("--all", "show_internal", is_flag=True, help="Internal topics too.")
+@json_option
+@broker_options
+@reports_errors
+def list_topics(*, show_internal: bool, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
+    """List topics."""
+    with Client(bootstrap, timeout_seconds) as client:
+        found = sorted(client.refresh(), key=lambda one: one.name)
+    rows = [
+        {
+            "topic": one.name,
+            "topic_id": uuid_text(one.topic_id),
+            "partitions": len(one.partitions),
+            "replication_factor": len(one.partitions[0].replicas) if one.partitions else 0,
+            "internal": one.internal,
+        }
+        for one in found
+        if show_internal or not one.internal
+    ]
+    columns = {"topic": "TOPIC", "partitions": "PARTITIONS", "replication_factor": "REPLICAS", "topic_id": "ID"}
+    write_rows(rows, columns, as_json=as_json)
+
+
+@topic.command(
+    "describe", examples="stratalog topic describe orders\nstratalog topic describe orders --configs all --json"
+)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option(
+    "--configs", "which", type=click.Choice(["changed", "all"]), default="changed", show_default=True,
+    help="Settings that differ from their default, or all of them.",
+)  # fmt: skip
+@json_option
+@broker_options
+@reports_errors
+def describe(*, names: tuple[str, ...], which: str, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
+    """Show partitions, leaders, offsets and settings of topics."""
+    with Client(bootstrap, timeout_seconds) as client:
+        topics = client.refresh(names)
+        configs = describe_topic_configs(client, names)
+        led = [
+            TopicPartition(one.name, part.partition)
+            for one in topics
+            for part in one.partitions
+            if part.leader in client.brokers
+        ]
+        starts = client.list_offsets(dict.fromkeys(led, EARLIEST))
+        ends = client.list_offsets(dict.fromkeys(led, LATEST))
+    for one in topics:
+        shown = [config for config in configs[one.name] if which == "all" or config.source != ConfigSource.DEFAULT]
+        rows = _partition_rows(one, starts, ends)
+        if as_json:
+            write_json(_description(one, shown, rows))
+        else:
+            _write_description(one, shown, rows)
+
+
+def _partition_rows(
+    one: Topic, starts: Mapping[TopicPartition, ListedOffset], ends: Mapping[TopicPartition, ListedOffset]
+) -> list[dict[str, Any]]:
+    rows = []
+    for part in one.partitions:
+        start, end = (found.get(TopicPartition(one.name, part.partition)) for found in (starts, ends))
+        rows.append(
+            {
+                "partition": part.partition,
+                "leader": part.leader if part.leader >= 0 else None,
+                "leader_epoch": part.leader_epoch,
+                "replicas": list(part.replicas),
+                "in_sync": list(part.in_sync),
+                "log_start": start.offset if start else None,
+                "log_end": end.offset if end else None,
+            }
+        )
+    return rows
+
+
+def _description(one: Topic, configs: Iterable[TopicConfig], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "topic": one.name,
+        "topic_id": uuid_text(one.topic_id),
+        "internal": one.internal,
+        "partitions": rows,
+        "configs": {config.name: config.value for config in configs},
+        "config_sources": {config.name: config.source.name.lower() for config in configs},
+    }
+
+
+def _write_description(one: Topic, configs: Sequence[TopicConfig], rows: Sequence[Mapping[str, Any]]) -> None:
+    click.echo(f"{one.name}  id {uuid_text(one.topic_id)}  {len(one.partitions)} partitions")
+    for config in configs:
+        click.echo(f"  {config.name}={config.value}  ({config.source.name.lower()})")
+    columns = {
+        "partition": "PARTITION",
+        "leader": "LEADER",
+        "leader_epoch": "EPOCH",
+        "replicas": "REPLICAS",
+        "in_sync": "IN SYNC",
+        "log_start": "LOG START",
+        "log_end": "LOG END",
+    }
+    write_rows(rows, columns, as_json=False)
+
+
+@topic.command(
+    "alter",
+    examples="""
+    stratalog topic alter orders --config retention.ms=86400000
+    stratalog topic alter orders --delete-config retention.ms --dry-run
+    stratalog topic alter orders --partitions 12
+    """,
+)
+@click.argument("name")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), help="How many it has in the end; there can only be more."
+)
+@config_option
+@click.option(
+    "-d", "--delete-config", "deleted", multiple=True, metavar="NAME", help="Give a setting back to its default."
+)
+@click.option("--dry-run", is_flag=True, help="Let the broker check the request and change nothing.")
+@broker_options
+@reports_errors
+def alter(
+    *,
+    name: str,
+    partitions: int | None,
+    configs: dict[str, str],
+    deleted: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+) -> None:
+    """Change settings of the topic NAME, and add partitions to it; settings not named stay.
+
+    Records of a key may go to another partition than before once there are more of them.
+    """
+    if not configs and not deleted and partitions is None:
+        raise click.UsageError("Nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions N.")
+    with Client(bootstrap, timeout_seconds) as client:
+        client.refresh([name])
+        if configs or deleted:
+            alter_topic_configs(client, name, set_to=configs, delete=deleted, validate_only=dry_run)
+        if partitions is not None:
+            add_partitions(client, name, partitions, validate_only=dry_run)
+    note(f"{'Would change' if dry_run else 'Changed'} topic {name}.")
+
+
+@topic.command("delete", examples="stratalog topic delete orders\nstratalog topic delete orders returns --yes")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; never asked when standard input is no terminal.")
+@broker_options
+@reports_errors
+def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str, timeout_seconds: float) -> None:
+    """Delete topics with all their records."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
+    with Client(bootstrap, timeout_seconds) as client:
+        delete_topics(client, names)
+    note(f"Deleted {', '.join(names)}.")

@@ -1,0 +1,1 @@
+"""A client of Kafka's protocol: one connection, and on it metadata, records, groups, transactions, administration."""

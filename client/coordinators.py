@@ -1,0 +1,67 @@
+"""Requests of the client to the broker that coordinates a group or a transaction, asked again while that moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from stratalog.client.client import Client
+from stratalog.client.link import check
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+
+__all__ = ["COORDINATOR_MOVES", "GROUP", "TRANSACTION", "at_coordinator", "find_coordinator", "while_coordinators_move"]
+
+R = TypeVar("R")
+
+GROUP: Final = 0
+"""The kind of key: the id of a group."""
+
+TRANSACTION: Final = 1
+"""The kind of key: a transactional id."""
+
+COORDINATOR_MOVES: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""A broker that answers with one of these has done nothing; soon it or another one will coordinate."""
+
+_KEYS_SINCE: Final = 4
+_RETRY_PAUSE_SECONDS: Final = 0.1
+
+
+def find_coordinator(client: Client, key: str, key_type: int = GROUP) -> int:
+    """The node that coordinates ``key``; its address is known to the client then. Raises `KafkaError`."""
+    batched = client.link().version_of(FindCoordinatorRequest) >= _KEYS_SINCE
+    request = FindCoordinatorRequest(
+        key="" if batched else key, key_type=key_type, coordinator_keys=[key] if batched else []
+    )
+    answer = client.call(request)
+    found = answer.coordinators[0] if batched else answer
+    check(found.error_code, found.error_message or None)
+    client.brokers[found.node_id] = (found.host, found.port)
+    return int(found.node_id)
+
+
+def while_coordinators_move(client: Client, attempt: Callable[[], R]) -> R:
+    """The result of ``attempt``, made again while it raises one of `COORDINATOR_MOVES`.
+
+    Raises what the last attempt raised once the client's ``timeout_seconds`` have passed.
+    """
+    deadline = client.monotonic() + client.timeout_seconds
+    while True:
+        try:
+            return attempt()
+        except KafkaError as error:
+            if error.code not in COORDINATOR_MOVES or client.monotonic() >= deadline:
+                raise
+        time.sleep(_RETRY_PAUSE_SECONDS)
+
+
+def at_coordinator(client: Client, key: str, attempt: Callable[[int], R], key_type: int = GROUP) -> R:
+    """The result of ``attempt`` for the node that coordinates ``key``, while that moves as above."""
+    return while_coordinators_move(client, lambda: attempt(find_coordinator(client, key, key_type)))
