@@ -16,7 +16,7 @@ def __getattr__(name: str) -> object:
     """Load ``DefaultSource`` on first use (PEP 562)."""
     if name == "DefaultSource":
         try:
-            from stratalog.spark.source import StratalogSource  # noqa: PLC0415 - the point of this module
+            from stratalog.spark.source.source import StratalogSource  # noqa: PLC0415 - the point of this module
         except Exception as error:  # noqa: BLE001 - any failure would take all other sources with it
             logging.getLogger("stratalog.spark").warning("format 'stratalog' is not available: %r", error)
         else:

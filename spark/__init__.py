@@ -20,7 +20,7 @@ from stratalog.extras import naming_extra
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.spark.backfill import Summary
+    from stratalog.spark.backfill.backfill import Summary
 
 __all__ = ["bad_records", "count", "iceberg_conf", "read", "read_stream", "register", "session", "stats", "to_parquet"]
 
@@ -35,8 +35,8 @@ def read(
 ) -> DataFrame:
     """The rows of ``topics`` in the bucket at ``archive``.
 
-    ``columns`` saves the work for all others; ``options`` are those of the source, under their own names. What the
-    session says about S3 in Hadoop's words (``spark.hadoop.fs.s3a.…``) holds where they say nothing.
+    ``columns`` saves the work for all others; ``options`` are those of the source, under their own names. Where
+    they say nothing, the session's S3 settings in Hadoop's words (``spark.hadoop.fs.s3a.…``) hold.
     """
     given = _completed(spark, archive, {**_named(topics, columns), **options})
     return spark.read.format("stratalog").options(**given).load(archive)
@@ -65,7 +65,7 @@ def _list(names: str | Sequence[str]) -> str:
 
 def _completed(spark: SparkSession, archive: str, options: Mapping[str, str | int | bool]) -> dict[str, str]:
     """``options`` as texts, and of the session's Hadoop settings what they leave open."""
-    from stratalog.spark.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415 - with boto3's settings
+    from stratalog.spark.environment.hadoop_settings import completed, s3a_of_session  # noqa: PLC0415 - with boto3's settings
 
     given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     return completed(given, s3a_of_session(spark), archive) if archive.startswith("s3") else given
@@ -76,8 +76,8 @@ def count(spark: SparkSession, archive: str, *, topics: str | Sequence[str] = ()
 
     ``topics`` may be left out where an option ``assign`` or ``subscribePattern`` is given.
     """
-    from stratalog.spark.counting import count_archive  # noqa: PLC0415 - needs numpy and pyarrow
-    from stratalog.spark.options import parse_options  # noqa: PLC0415
+    from stratalog.spark.source.counting import count_archive  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.source.options import parse_options  # noqa: PLC0415
 
     given = _completed(spark, archive, options)
     if topics:
@@ -96,11 +96,11 @@ def stats(
 ) -> DataFrame:
     """Records, bytes, distinct keys and missing offsets of ``topics``, by topic and ``by`` (``partition``, ``day``): `stratalog stats`.
 
-    ``keys`` is ``exact``, ``approximate`` or ``none``. The rows are those of `stratalog.spark.figures.Figures`.
+    ``keys`` is ``exact``, ``approximate`` or ``none``. The rows are those of `stratalog.spark.reports.figures.Figures`.
     """
-    from stratalog.spark.figures import Keys, check_grouping, figures_table  # noqa: PLC0415
-    from stratalog.spark.figures_spark import archive_stats  # noqa: PLC0415 - needs PySpark
-    from stratalog.spark.options import parse_options  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.reports.figures import Keys, check_grouping, figures_table  # noqa: PLC0415
+    from stratalog.spark.reports.figures_spark import archive_stats  # noqa: PLC0415 - needs PySpark
+    from stratalog.spark.source.options import parse_options  # noqa: PLC0415 - needs numpy and pyarrow
 
     given = _completed(spark, archive, options)
     wanted = parse_options({"path": archive, **given, **_named(topics, ())})
@@ -124,10 +124,10 @@ def to_parquet(
     ``spark.hadoop.fs.s3a.…`` say. Raises `LedgerConflict` if another backfill to the same target commits first; nothing
     of this one is seen.
     """
-    from stratalog.spark.backfill import BackfillSettings, backfill  # noqa: PLC0415 - needs numpy and pyarrow
-    from stratalog.spark.backfill_spark import SparkRunner  # noqa: PLC0415 - needs PySpark
-    from stratalog.spark.options import parse_options  # noqa: PLC0415
+    from stratalog.spark.backfill.backfill import BackfillSettings, backfill  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.backfill.spark_job import SparkRunner  # noqa: PLC0415 - needs PySpark
     from stratalog.spark.sinks import is_table, open_table  # noqa: PLC0415
+    from stratalog.spark.source.options import parse_options  # noqa: PLC0415
 
     read = parse_options({"path": archive, "subscribe": topic, **_completed(spark, archive, options)})
     place = target.removeprefix("delta:")
@@ -162,12 +162,12 @@ def iceberg_conf(catalog: str) -> dict[str, str]:
 
 
 def bad_records(spark: SparkSession, path: str, **options: str) -> DataFrame:
-    """What reads with ``badRecords=quarantine`` and ``badRecordsPath=path`` have left out, a row a damaged range.
+    """Damage that reads with ``badRecords=quarantine`` and ``badRecordsPath=path`` left out, a row a damaged range.
 
     ``options`` are those named ``s3.…`` of the source.
     """
-    from stratalog.spark.fetch import open_quarantine  # noqa: PLC0415 - needs numpy and pyarrow
-    from stratalog.spark.quarantine import BAD_RECORDS_DDL  # noqa: PLC0415
+    from stratalog.spark.source.fetch import open_quarantine  # noqa: PLC0415 - needs numpy and pyarrow
+    from stratalog.spark.source.quarantine import BAD_RECORDS_DDL  # noqa: PLC0415
 
     given = _completed(spark, path, options)
     return spark.createDataFrame([tuple(each) for each in open_quarantine(path, given).ranges()], BAD_RECORDS_DDL)
@@ -178,16 +178,13 @@ def register(spark: SparkSession) -> None:
 
     The format then knows, too, what the session says now about S3 in Hadoop's words (``spark.hadoop.fs.s3a.…``).
     """
-    from stratalog.spark.hadoop_settings import s3a_of_session  # noqa: PLC0415 - with boto3's settings
-    from stratalog.spark.sessions import show_zip_to_workers  # noqa: PLC0415 - needs PySpark
-    from stratalog.spark.source import source_with  # noqa: PLC0415
+    from stratalog.spark.source.registration import register as register_format  # noqa: PLC0415 - needs PySpark
 
-    show_zip_to_workers(spark)
-    spark.dataSource.register(source_with(s3a_of_session(spark)))
+    register_format(spark)
 
 
 def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: str) -> SparkSession:
-    """The running Spark session, or a new one that fits this source; see `stratalog.spark.sessions`.
+    """The running Spark session, or a new one that fits this source; see `stratalog.spark.sessions.sessions`.
 
     Raises `MissingPackage` with the command that installs PySpark, or what PySpark needs, where it is missing.
     """
@@ -195,6 +192,6 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
         import numpy as np  # noqa: F401, PLC0415 - the source needs it: better said now than by a worker of Spark
         import pyarrow as pa  # noqa: F401, PLC0415
 
-        from stratalog.spark.sessions import session as start  # noqa: PLC0415 - needs PySpark
+        from stratalog.spark.sessions.sessions import session as start  # noqa: PLC0415 - needs PySpark
 
     return start(master, app_name=app_name, **config)

@@ -2,7 +2,7 @@
 
 import sys
 
-from stratalog.spark.__main__ import main
+from stratalog.cli.spark.main import main
 
 if __name__ == "__main__":
     main(["stats", *sys.argv[1:]])

@@ -7,29 +7,13 @@ tried again after any failure: a table knows the runs it has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
-from stratalog.spark.ledger import Head, Run
+from stratalog.spark.ledger.lake_table import Table
 from stratalog.wire.errors import Invalid
 
-__all__ = ["Table", "is_table", "open_table"]
+__all__ = ["is_table", "open_table"]
 
 SCHEMES = ("iceberg:", "delta:")
-
-
-class Table(Protocol):
-    """A table in one of the lake formats."""
-
-    @property
-    def files_url(self) -> str:
-        """Where its data files lie, and the ledger beside them."""
-
-    @property
-    def files_options(self) -> Mapping[str, str]:
-        """Options ``s3.…`` of the store at `files_url`."""
-
-    def add(self, head: Head, run: Run) -> None:
-        """Append the files of ``run``, the last one of ``head``, in one commit; nothing if that was done before."""
 
 
 def is_table(target: str) -> bool:

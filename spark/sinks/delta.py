@@ -13,11 +13,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from stratalog.spark.backfill_folders import folder_columns
-from stratalog.spark.backfill_layout import NO_VALUE
-from stratalog.spark.ledger import Head, OutputFile, Run
-from stratalog.spark.schema import COLUMNS, arrow_schema
-from stratalog.tier.store import StoreUnavailable
+from stratalog.spark.ledger.folders import folder_columns
+from stratalog.spark.ledger.layout import NO_VALUE
+from stratalog.spark.ledger.ledger import Head, OutputFile, Run
+from stratalog.spark.rows.schema import COLUMNS, arrow_schema
+from stratalog.tier.stores.store import StoreUnavailable
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:

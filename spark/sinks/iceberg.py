@@ -1,4 +1,4 @@
-"""Iceberg by pyiceberg: files are added as they lie, by ``add_files``; offsets are told in snapshot properties.
+"""Iceberg by pyiceberg: files are added as they lie, by ``add_files``; offsets stand in snapshot properties.
 
 No Spark is needed to write. Spark SQL 4.0 and 4.1 read such a table with Iceberg's runtime for that version; there is
 none for later ones yet.
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stratalog.spark.ledger import Head, Run
-from stratalog.spark.schema import COLUMNS, arrow_schema
+from stratalog.spark.ledger.ledger import Head, Run
+from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 from stratalog.wire.errors import Invalid, StratalogError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def open_iceberg(
 
 
 def catalog_properties(name: str) -> dict[str, str]:
-    """What pyiceberg's file and environment say of the catalog. Raises `Invalid` without pyiceberg."""
+    """The catalog by pyiceberg's file and environment. Raises `Invalid` without pyiceberg."""
     try:
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -134,7 +134,7 @@ class IcebergTable:
             try:
                 self._table.add_files(paths, snapshot_properties=properties)
             except CommitFailedException:
-                continue  # somebody else has committed: look again
+                continue  # another writer has committed: look again
             return
         raise StratalogError(
             f"iceberg:{self._name}: {_ATTEMPTS} attempts to commit were overtaken by others; run the backfill again, "

@@ -1,4 +1,4 @@
-"""What Spark SQL has to be told to read an Iceberg table that a backfill fills: the runtime, and the catalog.
+"""Settings of Spark SQL for reading an Iceberg table that a backfill fills: the runtime, and the catalog.
 
 pyiceberg and Spark name the same catalog differently; this is the one table of names. Pure.
 """

@@ -1,0 +1,227 @@
+"""Which spans a backfill converts next, and how they become tasks and runs. Pure.
+
+Neighbouring small objects become one span, large ones are divided by offsets, so that a span makes a file of about the
+size asked for and all workers are busy to the end. Offsets that the ledger covers are left alone, however the archive's objects
+were merged since; spans whose objects were compacted are converted anew where that is asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from stratalog.spark.ledger.ledger import Coverage, Ledger, SourceObject, SpanId, missing
+from stratalog.tier.manifests.entry import Entry
+from stratalog.tier.planning.backfill_forecast import piece_usage, table_by_entry
+from stratalog.tier.planning.prices import NOTHING_USED, Usage
+from stratalog.tier.planning.slices import OffsetRange, PartitionArchive, SegmentSlice, cut_slices
+
+__all__ = [
+    "NOTHING_PLANNED",
+    "BackfillPlan",
+    "PlanLimits",
+    "SpanTask",
+    "foresee",
+    "plan_new",
+    "plan_rewrites",
+    "runs_of",
+    "span_bytes",
+    "tasks_of",
+]
+
+_SPAN_BYTES_MIN: Final = 32 << 20
+_SPANS_PER_CORE: Final = 2
+_TASK_BYTES_MIN: Final = 8 << 20
+"""Less than that is converted by one core before Spark has started a second task."""
+_RATIO_FIRST: Final = 2.0
+_RATIO_MAX: Final = 16.0
+_DAY_MS: Final = 86_400_000
+_PUTS_PER_RUN: Final = 3
+"""The record, the head when it commits and when it is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanTask:
+    """One span to convert; ``rewrites`` says that it has been converted before."""
+
+    id: SpanId
+    slices: tuple[SegmentSlice, ...]
+    sources: tuple[SourceObject, ...]
+    rewrites: bool = False
+
+    @property
+    def source_bytes(self) -> int:
+        """An estimate of what will be read."""
+        return sum(piece.read_bytes for piece in self.slices)
+
+
+class PlanLimits(NamedTuple):
+    """Source bytes of a span, of a task and of a run, and how many tasks run at a time. A partition's last span waits
+    below ``span_bytes_min``, unless one of its objects was uploaded before ``waits_until_ms``.
+    """
+
+    span_bytes: int
+    task_bytes: int = 256 << 20
+    run_bytes: int = 16 << 30
+    span_bytes_min: int = 0
+    waits_until_ms: int = 0
+    core_count: int = 1
+
+
+class BackfillPlan(NamedTuple):
+    """The plan of a backfill. ``usage`` is asked of the archive, ``target_usage`` of the target."""
+
+    spans: int
+    tasks: int
+    runs: int
+    files: int
+    offsets: int
+    source_bytes: int
+    usage: Usage
+    target_usage: Usage
+
+
+NOTHING_PLANNED: Final = BackfillPlan(0, 0, 0, 0, 0, 0, NOTHING_USED, NOTHING_USED)
+
+
+def span_bytes(total_bytes: int, core_count: int, file_bytes: int, *, read_bytes: int, written_bytes: int) -> int:
+    """Source bytes of a span: enough for a file of ``file_bytes``, by what was read and written so far, but no more
+    than keeps every core busy.
+    """
+    ratio = read_bytes / written_bytes if written_bytes else _RATIO_FIRST
+    wanted = int(file_bytes * min(max(ratio, 1.0), _RATIO_MAX))
+    share = -(-total_bytes // max(1, core_count * _SPANS_PER_CORE))
+    return max(min(wanted, share), min(wanted, _SPAN_BYTES_MIN), 1)
+
+
+def plan_new(
+    archive: PartitionArchive, offsets: OffsetRange, coverage: Coverage, limits: PlanLimits
+) -> tuple[list[SpanTask], list[str]]:
+    """The spans that are not converted yet of one partition, ascending, and the holes of the archive among them."""
+    spans: list[SpanTask] = []
+    losses: list[str] = []
+    for start, end in missing(coverage, archive.partition.partition, offsets.start, offsets.end):
+        slices, holes = cut_slices(archive, OffsetRange(start, end))
+        losses += holes
+        found = [_span(archive, each) for each in _grouped(slices, limits.span_bytes)]
+        if found and end == offsets.end and _waits(archive, found[-1], limits):
+            found.pop()
+        spans += found
+    return spans, losses
+
+
+def _waits(archive: PartitionArchive, span: SpanTask, limits: PlanLimits) -> bool:
+    uploaded = [each.uploaded_ms for each in _entries(archive, span.id.start, span.id.end)]
+    return span.source_bytes < limits.span_bytes_min and min(uploaded) >= limits.waits_until_ms
+
+
+def _grouped(slices: Iterable[SegmentSlice], size_bytes: int) -> Iterator[list[SegmentSlice]]:
+    """Runs of slices without a hole, of about ``size_bytes`` each."""
+    run: list[SegmentSlice] = []
+    run_bytes = 0
+    for piece in (part for each in slices for part in _divided(each, size_bytes)):
+        apart = bool(run) and run[-1].end_offset != piece.start_offset
+        if run and (apart or run_bytes + piece.read_bytes > size_bytes):
+            yield run
+            run, run_bytes = [], 0
+        run.append(piece)
+        run_bytes += piece.read_bytes
+    if run:
+        yield run
+
+
+def _divided(piece: SegmentSlice, size_bytes: int) -> Iterator[SegmentSlice]:
+    count = max(1, min(-(-piece.read_bytes // size_bytes), piece.offset_count))
+    for index in range(count):
+        start = piece.start_offset + piece.offset_count * index // count
+        end = piece.start_offset + piece.offset_count * (index + 1) // count
+        yield piece._replace(start_offset=start, end_offset=end)
+
+
+def _span(archive: PartitionArchive, slices: Sequence[SegmentSlice], *, rewrites: bool = False) -> SpanTask:
+    start, end = slices[0].start_offset, slices[-1].end_offset
+    sources = tuple(SourceObject(entry.key, entry.crc32c) for entry in _entries(archive, start, end))
+    return SpanTask(SpanId(archive.partition.partition, start, end), tuple(slices), sources, rewrites)
+
+
+def _entries(archive: PartitionArchive, start: int, end: int) -> list[Entry]:
+    first = bisect_right(archive.entries, start, key=attrgetter("end"))
+    behind = bisect_left(archive.entries, end, key=attrgetter("base"))
+    return list(archive.entries[first:behind])
+
+
+def plan_rewrites(archive: PartitionArchive, ledger: Ledger) -> list[SpanTask]:
+    """The spans whose objects were compacted since they were converted, to be converted anew.
+
+    Only where the archive still holds every offset of the span: what retention has removed stays converted.
+    """
+    spans = []
+    for identity, span in ledger.spans.items():
+        if identity.partition != archive.partition.partition or identity.start < archive.log_start_offset:
+            continue
+        known = {source.key for source in span.sources}
+        entries = _entries(archive, identity.start, identity.end)
+        if not any(entry.compacted and entry.key not in known for entry in entries):
+            continue
+        slices, holes = cut_slices(archive, OffsetRange(identity.start, identity.end))
+        if slices and not holes:
+            spans.append(_span(archive, slices, rewrites=True))
+    return spans
+
+
+def tasks_of(spans: Sequence[SpanTask], limits: PlanLimits) -> list[tuple[SpanTask, ...]]:
+    """Spans in order, small ones together: a task costs Spark tens of milliseconds before its first row.
+
+    No more of them than leaves work for every core: what is well compressed is little to read and much to convert.
+    """
+    share = -(-sum(span.source_bytes for span in spans) // max(1, limits.core_count * _SPANS_PER_CORE))
+    return list(_batched(spans, min(limits.task_bytes, max(share, _TASK_BYTES_MIN))))
+
+
+def runs_of(spans: Sequence[SpanTask], run_bytes: int) -> list[tuple[SpanTask, ...]]:
+    """Spans in order, so many together as one commit makes visible; what was committed a kill does not undo."""
+    return list(_batched(spans, run_bytes))
+
+
+def _batched(spans: Iterable[SpanTask], size_bytes: int) -> Iterator[tuple[SpanTask, ...]]:
+    batch: list[SpanTask] = []
+    batch_bytes = 0
+    for span in spans:
+        if batch and batch_bytes + span.source_bytes > size_bytes:
+            yield tuple(batch)
+            batch, batch_bytes = [], 0
+        batch.append(span)
+        batch_bytes += span.source_bytes
+    if batch:
+        yield tuple(batch)
+
+
+def foresee(spans: Sequence[SpanTask], archives: Iterable[PartitionArchive], limits: PlanLimits) -> BackfillPlan:
+    """Cost of converting ``spans``: requests by even chunk tables, files by the days that the objects' times span."""
+    entries = {entry.key: entry for archive in archives for entry in archive.entries}
+    usage = NOTHING_USED
+    files = 0
+    for span in spans:
+        for piece in span.slices:
+            usage += piece_usage(piece, table_by_entry(entries[piece.key]))
+        found = [entries[source.key] for source in span.sources]
+        days = (
+            max(each.max_timestamp_ms for each in found) // _DAY_MS
+            - min(each.min_timestamp_ms for each in found) // _DAY_MS
+        )
+        files += 1 + max(0, min(days, span.id.end - span.id.start - 1))
+    runs = len(runs_of(spans, limits.run_bytes))
+    return BackfillPlan(
+        spans=len(spans),
+        tasks=sum(len(tasks_of(run, limits)) for run in runs_of(spans, limits.run_bytes)),
+        runs=runs,
+        files=files,
+        offsets=sum(span.id.end - span.id.start for span in spans),
+        source_bytes=sum(span.source_bytes for span in spans),
+        usage=usage,
+        # Each file is written, copied to its final name and deleted where it was staged.
+        target_usage=Usage(writes=2 * files + _PUTS_PER_RUN * runs, deletes=files, lists=2 * runs),
+    )

@@ -1,0 +1,1 @@
+"""Facts of the surrounding process: Hadoop settings, memory, the garbage collector."""

@@ -1,0 +1,1 @@
+"""``stratalog.open``: rows of an archive for Python programs without Spark."""

@@ -1,0 +1,151 @@
+"""The ledger in the target: read, committed by compare-and-swap, and its runs published.
+
+Each step may be the last one before a kill, and each may be done twice: the next backfill finishes what is committed
+and forgets what is not.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from stratalog.spark.ledger.lake_table import Table
+from stratalog.spark.ledger.layout import checkpoint_key, head_key, run_key, staging_prefix
+from stratalog.spark.ledger.ledger import (
+    CHECKPOINT_RUNS,
+    Head,
+    Ledger,
+    LedgerConflict,
+    Run,
+    committed,
+    published,
+    visible,
+)
+from stratalog.spark.ledger.ledger_json import head_from_bytes, head_to_bytes, run_from_bytes, run_to_bytes
+from stratalog.spark.ledger.target import Target
+from stratalog.tier.stores.store import AlreadyExists, NotFound, PreconditionFailed, Version
+
+__all__ = ["LedgerStore", "discard_staged"]
+
+_THREADS: Final = 16
+
+
+class LedgerStore:
+    """The ledger of one topic in ``target``, as it was when it was last read or written here."""
+
+    def __init__(self, target: Target, topic: str, topic_id: str, table: Table | None = None) -> None:
+        """``table`` is what published files are added to, if they are not to be found by a listing alone."""
+        self._target = target
+        self._table = table
+        self._topic = topic
+        self._version: Version | None = None
+        self._runs: list[Run] = []
+        self.head = Head(topic, topic_id)
+        self.read()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The head and the live spans."""
+        return Ledger(self.head, visible(self._runs))
+
+    def read(self) -> None:
+        """Look again. Raises `Corrupt` for a damaged ledger."""
+        key = head_key(self._topic)
+        if not self._target.is_there():
+            return
+        try:
+            data, self._version = self._target.store.get(key)
+        except NotFound:
+            return
+        self.head = head_from_bytes(data, f"{self._target.url}/{key}")
+        keys = [checkpoint_key(self._topic, self.head.checkpoint)] if self.head.checkpoint else []
+        keys += [run_key(self._topic, name) for name in self.head.runs]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-ledger") as pool:
+            self._runs = list(pool.map(self._record, keys))
+
+    def _record(self, key: str) -> Run:
+        data, _ = self._target.store.get(key)
+        return run_from_bytes(data, f"{self._target.url}/{key}")
+
+    def commit(self, run: Run, layout: tuple[tuple[str, str], ...]) -> None:
+        """Make ``run`` part of the ledger; its files are still to be published.
+
+        Raises `LedgerConflict` if another backfill has committed meanwhile.
+        """
+        head = replace(committed(self.head, run), layout=layout)
+        self._create(run_key(self._topic, run.name), run)
+        self._swap(head)
+        self._runs.append(run)
+
+    def publish(self) -> None:
+        """Bring the files of a run that was committed and not published to where readers see them.
+
+        First those that it supersedes go, so that no row is ever there twice.
+        """
+        if not self.head.publishing:
+            return
+        run = self._runs[-1]
+        staging = staging_prefix(self._topic, run.name)
+        if self._table is None:
+            self._target.remove(run.removed)
+        paths = [file.path for span in run.spans for file in span.files]
+        try:
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="stratalog-publish") as pool:
+                list(pool.map(lambda path: self._target.publish(staging + path, path), paths))
+        except NotFound:
+            self.read()
+            if self.head.publishing and self.head.seq == run.seq:
+                raise
+            return  # another process has published this run and gone on
+        if self._table is not None:
+            self._table.add(self.head, run)
+        joined = None
+        if len(self.head.runs) >= CHECKPOINT_RUNS:
+            joined = replace(run, spans=tuple(visible(self._runs).values()), rewritten=(), removed=())
+            self._create(checkpoint_key(self._topic, run.name), joined)
+        try:
+            self._swap(published(self.head, run.name if joined else None))
+        except LedgerConflict:
+            self.read()  # another process has published this run, and may have gone on from there
+        else:
+            self._runs = [joined] if joined else self._runs
+        self._target.remove_folder(staging)
+
+    def _create(self, key: str, run: Run) -> None:
+        try:
+            self._target.store.put_if_absent(key, run_to_bytes(run))
+        except AlreadyExists:
+            if self._target.store.get(key)[0] != run_to_bytes(run):
+                raise
+
+    def _swap(self, head: Head) -> None:
+        key, data = head_key(self._topic), head_to_bytes(head)
+        try:
+            if self._version is None:
+                self._version = self._target.store.put_if_absent(key, data)
+            else:
+                self._version = self._target.store.compare_and_swap(key, data, self._version)
+        except (AlreadyExists, PreconditionFailed) as error:
+            found, version = self._target.store.get(key)
+            if found != data:  # else an answer was lost: it was us
+                raise LedgerConflict(
+                    f"topic {self._topic}: another backfill to {self._target.url} has committed in the meantime. "
+                    f"Nothing of this run is visible; run again, it goes on from there"
+                ) from error
+            self._version = version
+        self.head = head
+
+
+def discard_staged(target: Target, topic: str, head: Head) -> int:
+    """Remove what runs have staged that can never be committed, since their number is taken; how many runs.
+
+    Those with the next number are left alone: another backfill may be writing them.
+    """
+    if head.publishing:
+        return 0
+    prefix = staging_prefix(topic)
+    dead = [name for name in target.folders(prefix) if name[:12].isdecimal() and int(name[:12]) <= head.seq]
+    for name in dead:
+        target.remove_folder(f"{prefix}{name}/")
+    return len(dead)

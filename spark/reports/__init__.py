@@ -1,0 +1,1 @@
+"""Figures and verification of an archive, here or on Spark."""

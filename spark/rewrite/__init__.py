@@ -1,0 +1,1 @@
+"""Jobs that replace objects of an archive: compact and erase."""

@@ -1,0 +1,1 @@
+"""Bytes of a segment object to columns of rows."""

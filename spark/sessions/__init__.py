@@ -1,0 +1,1 @@
+"""A Spark session that fits this source, and the doctor that says what is missing."""

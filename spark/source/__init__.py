@@ -1,0 +1,1 @@
+"""Spark's data source: options, plan, fetch, batch and stream readers."""

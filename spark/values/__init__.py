@@ -1,0 +1,1 @@
+"""Values of records to columns: JSON, Avro, Protobuf, with a schema registry or a file."""
