@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import primitives
+from bench.catalogue import CELLS, every_outcome, selected
 from bench.cell import Cell
-from bench.cells import CELLS, every_outcome, selected
+from bench.cells import primitives
 from bench.outcome import Outcome
 from bench.report import render, render_primitives, write
 from bench.settings import Settings, real_disk, touch_memory

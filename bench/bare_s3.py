@@ -1,4 +1,4 @@
-"""What a boto3 client does without a broker: ranges in parallel, single ranges, uploads. To compare with."""
+"""A boto3 client without a broker, to compare with: ranges in parallel, single ranges, uploads."""
 
 from __future__ import annotations
 

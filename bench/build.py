@@ -60,6 +60,6 @@ def broker_environment() -> dict[str, str]:
     """
     environment = {**cubic_environment(), "PYTHONPYCACHEPREFIX": str(BUILD / "bytecode")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    program = "import stratalog.broker.cli_serve, stratalog.broker.embedded, stratalog.broker.network_limits"
+    program = "import stratalog.cli.serve, stratalog.broker.embedded, stratalog.broker.network.limits"
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     return environment

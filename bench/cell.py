@@ -1,4 +1,4 @@
-"""What is measured together: one or more lines of the table."""
+"""A cell: one or more lines of the table that are measured together."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _WAIT_MS: Final = 500
 
 @dataclass(slots=True)
 class ColdRead:
-    """What the readers got. ``empty`` answers had nothing yet; ``first_ms`` is until the first bytes of anybody."""
+    """Answers that the readers got. ``empty`` answers had nothing yet; ``first_ms`` is until the first bytes of anybody."""
 
     bytes: int = 0
     seconds: float = 0.0
@@ -190,7 +190,7 @@ def read_cold(readers: Readers) -> ColdRead:
 
 
 def result_of(output: str) -> ColdRead:
-    """What the program printed last."""
+    """The last line that the program printed."""
     return ColdRead(**json.loads(output.strip().splitlines()[-1]))
 
 

@@ -1,4 +1,4 @@
-"""What a wake-up costs here: a server on asyncio that only sends back what it gets, asked now and then.
+"""Cost of a wake-up here: a server on asyncio that only sends back what it gets, asked now and then.
 
 A processor that has been idle finds its caches cold, so a request that comes alone costs several times what it costs among
 many. ``python -m bench.echo`` is the server; :func:`echo_core_percent` asks it as members of groups ask a broker.

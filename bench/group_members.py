@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from stratalog.broker.broker_link import BrokerLink
+from stratalog.client.link import BrokerLink
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
@@ -39,11 +39,11 @@ class Member(ABC):
 
     @abstractmethod
     def next_request(self) -> tuple[Message, int]:
-        """What to send, and in which version."""
+        """The request to send, and its version."""
 
     @abstractmethod
     def take(self, answer: Any) -> None:
-        """What came back. Raises ``SystemExit`` for an error that ought not to be."""
+        """The answer. Raises ``SystemExit`` for an error that ought not to be."""
 
     def send(self) -> None:
         """Send the next request."""

@@ -15,7 +15,7 @@ __all__ = ["Load", "LoadResult"]
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one run of the load generator found in the time it measured."""
+    """Result of one run of the load generator, over the time it measured."""
 
     seconds: float
     requests: int
@@ -31,7 +31,7 @@ class LoadResult:
 
     @classmethod
     def parse(cls, line: str, *, server_cpu_seconds: float) -> LoadResult:
-        """What the program prints last, with what else was measured."""
+        """The last output of the program, with other measurements."""
         return cls(**json.loads(line), server_cpu_seconds=server_cpu_seconds)
 
     @property

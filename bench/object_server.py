@@ -86,7 +86,7 @@ class _Server(ThreadingHTTPServer):
         self.counts = Counter({"requests": 0, "parts": 0})
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that is gone is no error; anything else is told."""
+        """A client that is gone is no error; any other error is reported."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Nothing is logged."""
+        """No request is logged."""
 
     def _asked(self) -> tuple[str, dict[str, str]]:
         parts = urlsplit(self.path)
@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def do_HEAD(self) -> None:
-        """What is said of an object."""
+        """The headers of an object."""
         self._read(with_body=False)
 
     def do_GET(self) -> None:
@@ -325,7 +325,7 @@ class ObjectServer:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a broker has to be told besides the URL of the bucket; credentials may be anything."""
+        """Settings that a broker needs besides the URL of the bucket; credentials may be anything."""
         return {"stratalog.bucket.endpoint.url": self.url, "stratalog.bucket.region": "us-east-1"}
 
     def counts(self) -> dict[str, int]:

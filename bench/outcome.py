@@ -15,7 +15,7 @@ median = statistics.median
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a measured figure must be: at least (a floor) or at most (a ceiling) ``value``."""
+    """The bound of a measured figure: at least (a floor) or at most (a ceiling) ``value``."""
 
     sense: Literal[">=", "<="]
     value: float

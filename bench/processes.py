@@ -1,4 +1,4 @@
-"""What the kernel knows about a process and those it started: CPU time and memory."""
+"""CPU time and memory of a process and those it started, as the kernel counts them."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from typing import Self
 
 from bench.build import broker_environment, build
 from bench.processes import cpu_seconds_of_tree, pss_megabytes_of_tree
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import alter_topic_configs, create_topic, delete_topics
+from stratalog.client.admin import alter_topic_configs, create_topic, delete_topics
+from stratalog.client.client import Client
 from stratalog.wire.topic import TopicPartition
 
 __all__ = [
@@ -108,7 +108,7 @@ class BrokerServer(Server):
         command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        # Whoever needs credentials in a benchmark has a server of ours, which takes any.
+        # A benchmark that needs credentials has a server of ours, which takes any.
         environment = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", **broker_environment()}
         started = time.monotonic()
         with data.with_name(data.name + ".log").open("a") as log:

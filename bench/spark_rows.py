@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.archives import TIERED, json_values, wait_archived
-from bench.librdkafka import produce
+from bench.cells.librdkafka import produce
 from bench.outcome import median
 from bench.servers import BrokerServer
 
@@ -30,7 +30,7 @@ _MESSAGE_COUNT = 6_000_000
 
 @dataclass(frozen=True, slots=True)
 class SparkSide:
-    """What the process with the session is told: the archive, a folder of its own, runs of each kind."""
+    """Arguments of the process with the session: the archive, a folder of its own, runs of each kind."""
 
     bucket: str
     folder: Path

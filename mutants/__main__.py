@@ -27,16 +27,19 @@ from queue import SimpleQueue
 from typing import Final
 
 from mutants.listing import Mutant, part_of, read_mutants
+from stratalog.broker.runtime.clock import SystemClock
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _CAUGHT: Final = 1
 """Pytest's exit code when tests ran and some failed."""
 _LINES_SHOWN: Final = 25
-_TIMEOUT_SECONDS: Final = 300
+_SECONDS_MIN: Final = 300.0
+_SOUND_RUNS: Final = 3
+"""A bug's tests may take so many times as long as all tests took without a bug, and `_SECONDS_MIN` in any case."""
 
 
 def _copy(target: Path) -> None:
-    """What git would commit, as it stands now."""
+    """Files that git would commit, as they stand now."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=_ROOT, check=True, capture_output=True, text=True,
@@ -48,11 +51,12 @@ def _copy(target: Path) -> None:
             shutil.copy2(source, copy, follow_symlinks=False)
 
 
-def _pytest(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+def _pytest(folder: Path, tests: Sequence[str], seconds: float | None) -> tuple[int, str]:
+    """Pytest's exit code and what it printed. Raises `subprocess.TimeoutExpired` after ``seconds``."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(
-        command, cwd=folder, env=environment, check=False, text=True, timeout=_TIMEOUT_SECONDS,
+        command, cwd=folder, env=environment, check=False, text=True, timeout=seconds,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -67,16 +71,16 @@ def _lent(folders: SimpleQueue[Path]) -> Iterator[Path]:
         folders.put(folder)
 
 
-def _plant(mutant: Mutant, folders: SimpleQueue[Path]) -> str:
-    """An empty text if the bug is caught, or what happened instead."""
+def _plant(mutant: Mutant, folders: SimpleQueue[Path], seconds: float) -> str:
+    """An empty text if the bug is caught within ``seconds``, or what happened instead."""
     with _lent(folders) as folder:
         path = folder / mutant.file
         sound = path.read_text()
         path.write_text(mutant.planted(sound))
         try:
-            code, output = _pytest(folder, mutant.tests)
+            code, output = _pytest(folder, mutant.tests, seconds)
         except subprocess.TimeoutExpired:
-            return f"the tests had not ended after {_TIMEOUT_SECONDS} s"
+            return f"the tests had not ended after {seconds:.0f} s"
         finally:
             path.write_text(sound)
     if code == _CAUGHT:
@@ -107,13 +111,16 @@ def main() -> int:
             _copy(folder)
             folders.put(folder)
         with _lent(folders) as folder:
-            code, output = _pytest(folder, sorted({name for one in mutants for name in one.tests}))
+            monotonic = SystemClock().monotonic
+            began = monotonic()
+            code, output = _pytest(folder, sorted({name for one in mutants for name in one.tests}), None)
+            seconds = max(_SECONDS_MIN, _SOUND_RUNS * (monotonic() - began))
         if code:
             print(output)
             print("The tests fail without any bug planted.")
             return 1
         with ThreadPoolExecutor(options.jobs) as threads:
-            results = threads.map(partial(_plant, folders=folders), mutants)
+            results = threads.map(partial(_plant, folders=folders, seconds=seconds), mutants)
             for mutant, problem in zip(mutants, results, strict=True):
                 missed += bool(problem)
                 print(f"{'MISSED' if problem else 'caught'}  {mutant.file}: {mutant.says}", flush=True)

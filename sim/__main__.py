@@ -13,7 +13,7 @@ from sim.world import Outcome, run_seed
 
 
 def report(outcome: Outcome, lines: Iterable[str]) -> str:
-    """What is said of a failing seed."""
+    """The report of a failing seed."""
     text = [*lines, *outcome.errors, f"seed {outcome.seed}: {outcome.problem}"]
     text.append(f"again: make sim SEED={outcome.seed}          with everything: make sim SEED={outcome.seed} TRACE=1")
     return "\n".join(text)

@@ -11,15 +11,15 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sim.actors.groups import Member
+from sim.actors.link import LinkLost
+from sim.actors.readers import Reader
 from sim.group_model import GroupModel
-from sim.groups import Member
-from sim.link import LinkLost
 from sim.model import PartitionModel, TopicModel, Violation
-from sim.process import Process
-from sim.readers import Reader
-from stratalog.tier.keys import PartitionId, topic_prefix
-from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.store import NotFound
+from sim.under.process import Process
+from stratalog.tier.documents.keys import PartitionId, topic_prefix
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.stores.store import NotFound
 from stratalog.wire.topic import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Checker:
     def __init__(self, world: World) -> None:
         self._world = world
         self._seen: dict[Any, _Offsets] = {}
-        """What each led partition showed after the event before; forgotten with its process."""
+        """State of each led partition after the event before; forgotten with its process."""
         self._deleted: dict[PartitionModel, int] = {}
         """Up to where records had to go when they went; since then the clock may have been set back."""
         self._producer_ids: dict[int, str] = {}
@@ -103,7 +103,7 @@ class Checker:
         self._deleted[partition] = max(checked, start)
 
     def _check_evicted(self, unified: Any, now: _Offsets) -> None:
-        """What is not on the local disk any more is in the bucket."""
+        """Records that left the local disk are in the bucket."""
         partition = PartitionId(unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition)
         end = read_manifest(self._world.bucket.memory, partition).manifest.remote_end
         if end < now.local_start:
@@ -136,7 +136,7 @@ class Checker:
     @staticmethod
     def _check_may_go(topic: TopicModel, partition: PartitionId, manifest: Any) -> None:
         if not topic.deleting and not topic.archive_may_go:
-            raise Violation(f"{partition}: the archive is marked as deleted or gone, and nobody wanted that")
+            raise Violation(f"{partition}: the archive is marked as deleted or gone, and no actor asked for that")
         if manifest.entries:
             raise Violation(f"{partition}: the archive is marked as deleted, but serves {manifest.entries[0]}")
 
@@ -175,7 +175,7 @@ class Checker:
                 partition.restarted(unified.log_start_offset)
 
     def new_producer_id(self, producer_id: int, name: str) -> None:
-        """A producer id was given out: nobody else ever had it."""
+        """A producer id was given out: it was never given out before."""
         other = self._producer_ids.setdefault(producer_id, name)
         if other != name:
             raise Violation(f"producer id {producer_id} of {other} was given to {name}, too")
@@ -244,7 +244,7 @@ class Checker:
         return topic.deleting and node is not None and topic.topic_id not in node.control.image.topics.by_id
 
     def _check_resources(self) -> None:
-        """Nothing is held that nobody needs any more."""
+        """No resource is held without need."""
         node = self._world.node
         if node is None:
             return

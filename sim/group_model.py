@@ -1,4 +1,4 @@
-"""What a consumer group was told: who works on what, and how far it has got."""
+"""Answers that a consumer group got: the partitions of each member, and its committed offsets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from sim.model import Model, PartitionModel, Violation
 
 if TYPE_CHECKING:
-    from sim.groups import Member
+    from sim.actors.groups import Member
 
 __all__ = ["GroupModel"]
 
 _SURE_SECONDS: Final = 1.0
-"""Who was told that all is well so lately cannot have been put out of the group by its session's end."""
+"""A member that got a good heartbeat answer this lately cannot have been expelled at the end of its session."""
 
 
 class GroupModel:
@@ -35,7 +35,7 @@ class GroupModel:
 
     @property
     def partitions(self) -> list[PartitionModel]:
-        """Those whose offsets somebody committed or tried to."""
+        """Partitions with a commit, done or tried."""
         return list(self._attempted)
 
     # -- ownership -----------------------------------------------------------------------------------------------------
@@ -56,26 +56,26 @@ class GroupModel:
             del self._owners[partition]
 
     def heard(self, member: Member, now: float) -> None:
-        """A member was told that all is well."""
+        """A member got a heartbeat answer without an error."""
         self._heard[member] = now
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def attempt(self, partition: PartitionModel, offset: int) -> None:
-        """Somebody asks to commit."""
+        """A member asks to commit."""
         self._attempted.setdefault(partition, set()).add(offset)
 
     def committed(self, partition: PartitionModel, offset: int, who: str) -> None:
-        """And was told that it is done. Raises `Violation` if that went back."""
+        """The commit was acknowledged. Raises `Violation` if the offset went back."""
         self._check(partition, offset, who)
 
     def fetched(self, partition: PartitionModel, offset: int, who: str) -> None:
-        """Somebody was told what is committed; -1 is nothing. Raises `Violation` if that cannot be."""
+        """A member got a committed offset; -1 is none. Raises `Violation` if that cannot be."""
         if partition.topic.deleting:
             return
         self._check(partition, offset, who)
         if offset >= 0 and offset not in self._attempted.get(partition, ()):
-            raise Violation(f"group {self.name}: {who} finds {partition} at {offset}, which nobody committed")
+            raise Violation(f"group {self.name}: {who} finds {partition} at {offset}, which no member committed")
 
     def _check(self, partition: PartitionModel, offset: int, who: str) -> None:
         floor = self._floors.get(partition, -1)

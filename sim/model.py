@@ -1,4 +1,4 @@
-"""What the world was told: every record that was sent, acknowledged or seen, by partition. It contradicts by raising."""
+"""Knowledge of the clients: every record sent, acknowledged or seen, by partition. Contradictions raise."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["Model", "Outcome", "PartitionModel", "Sent", "State", "TopicModel", 
 
 
 class Violation(AssertionError):
-    """What must always hold does not."""
+    """An invariant does not hold."""
 
 
 class State(Enum):
-    """What a producer knows of a record."""
+    """A producer's knowledge of a record."""
 
     UNKNOWN = "unknown"
     ACKNOWLEDGED = "acknowledged"
 
 
 class Outcome(Enum):
-    """What became of a transaction, as far as its producer knows."""
+    """The outcome of a transaction, as far as its producer knows."""
 
     OPEN = "open"
     ENDING = "ending"
@@ -38,7 +38,7 @@ class Transaction:
     name: str
     outcome: Outcome = Outcome.OPEN
     values: list[tuple[PartitionModel, bytes]] = field(default_factory=list)
-    """What it wrote and was acknowledged."""
+    """Records that it wrote, with acknowledgement."""
     seen: bool = False
     """A reader of committed records has seen some of it."""
 
@@ -46,13 +46,13 @@ class Transaction:
         """Such a reader sees a record of it. Raises `Violation` if none may."""
         self.seen = True
         if self.outcome in {Outcome.OPEN, Outcome.ABORTED}:
-            raise Violation(f"{self.name} is {self.outcome.value}, and somebody reads it as committed")
+            raise Violation(f"{self.name} is {self.outcome.value}, and a reader sees it as committed")
 
     def end(self, outcome: Outcome) -> None:
-        """Its producer learns what became of it. Raises `Violation` if somebody saw otherwise."""
+        """Its producer learns what became of it. Raises `Violation` if a reader saw otherwise."""
         self.outcome = outcome
         if self.seen and outcome is Outcome.ABORTED:
-            raise Violation(f"{self.name} is aborted, and somebody has read it as committed")
+            raise Violation(f"{self.name} is aborted, and a reader has seen it as committed")
 
 
 @dataclass(slots=True)
@@ -78,13 +78,13 @@ class PartitionModel:
     number: int
     sent: dict[bytes, Sent] = field(default_factory=dict)
     known: dict[int, bytes] = field(default_factory=dict)
-    """Values by offset that somebody was promised or shown."""
+    """Values by offset that a client was promised or shown."""
     places: dict[bytes, int] = field(default_factory=dict)
     last_place: dict[str, tuple[int, int]] = field(default_factory=dict)
     start: int = 0
-    """The largest log start that a client was told."""
+    """The largest log start that a client got."""
     end: int = 0
-    """The largest high watermark that a client was told, or what follows from acknowledgements."""
+    """The largest high watermark that a client got, or the one that follows from acknowledgements."""
     promised_start: int = 0
     """The largest log start that was answered to DeleteRecords: it is on disk."""
     start_written_down: bool = True
@@ -96,7 +96,7 @@ class PartitionModel:
         return f"{self.topic.name}-{self.number}"
 
     def acknowledged(self, base_offset: int, values: list[bytes]) -> None:
-        """A producer was told that its batch lies at ``base_offset``; -1 if it was told no more than that it is there."""
+        """A producer was acknowledged its batch at ``base_offset``; -1 if the answer does not name the offset."""
         for at, value in enumerate(values):
             self.sent[value].state = State.ACKNOWLEDGED
             if base_offset >= 0:
@@ -111,7 +111,7 @@ class PartitionModel:
             raise Violation(f"{self}: offset {offset} held {_show(known)}, now {_show(value)} is {how} there")
         sent = self.sent.get(value)
         if sent is None:
-            raise Violation(f"{self}: nobody sent {_show(value)}, which is {how} at offset {offset}")
+            raise Violation(f"{self}: no producer sent {_show(value)}, which is {how} at offset {offset}")
         place = self.places.get(value)
         if place is not None and place != offset and (sent.once or sent.attempts == 1):
             raise Violation(
@@ -133,7 +133,7 @@ class PartitionModel:
         self.start_written_down = True
 
     def told_start(self, log_start: int) -> None:
-        """A client was told a log start."""
+        """A client got a log start."""
         self.start = max(self.start, log_start)
 
     def check_complete(self, first: int, records: list[tuple[int, bytes]], end: int) -> None:
@@ -203,7 +203,7 @@ class TopicModel:
     configs: dict[str, str]
     partitions: list[PartitionModel] = field(default_factory=list)
     deleting: bool = False
-    """Somebody has asked for its deletion; from now on it may be gone."""
+    """A client has asked for its deletion; from now on it may be gone."""
     archive_may_go: bool = False
     """Tiering is, or has been, switched off with its archive."""
 
@@ -238,7 +238,7 @@ class Model:
         return topic
 
     def living(self) -> list[TopicModel]:
-        """Those that nobody wants deleted."""
+        """Those without a request to delete them."""
         return [topic for topic in self.topics.values() if not topic.deleting]
 
 

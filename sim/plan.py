@@ -1,4 +1,4 @@
-"""What a seed means: which faults a run has, how many clients, which settings."""
+"""The meaning of a seed: which faults a run has, how many clients, which settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The power goes at a named point: one story that passes every step of the archive, cut at one of them, told to its end.
 
-What is checked is what the simulation checks always: every acknowledged record once and in order, ranges that follow
+The checks are those of every simulation: every acknowledged record once and in order, ranges that follow
 each other, each object there, trash emptied, deleted topics gone. Then garbage is collected, and a verification of the
 bucket has to find nothing: no object too few, none too many.
 """
@@ -15,27 +15,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from sim.admin import Admin
-from sim.link import LinkLost
+from sim.actors.admin import Admin
+from sim.actors.link import LinkLost
+from sim.actors.producers import IdempotentProducer
+from sim.actors.readers import Reader
 from sim.model import PartitionModel, TopicModel, Violation
 from sim.plan import Plan
 from sim.points import POINTS, trapped
-from sim.process import Process, current_process
-from sim.producers import IdempotentProducer
-from sim.readers import Reader
-from sim.remains import Mood
-from sim.threads import Fiber
 from sim.trace import Trace
+from sim.under.process import Process, current_process
+from sim.under.remains import Mood
+from sim.under.threads import Fiber
 from sim.world import Outcome, World, run_seed
-from stratalog.broker.config import BrokerConfig
-from stratalog.tier import manifest_pages
-from stratalog.tier.garbage_collection import GarbageOptions, collect, collect_leases
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.leases import write_lease
-from stratalog.tier.manifest import Manifest, claim
-from stratalog.tier.manifest_store import change_manifest, read_manifest
-from stratalog.tier.verify import verify_bucket
-from stratalog.tier.verify_partition import VerifyOptions
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.tier.care.verify import verify_bucket
+from stratalog.tier.care.verify_partition import VerifyOptions
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests import pages as manifest_pages
+from stratalog.tier.manifests.leases import write_lease
+from stratalog.tier.manifests.manifest import Manifest, claim
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.work.garbage_collection import GarbageOptions, collect, collect_leases
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -139,7 +139,7 @@ class Story(Admin):
             await asyncio.sleep(0.2)
 
     def _leave_orphan(self, topic: TopicModel) -> None:
-        """What an attempt of an earlier leadership may have left."""
+        """Remains of an attempt of an earlier leadership."""
         partition = PartitionId(topic.name, topic.topic_id, 0)
         self.world.bucket.memory.put(partition.segment_key(0, 5, 0, bytes(15) + b"o"), b"an attempt")
 
@@ -277,7 +277,7 @@ class PowerWorld(World):
         )
 
     def config(self) -> BrokerConfig:
-        """A cache of a few chunks, none of which is larger than the cache: below what may be set."""
+        """A cache of a few chunks, each smaller than the cache: less than settings allow."""
         config = super().config()
         values = {**config.values, "stratalog.merge.bytes.max": _MERGE_BYTES}
         return replace(config, cache_bytes_max=_CACHE_BYTES, values=values)
@@ -294,7 +294,7 @@ class PowerWorld(World):
         current_process().check()
 
     def _claim_for_the_next(self, partition: PartitionId, now_ms: int) -> None:
-        """What was uploaded under the last claim and never committed is garbage from here on."""
+        """Objects uploaded under the last claim and never committed are garbage from here on."""
 
         def claimed(manifest: Manifest) -> Manifest:
             mine = manifest.claimant._replace(leader_epoch=manifest.claimant.leader_epoch + 1, uuid=bytes(16))

@@ -1,4 +1,4 @@
-"""What happened, line by line: a hash of everything, the last lines for whoever looks at a failure."""
+"""Records the run, line by line: a hash of everything, and the last lines for the report of a failure."""
 
 from __future__ import annotations
 

@@ -16,26 +16,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sim.admin import Admin
-from sim.bucket import Bucket
+from sim.actors.admin import Admin
+from sim.actors.faults import Faults
+from sim.actors.groups import ClassicMember, ConsumerMember, Member
+from sim.actors.producers import IdempotentProducer, PlainProducer
+from sim.actors.progress import Progress
+from sim.actors.readers import Reader
+from sim.actors.transactions import TransactionalProducer
 from sim.checker import Checker
-from sim.disk import Disk, SimFilesystem
-from sim.faults import Faults
 from sim.group_model import GroupModel
-from sim.groups import ClassicMember, ConsumerMember, Member
-from sim.loop import VirtualLoop
-from sim.machine import SimMachine
 from sim.model import Model, TopicModel, Violation
 from sim.plan import Plan
-from sim.process import Process
-from sim.producers import IdempotentProducer, PlainProducer
-from sim.progress import Progress
-from sim.readers import Reader
-from sim.threads import VirtualLock, VirtualTimer
 from sim.trace import Trace
-from sim.transactions import TransactionalProducer
-from stratalog.broker.config import BrokerConfig, Flags, load_config
+from sim.under.bucket import Bucket
+from sim.under.disk import Disk, SimFilesystem
+from sim.under.loop import VirtualLoop
+from sim.under.machine import SimMachine
+from sim.under.process import Process
+from sim.under.threads import VirtualLock, VirtualTimer
 from stratalog.broker.node import Node
+from stratalog.broker.settings.config import BrokerConfig, Flags, load_config
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Outcome", "World", "run_seed"]
@@ -60,7 +60,7 @@ class SimClock:
         return _WALL_ORIGIN_MS + self._ahead_ms + int(self._loop.time() * 1000)
 
     def jump(self, jump_ms: int) -> None:
-        """Somebody sets the clock."""
+        """An operator sets the clock."""
         self._ahead_ms += jump_ms
 
 
@@ -116,7 +116,7 @@ class World:
         self._entropy = self._dice()
 
     def draw_plan(self, dice: random.Random) -> Plan:
-        """What this run is like."""
+        """The character of this run."""
         return Plan.draw(dice)
 
     def _dice(self) -> random.Random:
@@ -207,7 +207,7 @@ class World:
     # -- the broker ----------------------------------------------------------------------------------------------------
 
     def config(self) -> BrokerConfig:
-        """What every life of the broker is told."""
+        """Settings that every life of the broker gets."""
         return load_config(
             assignments=[f"{name}={value}" for name, value in self.plan.settings.items()],
             environment={},
@@ -255,6 +255,7 @@ class World:
         node = Node(config, clock=self.clock, files=SimFilesystem(self.disk, process), dice=dice)
         self._unlock = partial(_let_go_of_locks, node)
         process.on_death.append(self._unlock)
+        process.on_death.append(node.log_limits.remove)  # loggers outlive the process that is simulated
         await node.start()
         self.trace.note(process.name, "is ready")
         self.node = node
@@ -296,9 +297,9 @@ class World:
             self.loop.failures.append(str(error))
 
     def check_may_be_gone(self, topic: TopicModel, who: str) -> None:
-        """A client was told that a topic does not exist."""
+        """A client got the answer that a topic does not exist."""
         if not topic.deleting:
-            raise Violation(f"{who}: {topic.name} is said not to exist, and nobody deleted it")
+            raise Violation(f"{who}: {topic.name} is said not to exist, and no client deleted it")
 
 
 def _let_go_of_locks(node: Node) -> None:

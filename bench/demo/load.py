@@ -18,7 +18,7 @@ __all__ = ["Loaded", "Loader"]
 
 @dataclass
 class Loaded:
-    """What went in, by the source file and the delivery reports alone."""
+    """Records that went in, by the source file and the delivery reports alone."""
 
     seconds: float
     value_bytes: int

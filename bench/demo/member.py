@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 60
 
 
 class Member:
-    """What one consumer is given, and what it reads of it."""
+    """Partitions of one consumer, and the records that it reads."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, share: int) -> None:
         self._topic = topic

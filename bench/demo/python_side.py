@@ -1,4 +1,4 @@
-"""What Python makes of the bucket without broker and Spark; prints its findings as one JSON line."""
+"""Reads the bucket with Python, without broker and Spark; prints its findings as one JSON line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark makes of the bucket when no broker is running; prints its findings as one JSON line."""
+"""Reads the bucket with Spark while no broker runs; prints its findings as one JSON line."""
 
 from __future__ import annotations
 

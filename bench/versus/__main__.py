@@ -51,7 +51,7 @@ def _run(chosen: list[str], settings: Settings, place: Path) -> list[Outcome]:
                 outcomes += measured(name, partial(throughput.CELLS[name], arena, settings.seconds))
     for name in chosen:
         if name in lifetimes.CELLS:
-            # What is said to be durable has to be on a disk, wherever the rest is.
+            # Durable files have to be on a disk, wherever the rest is.
             with settings.folder(settings.disk if name == "durable" else place) as folder:
                 outcomes += measured(name, partial(lifetimes.CELLS[name], folder, settings.repetitions))
     return outcomes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.build import BUILD, cubic_environment
 from bench.servers import BrokerServer
-from stratalog.broker.client import Client
+from stratalog.client.client import Client
 from stratalog.wire.errors import Retriable
 from stratalog.wire.messages.metadata import MetadataRequest
 

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from bench.cells.startup import batch_of
 from bench.outcome import Bound, Outcome, interleaved
 from bench.servers import KAFKA_FLUSH, BrokerServer
-from bench.startup import batch_of
 from bench.versus import clients
 from bench.versus.arena import KAFKA, OURS, Figures, Target, judge, tell
 from bench.versus.kafka import KafkaServer
 from bench.versus.tier import tier
-from stratalog.broker.broker_link import check
-from stratalog.broker.client import Client
-from stratalog.broker.client_records import produce_batches
+from stratalog.client.client import Client
+from stratalog.client.link import check
+from stratalog.client.records import produce_batches
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 

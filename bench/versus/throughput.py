@@ -1,4 +1,4 @@
-"""What librdkafka, the Java clients and raw requests get out of either broker, and what they cost it."""
+"""Throughput of librdkafka, the Java clients and raw requests with either broker, and their cost for it."""
 
 from __future__ import annotations
 

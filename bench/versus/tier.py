@@ -1,7 +1,7 @@
 """The tier beside Kafka's: cold reads of a GiB in segments of 64 MiB, a folder as the store on either side.
 
 Kafka's is its ``LocalTieredStorage``, the reference plug-in of its own tests: a copy on the same disk, faster than any store
-behind a network. What the broker reads is on no local disk of its own any more, and was read by nobody before.
+behind a network. The records that the broker reads have left its local disk, and were not read before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEGMENT_BYTES = 64 << 20
 VALUE_BYTES = 1024
 MESSAGE_COUNT = (1 << 30) // VALUE_BYTES
 COLD_COUNT = MESSAGE_COUNT - 2 * SEGMENT_BYTES // VALUE_BYTES
-"""Of the messages, those that are in no local segment for sure."""
+"""Those messages that are in no local segment for sure."""
 PACE = (1000.0, 4.0, 100)
 """Messages a second, seconds, bytes."""
 P99_FACTOR = 1.6

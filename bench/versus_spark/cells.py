@@ -1,4 +1,4 @@
-"""What is compared: scans, conversions to Parquet and micro-batches beside Kafka's source, a real S3 server beside files."""
+"""Compared cells: scans, conversions to Parquet and micro-batches beside Kafka's source, a real S3 server beside files."""
 
 from __future__ import annotations
 

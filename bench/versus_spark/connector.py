@@ -19,7 +19,7 @@ TUNED = {
     "kafka.receive.buffer.bytes": "-1",
     "minPartitions": "12",
 }
-"""What a careful user sets: large fetches, the system's socket buffers, two tasks a partition."""
+"""The settings of a careful user: large fetches, the system's socket buffers, two tasks a partition."""
 
 
 def connector_jars() -> list[Path]:

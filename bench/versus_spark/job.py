@@ -34,7 +34,7 @@ Run = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What to read and where from."""
+    """The data to read, and its place."""
 
     spark: SparkSession
     folder: Path
@@ -56,7 +56,7 @@ class _Job:
         return self.reader(kind, self.spark.read).option("subscribe", self.topic).load()
 
     def scan(self, kind: str) -> object:
-        """What every kind must find alike: the sum of the lengths, the largest offset, the number of keys."""
+        """Results in which all kinds must agree: the sum of the lengths, the largest offset, the number of keys."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
         found = self.frame(kind).agg(F.sum(F.length("value")), F.max("offset"), F.count("key")).first()

@@ -1,0 +1,1 @@
+"""Actors on the broker: clients of every kind, the administrator, and the faults."""

@@ -1,0 +1,1 @@
+"""Foundations of the broker in virtual time: loop, processes, threads, disk, network, bucket."""
