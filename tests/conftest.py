@@ -12,26 +12,27 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 import pytest
 
-from stratalog.broker.broker_link import BrokerLink
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import CreatedTopic, create_topic
-from stratalog.broker.client_records import NewRecord, Producer, fetch, produce_batches, visible_records
-from stratalog.broker.config import Flags, load_config
-from stratalog.broker.event_loop import BrokerLoop, run
 from stratalog.broker.node import Node
-from stratalog.hot.filesystem import RealFile, RealFilesystem
+from stratalog.broker.runtime.event_loop import BrokerLoop, run
+from stratalog.broker.settings.config import Flags, load_config
+from stratalog.client.admin import CreatedTopic, create_topic
+from stratalog.client.client import Client
+from stratalog.client.link import BrokerLink
+from stratalog.client.records import NewRecord, Producer, fetch, produce_batches, visible_records
+from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
 WAIT_SECONDS = 30
-CONFORMANCE = ("tests/tier/test_store.py",)
-"""What runs where `--store` is given and no file is."""
+CONFORMANCE = ("tests/tier/stores/test_store.py",)
+"""The store where `--store` is given without a file."""
 LOOPS_OF_BOTH_KINDS = ("test_connection.py",)
 SETTINGS = {"log.segment.delete.delay.ms": "1000", "stratalog.ballast.bytes": "0"}
 
@@ -75,7 +76,7 @@ class RunningNode:
         self._thread: threading.Thread | None = None
 
     def config(self):
-        """What the node is told."""
+        """The settings of the node."""
         return load_config(
             assignments=[f"{name}={value}" for name, value in self.settings.items()],
             environment={},
@@ -88,13 +89,26 @@ class RunningNode:
             host_name="localhost",
         )
 
-    def start(self) -> RunningNode:
-        """Start, or start again on the same files. Raises what `Node.start` raises."""
+    def start(self, seconds: float = WAIT_SECONDS) -> RunningNode:
+        """Start, or start again on the same files. Raises what `Node.start` raises; a start that does not end is a failure."""
         started: Future[None] = Future()
         self._thread = threading.Thread(target=lambda: run(self._main(started)), name="broker")
         self._thread.start()
-        started.result(WAIT_SECONDS)
+        wait([started], seconds)
+        assert started.done(), f"the broker has not started within {seconds} s; it is here:\n{self._stacks()}"
+        started.result()
         return self
+
+    def _stacks(self) -> str:
+        """Where the loop's thread and its tasks are."""
+        assert self._thread is not None
+        lines = traceback.format_stack(sys._current_frames().get(self._thread.ident or 0), 12)
+        for task in asyncio.all_tasks(self._loop) if "_loop" in vars(self) else ():
+            waits: Any = task.get_coro()
+            while frame := getattr(waits, "cr_frame", None):
+                lines.append(f"{task.get_name()}: {frame.f_code.co_filename}:{frame.f_lineno}\n")
+                waits = waits.cr_await
+        return "".join(lines)
 
     async def _main(self, started: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -376,7 +390,7 @@ class ServeProcess:
         return self
 
     def errors(self) -> str:
-        """What it has said on stderr so far."""
+        """Its output on stderr so far."""
         with open(f"{self.directory}/stderr") as stderr:  # noqa: PTH123 - a path in a string
             return stderr.read()
 

@@ -1,4 +1,4 @@
-"""What the documents say is there: links, APIs, settings, duties."""
+"""Checks of statements in the documents: links, APIs, settings, duties."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from stratalog.broker.api import APIS
-from stratalog.metadata.configs import definitions, topic_definitions
+from stratalog.metadata.settings.configs import definitions, topic_definitions
 from stratalog.wire.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parent.parent

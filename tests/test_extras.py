@@ -50,7 +50,7 @@ def test_the_table_names_the_extras_of_the_project() -> None:
     assert all(extra in brought[module] for module, extra in EXTRA_OF_MODULE.items())
 
 
-@pytest.mark.parametrize("entry", ["stratalog.broker.cli", "stratalog.spark.__main__"])
+@pytest.mark.parametrize("entry", ["stratalog.cli.main", "stratalog.cli.spark.main"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_its_packages_says_what_to_install(command: str, entry: str, tmp_path: Path) -> None:
     """The command ends with code 1 and one line, from either entry."""
@@ -90,7 +90,7 @@ def test_a_module_that_no_extra_brings_is_a_bug_and_keeps_its_traceback() -> Non
 
 
 def test_the_innermost_sentence_is_kept() -> None:
-    """A module below the package and a package of which even the namespace is missing are named as the package."""
+    """A module below the package and a package whose very namespace is missing are named as the package."""
     assert (
         missing_text(ModuleNotFoundError("", name="numpy.linalg"), "x")
         == "x needs numpy: pip install 'stratalog[spark]'"

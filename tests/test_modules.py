@@ -1,15 +1,17 @@
 """One file is one module in every process: two would mean two `KafkaError` classes."""
 
 import asyncio
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 
-from stratalog.broker.worker_main import Start
-from stratalog.broker.workers import ProcessWorkers
+from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.workers import ProcessWorkers
 
 LOADED_TWICE = """
 def loaded_twice(modules):
@@ -62,7 +64,7 @@ def test_the_command_line_has_every_file_once(tmp_path, where):
     program = f"""
 sys.argv = ["stratalog", "serve", "--print-config", "--data", {str(tmp_path)!r}]
 import stratalog.broker.node
-from stratalog.broker.cli import main
+from stratalog.cli.main import main
 try:
     main()
 except SystemExit:
@@ -70,11 +72,11 @@ except SystemExit:
 {ANSWER}"""
     answer = python(program, directory=str(tmp_path) if where == "elsewhere" else None)
     assert answer["twice"] == []
-    assert "stratalog.broker.cli_serve" in answer["names"]
+    assert "stratalog.cli.serve" in answer["names"]
     assert short_names(answer["names"]) == set()
 
 
-@pytest.mark.parametrize("target", ["stratalog.broker.io_worker", "stratalog.broker.cpu_worker"])
+@pytest.mark.parametrize("target", ["stratalog.broker.workers.io_worker", "stratalog.broker.workers.cpu_worker"])
 async def test_a_worker_has_every_file_once(target):
     """The program it is started with included."""
     loop = asyncio.get_running_loop()
@@ -90,7 +92,7 @@ async def test_a_worker_has_every_file_once(target):
     assert error is None
     assert report["twice"] == []
     assert target in report["names"]
-    assert "stratalog.broker.worker_main" in report["names"]
+    assert "stratalog.broker.workers.main" in report["names"]
     assert short_names(report["names"]) == set()
 
 
@@ -98,7 +100,7 @@ async def test_a_worker_has_every_file_once(target):
 def test_a_spark_worker_has_every_file_once(tmp_path):
     """The Python process that Spark starts for a data source or a function."""
     program = f"""
-from stratalog.spark.sessions import session
+from stratalog.spark.sessions.sessions import session
 spark = session("local[1]", app_name="modules", **{{
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.warehouse.dir": {str(tmp_path)!r},
@@ -106,7 +108,7 @@ spark = session("local[1]", app_name="modules", **{{
 }})
 def look(_rows):
     import json, sys
-    import pyspark_stratalog, stratalog.spark.source
+    import pyspark_stratalog, stratalog.spark.source.source
     {LOADED_TWICE.strip().replace(chr(10), chr(10) + "    ")}
     {ANSWER}
     yield json.dumps(answer)
@@ -116,5 +118,15 @@ spark.stop()
 """
     answer = python(program, directory=os.fspath(tmp_path))
     assert answer["twice"] == []
-    assert {"pyspark_stratalog", "stratalog.spark.source"} <= set(answer["names"])
+    assert {"pyspark_stratalog", "stratalog.spark.source.source"} <= set(answer["names"])
     assert short_names(answer["names"]) == set()
+
+
+@pytest.mark.parametrize("package", ["stratalog", "stratalog.spark", "stratalog.tier"])
+def test_no_module_has_the_name_of_a_function_of_its_package(package):
+    """Importing such a module would put it in the place of the function."""
+    found = importlib.import_module(package)
+    names = set(getattr(found, "__all__", ())) | {
+        name for name, value in vars(found).items() if callable(value) and not name.startswith("_")
+    }
+    assert names & {module.name for module in pkgutil.iter_modules(found.__path__)} == set()

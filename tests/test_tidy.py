@@ -2,17 +2,31 @@
 
 import ast
 import re
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("wire", "hot", "tier", "metadata", "broker", "spark")
+ROOMS = ("wire", "client", "hot", "tier", "metadata", "broker", "spark", "cli")
 OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "mutants", "docs", "kernel")
 FILE_LINES_MAX = 420
 FUNCTION_LINES_MAX = 60
 MIRRORED_FROM_LINES = 40
+
+FLOOR_FILES_MAX = 27
+"""Source files in one folder: as many as a reader takes in at one look."""
+
+WIDE_FOLDERS = {
+    "broker/api": "a file for each API",
+    "wire/messages": "a file for each message",
+    "bench/cells": "a file for each cell of the table",
+}
 
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
@@ -20,6 +34,7 @@ UNMIRRORED: dict[str, str] = {}
 
 BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|common|misc|stuff)(_|$)")
 BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+TEST_CASES = re.compile(r"^(Test\w+) = \w+\.TestCase$", re.MULTILINE)
 MACHINE_PATHS = re.compile(r"(?<![\w{}<>.$~*/-])/(?:root|work|home)/[\w.]")
 
 
@@ -34,19 +49,31 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-SOURCES = [path for path in python_files(*ROOMS, *OTHERS) if "build" not in path.parts]
+SOURCES = [path for path in [*python_files(*ROOMS, *OTHERS), ROOT / "conftest.py"] if "build" not in path.parts]
 TESTS = list(python_files("tests"))
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file, parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function and method of a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_is_parsed() -> None:
+    """Parse before the tests, so that the first of them does not pay for all in its budget of CPU time."""
+    for path in SOURCES + TESTS:
+        functions(path)
 
 
 def over(found: dict[str, int], allowed: dict[str, str], limit: int) -> dict[str, int]:
-    """What is above the limit and not allowed to be."""
+    """The entries above the limit that are not allowed."""
     return {name: lines for name, lines in found.items() if lines > limit and name not in allowed}
 
 
@@ -57,6 +84,19 @@ def test_files_are_short():
     assert {name for name in LONG_FILES if lines.get(name, 0) <= FILE_LINES_MAX} == set(), "no longer needed"
 
 
+def test_no_folder_is_a_crowd():
+    """Rooms have rooms: what stands together is found in one look."""
+    count = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    wide = {folder.relative_to(ROOT).as_posix(): files for folder, files in count.items() if files > FLOOR_FILES_MAX}
+    assert wide.keys() == WIDE_FOLDERS.keys()
+
+
+def test_every_room_has_a_charter():
+    """The first line of a package says what it is for."""
+    packages = [path for path in SOURCES if path.name == "__init__.py"]
+    assert [name_of(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
 def test_functions_are_short():
     """Docstring included."""
     lines = {
@@ -65,6 +105,35 @@ def test_functions_are_short():
         for node in functions(path)
     }
     assert over(lines, LONG_FUNCTIONS, FUNCTION_LINES_MAX) == {}
+
+
+@pytest.fixture
+def top_conftest() -> ModuleType:
+    """The top ``conftest.py`` as a module of the test's own."""
+    spec = spec_from_file_location("top_conftest", ROOT / "conftest.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_costly_test_exists(top_conftest):
+    """`COSTLY_TESTS` names functions of tests, and `UNLIMITED` the markers that are left out by default."""
+    tests = {f"{name_of(path)}::{node.name}" for path in TESTS for node in functions(path)}
+    methods = {f"{name_of(path)}::{name}::runTest" for path in TESTS for name in TEST_CASES.findall(path.read_text())}
+    assert set(top_conftest.COSTLY_TESTS) - tests - methods == set()
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    assert set(re.findall(r"not (\w+)", options[-1])) == top_conftest.UNLIMITED
+
+
+@pytest.mark.parametrize(("name", "fails"), [("test_a", True), ("test_a[1]", True), ("test_named[1]@spark", False)])
+def test_a_test_over_its_budget_of_cpu_time_fails_unless_it_is_named(top_conftest, monkeypatch, name, fails):
+    """Parameters and groups are no part of the name."""
+    monkeypatch.setattr(top_conftest, "CPU_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(top_conftest, "COSTLY_TESTS", {"tests/x.py::test_named": "a reason"})
+    hook = top_conftest.pytest_runtest_call(SimpleNamespace(nodeid=f"tests/x.py::{name}", iter_markers=list))
+    next(hook)
+    with pytest.raises(pytest.fail.Exception, match="of CPU, more than") if fails else pytest.raises(StopIteration):
+        next(hook)
 
 
 def mirrored(path: Path) -> Path:
@@ -97,10 +166,10 @@ def test_every_test_says_what_behaviour_it_is_about():
 
 
 def test_every_public_class_and_function_of_the_rooms_is_described():
-    """Ruff sees methods and modules; this sees what it is told to ignore."""
+    """Ruff sees methods and modules; this sees what ruff ignores."""
     silent = []
     for path in SOURCES:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             if named and not node.name.startswith("_") and not ast.get_docstring(node):
                 silent.append(f"{name_of(path)}:{node.name}")
@@ -120,6 +189,9 @@ def texts() -> Iterator[Path]:
     for name in (
         "README.md",
         "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        ".pre-commit-config.yaml",
         "Makefile",
         "pyproject.toml",
         ".ci/run",
@@ -142,3 +214,79 @@ def test_nothing_unfinished_and_no_path_of_one_machine(pattern, what):
         if pattern.search(line)
     ]
     assert found == []
+
+
+RIDDLES = re.compile(
+    r"\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|(?:[Ii]s|[Aa]re|[Ww]as) told|[Oo]f which)\b"
+    r"|(?:\"\"\"|(?<![\S#])#:? |[.!?]\s{1,9}(?:#:? )?)(?:What|Who|Of|Nothing)\b(?![^.!?\n]*\?)"
+    r"|def test_(?:(?:what|who|of|nothing)_|(?:\w+_)?(?:nobody|somebody|whoever|(?:is|are|was)_told|of_which)[_(])"
+)
+"""Words that make a sentence hard to read, sentences that begin with a riddle, and names of tests with either."""
+
+RIDDLES_LEFT: dict[str, int] = {
+    "broker": 4,
+    "cli": 2,
+    "client": 1,
+    "docs": 5,
+    "hot": 2,
+    "metadata": 2,
+    "spark": 1,
+    "tests/broker": 33,
+    "tests/cli": 9,
+    "tests/client": 1,
+    "tests/hot": 3,
+    "tests/java": 13,
+    "tests/metadata": 11,
+    "tests/tier": 1,
+}
+"""Riddles that are still there, by top-level folder: may only fall. A folder that is not listed has none.
+
+This prints the present counts, to replace the table::
+
+    python -c "from tests.test_tidy import riddles_by_folder; print(dict(riddles_by_folder()))"
+"""
+
+
+def riddles_in(path: Path) -> int:
+    """How many riddles a file has; files are whole, so that log lines and error messages count as well."""
+    return len(RIDDLES.findall(path.read_text()))
+
+
+def riddles_by_folder() -> Counter[str]:
+    """Riddles by top-level folder, tests by the room that they mirror; "." is the top of the repository.
+
+    The change log is left out: it is history. So are the rules themselves, in this file and in CONTRIBUTING.md.
+    """
+    count: Counter[str] = Counter()
+    for path in texts():
+        parts = path.relative_to(ROOT).parts
+        if parts in {("tests", "test_tidy.py"), ("CHANGELOG.md",), ("CONTRIBUTING.md",)}:
+            continue
+        depth = 2 if parts[0] == "tests" else 1
+        count["/".join(parts[: min(depth, len(parts) - 1)]) or "."] += riddles_in(path)
+    return +count
+
+
+def test_riddles_only_become_fewer():
+    """No folder has more than the table allows. Lower the table when a folder has fewer."""
+    assert {name: n for name, n in riddles_by_folder().items() if n > RIDDLES_LEFT.get(name, 0)} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ('"""What is read."""', 1),
+        ("x = 1  # nobody reads it", 1),
+        ("It goes on. Nothing is kept.", 1),
+        ("A consumer is told of it, of which there are two.", 2),
+        ('"""Whose turn it is, whatever was asked."""', 0),
+        ("## What does it cost?", 0),
+        ("def test_what_is_gone_is_forgotten():", 1),
+        ("def test_damage_is_told():", 1),
+        ("def test_damage_is_reported_whatever_it_is():", 0),
+        ("No client reads it; nothing is kept.", 0),
+    ],
+)
+def test_a_riddle_is_recognised(line, count):
+    """At the beginning of a sentence, or anywhere for words that are banned; a plain question is none."""
+    assert len(RIDDLES.findall(line)) == count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.cold_reader import Readers, read_cold, result_of
-from stratalog.broker.client_records import produce_batches
+from stratalog.client.records import produce_batches
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
@@ -34,7 +34,7 @@ def test_every_reader_reads_its_partition_once(topic):
     assert read.first_ms > 0
 
 
-def test_a_wrong_partition_is_told(topic):
+def test_a_wrong_partition_is_reported(topic):
     """An error of the broker ends the run."""
     with pytest.raises(SystemExit, match="error 3"):
         read_cold(Readers(topic[0], "t", 50, count=3, partitions=3))

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from bench.object_server import ObjectServer
-from stratalog.tier.probe import probe
-from stratalog.tier.s3_client import S3Settings
-from stratalog.tier.s3_store import S3Store
+from stratalog.tier.stores.probe import probe
+from stratalog.tier.stores.s3.client import S3Settings
+from stratalog.tier.stores.s3.store import S3Store
 
 
 @pytest.fixture(scope="module")

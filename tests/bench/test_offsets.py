@@ -2,10 +2,10 @@
 
 import struct
 
-from bench.offset_commits import answer_frame, commit_frame
-from bench.offset_load import COORDINATOR_PARTITIONS, one_group_of_each_partition
-from stratalog.metadata.partitioner import coordinator_partition
+from bench.cells.offset_commits import answer_frame, commit_frame
+from bench.cells.offset_load import COORDINATOR_PARTITIONS, one_group_of_each_partition
 from stratalog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from stratalog.wire.partitioner import coordinator_partition
 from stratalog.wire.schema import decode
 
 

@@ -1,4 +1,4 @@
-"""What is read from the kernel and from the broker's metrics, and arithmetic on it."""
+"""Figures from the kernel and from the broker's metrics, and arithmetic on them."""
 
 import os
 import subprocess
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bench.archives import frozen_not_uploaded, json_values
+from bench.cells.primitives import SIZES, Primitives, predict
+from bench.cells.spark_memory import parse_peak_kib
+from bench.cells.uploads import _judge, _Run
 from bench.load import LoadResult
 from bench.outcome import Bound
-from bench.primitives import SIZES, Primitives, predict
 from bench.processes import cpu_seconds, parse_cpu_ticks, parse_pss_kib
 from bench.servers import parse_metric
 from bench.settings import file_system
-from bench.spark_memory import parse_peak_kib
-from bench.uploads import _judge, _Run
 
 
 def test_a_process_name_with_spaces_and_brackets_does_not_shift_the_fields():
@@ -48,7 +48,7 @@ def test_the_file_system_is_that_of_the_deepest_mount():
 
 
 def test_the_active_segment_and_what_is_uploaded_are_no_backlog(tmp_path):
-    """Of four segments the last is active and the first is in the archive."""
+    """With four segments, the last is active and the first is in the archive."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     for base in (0, 100, 200, 300):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.cells import CELLS, every_outcome, selected
+from bench.catalogue import CELLS, every_outcome, selected
 from bench.outcome import Bound, Outcome, failed
 from bench.report import merged, render, write
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stratalog.broker.clock import SystemClock
-from stratalog.broker.config_listeners import Listener, SecurityProtocol
-from stratalog.broker.dispatch import Api, Dispatcher, Operation, ResourceType
-from stratalog.broker.metrics import Metrics
-from stratalog.broker.server import Server, ServerLimits
+from stratalog.broker.network.server import Server, ServerLimits
+from stratalog.broker.requests.dispatch import Api, Dispatcher, Operation, ResourceType
+from stratalog.broker.runtime.clock import SystemClock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.settings.listeners import Listener, SecurityProtocol
 from stratalog.wire.frame import decode_response_header, encode_request
 from stratalog.wire.schema import Int16, Int32, Message, Records, decode, encode_bytes
 from stratalog.wire.schema import field as wire_field
@@ -216,77 +216,6 @@ def wire():
     )
 
 
-class ScriptedBroker:
-    """A thread that answers requests with what the test put in ``answers`` by API key: for clients that block.
-
-    An answer is a message, a function of the request that makes one, raw bytes to send as they are, or None to hang
-    up. ``ranges`` is what ApiVersions tells. ``requests`` keeps what came, with its version.
-    """
-
-    def __init__(self) -> None:
-        import socket
-        import threading
-
-        self.answers = {}
-        self.ranges = {}
-        self.requests = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        import threading
-
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection) -> None:
-        with connection, contextlib.suppress(OSError), connection.makefile("rb") as stream:
-            while len(head := stream.read(4)) == 4:
-                answer = self._answer(memoryview(stream.read(struct.unpack(">i", head)[0])))
-                if answer is None:
-                    return
-                connection.sendall(answer)
-
-    def _answer(self, frame: memoryview) -> bytes | None:
-        from stratalog.wire.frame import decode_request_header, encode_response
-        from stratalog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-        from stratalog.wire.messages.registry import APIS
-
-        key, version = struct.unpack_from(">hh", frame)
-        header = decode_request_header(frame, flexible=version >= APIS[key].request.flexible_since)
-        request = decode(APIS[key].request, version, frame, header.body_position)
-        self.requests.append((request, version))
-        if key == 18 and 18 not in self.answers:
-            rows = [
-                ApiVersion(api_key=one, min_version=low, max_version=high) for one, (low, high) in self.ranges.items()
-            ]
-            answer = ApiVersionsResponse(api_keys=rows)
-        else:
-            answer = self.answers[key]
-        if callable(answer):
-            answer = answer(request)
-        if answer is None or isinstance(answer, bytes):
-            return answer
-        flexible = version >= type(answer).flexible_since and key != 18
-        return b"".join(encode_response(header.correlation_id, [encode_bytes(answer, version)], flexible=flexible))
-
-    def close(self) -> None:
-        """Accept nothing more."""
-        self._socket.close()
-
-
-@pytest.fixture
-def scripted():
-    """A broker that says what the test wants it to say."""
-    broker = ScriptedBroker()
-    yield broker
-    broker.close()
-
-
 @pytest.fixture(scope="session")
 def live_broker(tmp_path_factory):
     """A broker of its own process, started once for all tests that only need one that runs."""
@@ -295,7 +224,7 @@ def live_broker(tmp_path_factory):
     from types import SimpleNamespace
 
     home = tmp_path_factory.mktemp("live")
-    command = [sys.executable, "-m", "stratalog.broker.cli", "serve", "--data", str(home / "data")]
+    command = [sys.executable, "-m", "stratalog.cli.main", "serve", "--data", str(home / "data")]
     command += ["--bucket", f"file://{home}/bucket", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with (home / "stderr").open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -315,7 +244,7 @@ def stratalog(live_broker):
 
     from click.testing import CliRunner
 
-    from stratalog.broker.cli import cli
+    from stratalog.cli.main import cli
 
     def run(*arguments: str, stdin: str | bytes = "", code: int = 0):
         environment = {"STRATALOG_BOOTSTRAP": live_broker.kafka, "STRATALOG_HTTP": live_broker.http}
@@ -338,39 +267,3 @@ def topic(stratalog, request):
     name = re.sub(r"[^a-zA-Z0-9]+", "-", f"{request.path.stem}-{request.node.name}")[:200]
     stratalog("topic", "create", name, "--partitions", "3")
     return name
-
-
-@pytest.fixture
-def three_batches():
-    """Three batches of three records each from offset 100, the second compressed; times up to 1002, 2002, 1502."""
-    from stratalog.wire.batch import Header, Record, build_batch
-    from stratalog.wire.compression import Codec
-
-    def batch(offset: int, time_ms: int, codec: Codec = Codec.NONE) -> bytes:
-        headers = (Header("h", b"x"),)
-        records = [Record(offset + n, time_ms + n, b"k%d" % n, b"v%d" % n, headers) for n in range(3)]
-        return bytes(build_batch(records, codec=codec, leader_epoch=4))
-
-    return [batch(100, 1000), batch(103, 2000, Codec.ZSTD), batch(106, 1500)]
-
-
-@pytest.fixture
-def start_command(tmp_path):
-    """Start a command line in a process of its own, on free ports; all are gone after the test."""
-    import subprocess
-    import sys
-
-    processes = []
-
-    def started(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "stratalog.broker.cli", *arguments]
-        command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        )
-        return processes[-1]
-
-    yield started
-    for process in processes:
-        process.kill()
-        process.communicate()

@@ -7,11 +7,11 @@ import urllib.request
 
 import pytest
 
-from stratalog.broker.client import Client
-from stratalog.broker.client_records import NewRecord, Producer, fetch, visible_records
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
-from stratalog.tier.faulty_store import Fault, FaultRule
-from stratalog.tier.opening import open_store
+from stratalog.client.client import Client
+from stratalog.client.records import NewRecord, Producer, fetch, visible_records
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
+from stratalog.tier.stores.opening import open_store
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -42,7 +42,7 @@ def read(broker, topic):
         return [record.value for _, records in visible_records(fetched, 0) for record in records]
 
 
-def test_what_was_written_is_there_after_a_restart_on_the_same_port(embedded):
+def test_records_are_there_after_a_restart_on_the_same_port(embedded):
     """Clients find the broker where it was."""
     broker = embedded().start()
     address = broker.bootstrap_servers
@@ -67,7 +67,7 @@ def test_brokers_live_side_by_side(embedded):
 
 
 def test_a_stopped_broker_is_gone(embedded):
-    """Its port is closed, and whoever asks it for something is told."""
+    """Its port is closed, and calls of it raise an error."""
     broker = embedded().start()
     port = broker.port
     broker.stop()
@@ -85,7 +85,7 @@ def test_settings_that_cannot_be_stop_the_start(embedded):
 
 
 def test_the_store_fails_on_demand(embedded):
-    """Nothing is archived while every request to the bucket fails; afterwards everything is."""
+    """Uploads stop while every request to the bucket fails; afterwards everything is archived."""
     broker = embedded().start()
     broker.create_topic("t", remote_storage_enable="true", internal_segment_bytes=2000, retention_ms=-1)
     broker.fail_store(FaultRule(Fault.FAIL_BEFORE, count=None))
@@ -125,7 +125,7 @@ def test_metrics_are_served(embedded):
 
 
 def test_a_loop_ends_with_its_thread():
-    """What still runs on it is cancelled."""
+    """Tasks that still run on it are cancelled."""
     thread = LoopThread()
     ended = []
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client_records import NewRecord
+from stratalog.client.records import NewRecord
 from stratalog.wire.batch import iter_headers
 
 NEVER = {"log_cleaner_backoff_ms": 3_600_000}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stratalog.broker.client_records import fetch, visible_records
-from stratalog.broker.dump import dump
+from stratalog.cli.dump.dump import dump
+from stratalog.client.records import fetch, visible_records
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode
@@ -74,7 +74,7 @@ class Wire:
         return state.transaction_state, [number for topic in state.topics for number in topic.partitions]
 
     def read(self, partition=0):
-        """What a read_committed consumer sees."""
+        """The records that a read_committed consumer sees."""
         client, position, values = self.broker.client(), 0, []
         name = TopicPartition("t", partition)
         while True:
@@ -129,7 +129,7 @@ def test_the_same_transactional_id_again(wire):
     assert wire.send(old, 0, b"left open", transactional_id="x") == 0
     new = wire.init("x")
     assert new.producer_id == old.producer_id
-    assert new.producer_epoch == old.producer_epoch + 2  # one more for the abort, which nobody may produce with
+    assert new.producer_epoch == old.producer_epoch + 2  # one more for the abort, for no producer's use
     assert wire.init("x") == (new.producer_id, new.producer_epoch + 1)
     assert wire.send(old, 1, b"zombie", transactional_id="x") == "INVALID_PRODUCER_EPOCH"
     assert wire.end(old, commit=True) == "PRODUCER_FENCED"

@@ -1,4 +1,4 @@
-"""Who may read what a broker writes to directories."""
+"""The modes of the files that a broker writes to directories."""
 
 import stat
 import subprocess
@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from stratalog.broker.cli import COMMANDS, PRIVATE
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import create_topic
+from stratalog.cli.main import COMMANDS, PRIVATE
+from stratalog.client.admin import create_topic
+from stratalog.client.client import Client
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -60,7 +60,7 @@ def test_no_other_account_reads_what_a_broker_writes(written):
 
 
 def test_directories_that_exist_stay_usable(written, tmp_path):
-    """Made by somebody for others to enter: they keep their mode, new files in them are private."""
+    """Made for others to enter: they keep their mode, new files in them are private."""
     for name in ("data", "bucket"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""What happens now and then: rolls, retention, checkpoints, time-outs."""
+"""Periodic work: rolls, retention, checkpoints, time-outs."""
 
 import asyncio
 import errno
@@ -7,10 +7,10 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from stratalog.broker import housekeeping
-from stratalog.broker.client_admin import delete_topics
-from stratalog.broker.client_records import NewRecord
-from stratalog.broker.clock import SystemClock
 from stratalog.broker.housekeeping import PAUSE_SECONDS_MIN
+from stratalog.broker.runtime.clock import SystemClock
+from stratalog.client.admin import delete_topics
+from stratalog.client.records import NewRecord
 
 DAY_MS = 86_400_000
 THEN_MS = 1_385_856_000_000  # 2013
@@ -63,10 +63,10 @@ def test_many_partitions_have_their_turns(start_node, monkeypatch):
     monkeypatch.setattr(housekeeping, "_PARTITIONS_A_TICK", 2)
     monkeypatch.setattr(housekeeping, "_TICKS_A_ROUND", 4)
     node = start_node()
+    keeper = node.node.housekeeping
+    keeper.stop()  # before the topics are there: a tick between them would begin a round without the second
     node.create("t", 10)
     node.create("u", 2)
-    keeper = node.node.housekeeping
-    keeper.stop()
     turns = [[str(one.topic_partition) for one in node.run(keeper._next_partitions)] for _ in range(8)]
     assert {len(turn) for turn in turns} == {3}
     assert Counter(chain(*turns)) == dict.fromkeys([f"t-{number}" for number in range(10)] + ["u-0", "u-1"], 2)

@@ -7,12 +7,12 @@ import gc
 
 import pytest
 
-from bench.loop_turns import LoopTurns, longest_turn
-from bench.worst_requests import ELEMENTS, Worst, worst_requests
-from stratalog.broker.broker_link import BrokerLink
+from bench.cells.loop_turns import LoopTurns, longest_turn
+from bench.worst.requests import ELEMENTS, Worst, worst_requests
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
-from stratalog.metadata.acl_rules import AclRule
-from stratalog.metadata.controller_acls import create_acls
+from stratalog.client.link import BrokerLink
+from stratalog.metadata.access.acl_rules import AclRule
+from stratalog.metadata.controller.acls import create_acls
 from stratalog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from stratalog.wire.messages.describe_acls import DescribeAclsRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -123,7 +123,7 @@ def guarded(tmp_path_factory):
     ],
 )
 def test_no_turn_is_long_with_many_rules(guarded, worst: Worst):
-    """Neither where rules are told nor where they are asked."""
+    """Neither where rules are listed nor where they are asked."""
     turns, broker, _ = guarded
     gc.collect()
     gc.freeze()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client import BrokerUnavailable
-from stratalog.broker.client_admin import alter_topic_configs
-from stratalog.broker.client_records import fetch
-from stratalog.broker.led_partitions import LedPartitions
+from stratalog.broker.replicas.led_partitions import LedPartitions
+from stratalog.client.admin import alter_topic_configs
+from stratalog.client.client import BrokerUnavailable
+from stratalog.client.records import fetch
 from stratalog.hot.directory import OFFLINE
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -248,7 +248,7 @@ def test_each_listener_tells_its_own_address(start_node):
         listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
         inter_broker_listener_name="INSIDE",
     )
-    from stratalog.broker.broker_link import BrokerLink
+    from stratalog.client.link import BrokerLink
 
     for _, port in node.node.server.addresses.values():
         with BrokerLink("127.0.0.1", port) as link:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stratalog.broker.client import Client
+from stratalog.client.client import Client
 
 SUITE = """
 import sys

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import alter_topic_configs
-from stratalog.broker.client_records import NewRecord, Producer, fetch
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
-from stratalog.broker.verification import Verification
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.broker.http.verification import Verification
+from stratalog.client.admin import alter_topic_configs
+from stratalog.client.client import Client
+from stratalog.client.records import NewRecord, Producer, fetch
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.topic import TopicPartition
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "screenshots"
@@ -201,7 +201,7 @@ class Look:
         self.page.screenshot(path=BUILD / f"{name}.png", full_page=True)
 
     def rows(self) -> dict[str, dict[str, str]]:
-        """What each shown row says, by its name as a screen reader says it."""
+        """Text of each shown row, by its name as a screen reader says it."""
         return {
             line.locator("th").inner_text().replace("\n", " ").strip(): {
                 "bar": line.locator('[role="img"]').get_attribute("aria-label"),

@@ -11,7 +11,7 @@ TOO_WIDE = """() => [...document.body.querySelectorAll(':not(thead, thead *)')]
 
 
 def checked(look):
-    """Nobody complained, nothing was asked of anybody else, and axe finds nothing to mend."""
+    """The console has no error, no request left for other hosts, and axe finds no fault."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(
         look.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -54,7 +54,7 @@ def test_every_partition_has_its_bar(busy, look, scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_bucket_that_is_away_is_said_first_and_aloud(busy, look, scheme):
-    """What goes on, what waits, the error; and when it is over that is said, too."""
+    """Work that runs, work that waits, the error; and the end is announced, too."""
     one = look(busy, scheme=scheme).go()
     one.wait_text("#headline", "Everything")
     busy.bucket_down()
@@ -71,12 +71,12 @@ def test_a_bucket_that_is_away_is_said_first_and_aloud(busy, look, scheme):
     assert one.complaints == []
 
 
-def test_a_partition_that_needs_somebody_is_found(busy, look):
+def test_a_partition_that_needs_an_operator_is_found(busy, look):
     """Said at the top and at its topic, and shown alone on demand; a topic that is not copied any more is no problem."""
     busy.broken("orders", 2, "the CRC of the batch at offset 120 is wrong")
     busy.configure("payments", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
     one = look(busy).go()
-    one.wait_text("#headline", "1 partition needs somebody to look")
+    one.wait_text("#headline", "1 partition needs attention")
     one.wait_text("#table", "partition 2: the CRC of the batch at offset 120 is wrong")
     one.wait_text("#table", "copying to the bucket is switched off")
     one.picture("problem")
@@ -87,7 +87,7 @@ def test_a_partition_that_needs_somebody_is_found(busy, look):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_narrow_screen_shows_the_same(busy, look, scheme):
-    """Nothing is cut off and nothing scrolls sideways, also with the text at double size."""
+    """No text is cut off and none scrolls sideways, also with the text at double size."""
     one = look(busy, width=360, scheme=scheme).go()
     one.wait_text("#headline", "Everything")
     checked(one)
@@ -98,7 +98,7 @@ def test_a_narrow_screen_shows_the_same(busy, look, scheme):
             one.picture(f"narrow-{scheme}")
 
 
-def test_what_is_on_its_way_is_named(busy, look):
+def test_work_under_way_is_named(busy, look):
     """While it is: offsets, bytes and for how long; read again from the bucket, chunks are counted as hits."""
     busy.read("payments", 0)
     one = look(busy).go()
@@ -135,7 +135,7 @@ def test_it_is_used_with_the_keyboard_alone(busy, look):
     assert "payments, partition 0" in one.rows()
 
 
-def test_what_changes_arrives_by_itself_and_can_be_paused(busy, look):
+def test_changes_arrive_by_themselves_and_can_be_paused(busy, look):
     """Without a reload; a paused page stays as it is and catches up afterwards."""
     one = look(busy).go()
     end = busy.partition("clicks.eu-west.raw").log.log_end_offset
@@ -164,7 +164,7 @@ def test_topics_are_found_sorted_and_chosen(busy, look):
 
 
 def test_a_broker_that_goes_away_is_noticed_and_found_again(site, look):
-    """What was known stays, marked as old."""
+    """Known figures stay, marked as old."""
     one = look(site).go()
     site.broker.stop()
     one.page.wait_for_selector('#link[data-state="lost"]')
@@ -189,7 +189,7 @@ def test_a_thousand_partitions_are_grouped_and_shown_in_parts(site, look):
     checked(one)
 
 
-def test_nothing_moves_for_those_who_asked_for_it(busy, look):
+def test_the_page_does_not_move_with_reduced_motion(busy, look):
     """And colours are not all there is: each kind of span has its own pattern or edge."""
     one = look(busy, motion="reduce").go()
     duration = "getComputedStyle(document.querySelector('.bar span')).transitionDuration"

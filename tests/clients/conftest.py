@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stratalog.broker import housekeeping
-from stratalog.broker.dump import dump
+from stratalog.cli.dump.dump import dump
 from stratalog.hot.retention import local_segments_to_evict
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.compression import Codec
@@ -62,7 +62,7 @@ def topic(start_node):
 
 @pytest.fixture
 def expected():
-    """What is written: keys, values with nulls among them, and times in 2013."""
+    """Written records: keys, values with nulls among them, and times in 2013."""
     return [
         (None if n % 5 == 0 else b"k%d" % n, None if n % 5 == 3 else b"value %d " % n * 20, 1_372_896_000_000 + n)
         for n in range(60)
@@ -167,7 +167,7 @@ class Border:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[dict[str, float]]:
-        """What the counters gained inside the block; to be looked at behind it."""
+        """Gains of the counters inside the block; to be read behind it."""
         before, gained = self.figures(), {}
         yield gained
         gained.update({name: value - before.get(name, 0) for name, value in self.figures().items()})
@@ -222,5 +222,5 @@ def tiered_topic(tiered_node) -> Callable[[str], Border]:
 
 @pytest.fixture
 def event() -> type[Event]:
-    """What clients' messages are made into."""
+    """The form that clients' messages are made into."""
     return Event

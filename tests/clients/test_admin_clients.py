@@ -53,7 +53,7 @@ def kafka_python(broker):
 
 
 def ended(futures):
-    """What each future of a call came to: its result, or the error's code."""
+    """Outcome of each future of a call: its result, or the error's code."""
     found = {}
     for key, future in futures.items():
         try:
@@ -64,7 +64,7 @@ def ended(futures):
 
 
 def test_librdkafka_gives_a_topic_more_partitions(librdkafka) -> None:
-    """And is told when they would be fewer."""
+    """And gets an error when they would be fewer."""
     assert ended(librdkafka.create_partitions([confluent.NewPartitions("t", 4)])) == {"t": None}
     assert ended(librdkafka.create_partitions([confluent.NewPartitions("t", 2)])) == {
         "t": KafkaError.INVALID_PARTITIONS
@@ -88,7 +88,7 @@ def test_librdkafka_alters_in_both_forms(librdkafka, broker) -> None:
     assert (told["segment.ms"].value, told["segment.ms"].is_default) == ("5000", False)
 
 
-def test_librdkafka_elects_nobody(librdkafka) -> None:
+def test_librdkafka_elects_no_leader(librdkafka) -> None:
     """Each partition that is named says that no election is needed."""
     found = librdkafka.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(WAIT_SECONDS)
     assert [error.code() for error in found.values()] == [KafkaError.ELECTION_NOT_NEEDED]
@@ -106,7 +106,7 @@ def test_librdkafka_keeps_scram_users(librdkafka) -> None:
     assert ended(librdkafka.alter_user_scram_credentials([deletion])) == {"alice": None}
 
 
-def test_librdkafka_is_told_that_there_are_no_rules(librdkafka) -> None:
+def test_librdkafka_learns_that_there_are_no_rules(librdkafka) -> None:
     """SECURITY_DISABLED for each rule."""
     rule = confluent.AclBinding(
         confluent.ResourceType.TOPIC,
@@ -172,7 +172,7 @@ def test_kafka_python_keeps_scram_users(kafka_python) -> None:
     assert kafka_python.alter_user_scram_credentials([deletion]) == {"alice": None}
 
 
-def test_kafka_python_is_told_that_there_are_no_rules(kafka_python) -> None:
+def test_kafka_python_learns_that_there_are_no_rules(kafka_python) -> None:
     """SECURITY_DISABLED."""
     pattern = ResourcePatternFilter(ResourceType.ANY, None, PatternType.ANY)
     with pytest.raises(SecurityDisabledError):

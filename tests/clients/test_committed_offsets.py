@@ -132,7 +132,7 @@ def test_offsets_are_deleted(node):
 
 
 @pytest.mark.parametrize("reads", CLIENTS)
-def test_nothing_committed_and_latest(node, reads):
+def test_no_commit_and_latest(node, reads):
     """Without a committed offset ``latest`` begins behind what is there; it is -1 that the broker answers."""
     consumer = Consumer({"bootstrap.servers": node.address, "group.id": f"late-{reads.__name__}", "log_level": 0})
     (committed,) = consumer.committed([TopicPartition("events", 0)], timeout=20)

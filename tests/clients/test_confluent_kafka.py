@@ -23,7 +23,7 @@ def consume(address: str, partition: int, count: int):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_librdkafka_writes_and_reads_back(topic, codec, expected, idempotent):
-    """What is delivered is read back at the offset of its report, and the stored batches have the producer's codec."""
+    """Delivered records are read back at the offset of its report, and the stored batches have the producer's codec."""
     producer = Producer(
         {
             "bootstrap.servers": topic.address,
@@ -49,8 +49,8 @@ def test_librdkafka_writes_and_reads_back(topic, codec, expected, idempotent):
 
 
 def test_murmur2_random_places_keys_where_java_does(start_node):
-    """Of six partitions AA → 3, UA → 4, DL → 5, B6 → 0, as our own producer does."""
-    from stratalog.metadata.partitioner import partition_of_key
+    """Among six partitions AA → 3, UA → 4, DL → 5, B6 → 0, as our own producer does."""
+    from stratalog.wire.partitioner import partition_of_key
 
     node = start_node()
     node.create("flights", 6)
@@ -67,7 +67,7 @@ def test_murmur2_random_places_keys_where_java_does(start_node):
 
 
 def test_the_admin_client_creates_describes_and_deletes(start_node):
-    """Topics appear and go, settings are told and changed, refusals are exceptions."""
+    """Topics appear and go, settings are described and changed, refusals are exceptions."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     node = start_node()
@@ -146,8 +146,8 @@ def test_librdkafka_reads_across_the_border(tiered_topic, codec, event):
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_only_the_records_at_fault_are_told_so(start_node, codec):
-    """Of a batch with records without keys, in a compacted topic; the others hear that another record was the reason.
+def test_only_the_records_at_fault_get_the_error(start_node, codec):
+    """A batch with records without keys fails in a compacted topic; the others hear that another record was the reason.
 
     librdkafka's own test 0011 does the same (``test_message_single_partition_record_fail``).
     """

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from stratalog.metadata.groups import consumer_update
-from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.metadata.groups.consumer import update as consumer_update
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from stratalog.wire.partitioner import coordinator_partition
 
 WAIT_SECONDS = 40
 SHARES = {1: [4], 2: [2, 2], 3: [1, 1, 2]}
@@ -238,7 +238,7 @@ def test_range(node, member):
 
 
 def test_idle_member_gets_work(node, member):
-    """Of five members of a topic with four partitions one is idle, until partitions are added."""
+    """One of five members of a topic with four partitions is idle, until partitions are added."""
     node.create("idle", 4)
     members = [member("g-idle", "idle", group_remote_assignor="range") for _ in range(5)]
     settle(partitions("idle", 4), *members, sizes=[0, 1, 1, 1, 1])
@@ -280,7 +280,7 @@ def test_five_members_come_and_go(node, member):
 
 
 def test_static_restart(node, member):
-    """A static member that restarts gets its partitions back, and nobody else notices."""
+    """A static member that restarts gets its partitions back, and no other member notices."""
     node.create("static", 4)
     one = member("g-static", "static", group_instance_id="one")
     two = member("g-static", "static", group_instance_id="two")
@@ -297,7 +297,7 @@ def test_static_restart(node, member):
 
 
 def test_static_instance_in_use(node, member):
-    """A second process with the same instance id is told that it is in use."""
+    """A second process with the same instance id gets the error that it is in use."""
     node.create("in-use", 2)
     one = member("g-in-use", "in-use", group_instance_id="one")
     settle(partitions("in-use", 2), one)

@@ -117,7 +117,7 @@ def group_of(node, group):
 
 
 def shares(*members):
-    """What each has, as topic letters with partition numbers, in no order."""
+    """Partitions of each, as topic letters with partition numbers, in no order."""
     return sorted(sorted(f"{topic[-1]}{number}" for topic, number in one.owned) for one in members)
 
 
@@ -175,7 +175,7 @@ def test_fact_the_strategy_is_chosen_by_votes(node, start):
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_five_members_come_and_go(node, start, strategy):
-    """Each time the partitions are divided evenly; in the end every record has been read by somebody."""
+    """Each time the partitions are divided evenly; in the end every record has been read by a member."""
     topic = f"five-{strategy}"
     node.create(topic, 10)
     node.produce(topic, b"early", partition=0)
@@ -199,8 +199,8 @@ def test_five_members_come_and_go(node, start, strategy):
     assert group_of(node, topic).state == "Empty"
 
 
-def test_a_cooperative_rebalance_stops_nobody(node, start):
-    """Who keeps a partition reads on: only what moves is given up (KIP-429)."""
+def test_a_cooperative_rebalance_stops_no_member(node, start):
+    """A member that keeps a partition reads on: only moving ones are given up (KIP-429)."""
     node.create("calm", 6)
     first = start("calm", "calm", strategy="cooperative-sticky")
     settle(first, count=6)
@@ -243,7 +243,7 @@ def test_fact_a_new_topic_that_matches_a_pattern(node, start):
 
 
 def test_fact_a_session_timeout_out_of_bounds_is_refused(node, start):
-    """The consumer is told so, again and again."""
+    """The consumer gets this error again and again."""
     node.create("bounds")
     one = start("bounds", "bounds", session_timeout_ms=900)
     eventually(lambda: any("session timeout" in str(error).lower() for error in one.errors), lambda: one.errors)
@@ -254,7 +254,7 @@ def test_fact_a_session_timeout_out_of_bounds_is_refused(node, start):
 
 
 def test_fact_a_static_member_that_returns_keeps_the_generation(node, start):
-    """Within its session: nobody else notices (KIP-345)."""
+    """Within its session: no other member notices (KIP-345)."""
     node.create("static", 4)
     stays = start("static", "static", group_instance_id="stays", session_timeout_ms=30_000)
     goes = start("static", "static", group_instance_id="goes", session_timeout_ms=30_000)

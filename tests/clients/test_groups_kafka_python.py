@@ -127,7 +127,7 @@ class Opaque(AbstractPartitionAssignor):
 
     name = "backwards"
     version = 0
-    seen: list = []  # noqa: RUF012 - what the leader was told and every member was given
+    seen: list = []  # noqa: RUF012 - the leader's member list and every member's assignment
 
     @classmethod
     def assign(cls, cluster, group_subscriptions):
@@ -147,7 +147,7 @@ class Opaque(AbstractPartitionAssignor):
 
     @classmethod
     def on_assignment(cls, assignment, *_):
-        """What the leader has sent."""
+        """The leader's assignments."""
         cls.seen.append(assignment.user_data)
 
 
@@ -176,7 +176,7 @@ def test_a_static_member_of_kafka_python(node, start):
     assert (len(group.members.by_id), group.sessions_expired) == (2, 0)
 
 
-def test_what_kafka_pythons_admin_sees(node, start):
+def test_groups_in_kafka_pythons_admin(node, start):
     """Groups are listed, described and deleted."""
     node.create("py-seen", 2)
     one = start("py-seen", "py-seen")

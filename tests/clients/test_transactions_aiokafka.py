@@ -37,7 +37,7 @@ def settled(broker):
 
 
 async def read(broker, isolation="read_committed"):
-    """What a consumer of this isolation sees, up to the end that it is told."""
+    """Records that a consumer of this isolation sees, up to the end that it gets."""
     settled(broker)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.address,

@@ -57,7 +57,7 @@ def settled(broker):
 
 
 def read(broker, topic, partition=0, *, isolation="read_committed"):
-    """The values that a consumer sees in a partition, up to where it is told that the partition ends."""
+    """The values that a consumer sees in a partition, up to the end of the partition that it gets."""
     settled(broker)
     consumer = Consumer(
         {

@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.cut_commands import create_cut
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.local_store import LocalStore
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.cut_commands import create_cut
 from stratalog.wire.batch import Record, build_batch
 
 NOVEMBER_MS = 1_793_491_200_000
@@ -22,7 +22,7 @@ NAMES = ("orders@nightly", "orders@2026-11-01T00:00Z", "orders..at..nightly", "o
 
 @pytest.fixture(scope="module")
 def address(start_shared_node, tmp_path_factory) -> str:
-    """A mounted bucket with ten records of ``orders``, of which five are from before November, in a cut."""
+    """A mounted bucket with ten records of ``orders``, five of them from before November, in a cut."""
     node = start_shared_node()
     node.stop()
     store = LocalStore(f"{node.directory}/bucket", sync=False)

@@ -27,11 +27,11 @@ SETTINGS = {
     "group_initial_rebalance_delay_ms": "0",
     "group_min_session_timeout_ms": "1000",
 }
-"""What these suites assume of the broker; Kafka itself is started with the same to be judged by them."""
+"""Settings of the broker that these suites assume; Kafka itself is started with the same to be judged by them."""
 
-# The suite's published archive leaves this module out. Only brokers that somebody else has started are needed here.
+# The suite's published archive leaves this module out. Only brokers that were started elsewhere are needed here.
 SERVICE = '''
-"""The broker under test was started by somebody else."""
+"""The broker under test was started elsewhere."""
 
 
 class ExternalService:
@@ -53,7 +53,7 @@ class SpawnedService:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of each test of a suite, by name."""
+    """Outcome of each test of a suite, by name."""
 
     passed: frozenset[str]
     skipped: frozenset[str]

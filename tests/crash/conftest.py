@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.hot.filesystem import Entry, FileStatus
+from stratalog.hot.storage.filesystem import Entry, FileStatus
 
 PAGE_BYTES = 4096
 
@@ -133,7 +133,7 @@ class JournaledFilesystem:
         return sorted(found)
 
     def status(self, path: str) -> FileStatus:
-        """Times tell nothing here: whoever trusts a file by its status has to have better reasons."""
+        """Times tell nothing here: trust in a file by its status needs better reasons."""
         if path in self.directories:
             return FileStatus(0, 0, 0, 0)
         if path not in self.names:
@@ -171,7 +171,7 @@ def _parent(path: str) -> str:
 
 
 def cut_power(before: JournaledFilesystem, base: JournaledFilesystem | None, index: int, rng: random.Random):
-    """What a power cut after ``index`` journalled calls may leave of a file system that began as ``base``."""
+    """Possible remains, after a power cut behind ``index`` journalled calls, of a file system that began as ``base``."""
     image = JournaledFilesystem()
     image.directories = set(before.directories)
     if base is not None:
@@ -257,7 +257,7 @@ def _apply_names(
 
 @dataclass
 class Promise:
-    """What the workload had told the world when the power went."""
+    """Answers that the workload had got when the power went."""
 
     acknowledged: int = 0
     """Everything below was answered to producers."""

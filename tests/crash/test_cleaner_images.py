@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from stratalog.hot.cleaner import Cleaning
-from stratalog.hot.cleaner_map import SLOT_BYTES
-from stratalog.hot.cleaner_plan import cleanable_section
+from stratalog.hot.cleaner.cleaner import Cleaning
+from stratalog.hot.cleaner.offset_map import SLOT_BYTES
+from stratalog.hot.cleaner.plan import cleanable_section
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.log import AppendOrigin, Log
+from stratalog.hot.log.log import AppendOrigin, Log
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.topic import TopicPartition
 
@@ -153,30 +153,34 @@ def carry_out(swap, steps) -> None:
 
 
 def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *, careless: bool = False) -> None:
-    """What the broker does, on one thread; ``careless`` gives the old segments up before the new one counts."""
+    """The broker's steps, on one thread; ``careless`` gives the old segments up before the new one counts."""
     section = cleanable_section(
-        log.cleanable_segments(), log.cleaning_policy, cleaned_offset=directory.cleaner_offsets.get(PARTITION),
+        log.compaction.cleanable_segments(), log.compaction.policy, cleaned_offset=directory.cleaner_offsets.get(PARTITION),
         log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, limit_offset=stable_offset(log),
         now_ms=now_ms,
     )  # fmt: skip
     if section is None:
         return
-    job = log.clean_job(section, now_ms=now_ms, map_bytes=rng.choice([3, 100]) * SLOT_BYTES, map_load_factor=1.0)
+    job = log.compaction.clean_job(
+        section, now_ms=now_ms, map_bytes=rng.choice([3, 100]) * SLOT_BYTES, map_load_factor=1.0
+    )
     cleaning = Cleaning(job, directory.files, lambda _: None)
     built = cleaning.build_map()
+    if log.compaction.expect_gaps(built.end_offset):
+        directory.write_bounds({PARTITION: log})
     for number in range(len(built.groups)):
         cleaned = cleaning.clean_group(number)
         if not cleaned.changed:
             continue
-        swap = log.begin_replace(cleaned)
+        swap = log.compaction.begin_replace(cleaned)
         if careless:
             carry_out(swap, swap.retire())
         carry_out(swap, swap.stage())
-        assert log.put_in(swap)
+        assert log.compaction.put_in(swap)
         if not careless:
             carry_out(swap, swap.retire())
-        log.finish_replace(swap)
-    directory.write_cleaner_offset(PARTITION, built.end_offset)
+        log.compaction.finish_replace(swap)
+    directory.note_cleaner_offset(PARTITION, built.end_offset)()
 
 
 def stable_offset(log: Log) -> int:
@@ -207,7 +211,7 @@ def read(log: Log) -> dict[int, Record]:
 
 
 def check(log: Log, journal) -> None:
-    """Nothing acknowledged is lost, every record is as it was appended, and the newest of each key counts."""
+    """No acknowledged record is lost, every record is as it was appended, and the newest of each key counts."""
     acknowledged = max((event.mark.end for event in journal if isinstance(event.mark, Ack)), default=0)
     appended = {event.mark.offset: event.mark for event in journal if isinstance(event.mark, Appended)}
     assert log.recovery.damaged_offset is None, log.recovery.reason

@@ -9,9 +9,9 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.log import AppendOrigin, Log
-from stratalog.hot.producer_state import ProducerStateManager
-from stratalog.hot.replay import replay
+from stratalog.hot.log.log import AppendOrigin, Log
+from stratalog.hot.recovery.replay import replay
+from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
 
@@ -205,7 +205,7 @@ def check(log: Log, known: Known) -> None:
     """The promises, and that indexes and states are what the batches say."""
     start, end = log.local_log_start_offset, log.log_end_offset
     assert end >= known.acknowledged, f"acknowledged up to {known.acknowledged}, recovered up to {end}"
-    assert start <= known.deleted_below, "records vanished that nobody deleted"
+    assert start <= known.deleted_below, "records vanished without a deletion"
     offset, headers = start, []
     while offset < end:
         found = log.read(offset, max_bytes=1 << 20, max_offset=end)
@@ -213,7 +213,7 @@ def check(log: Log, known: Known) -> None:
         for position, header in iter_headers(data):
             batch = data[position : position + header.size_bytes]
             assert header.base_offset == offset, "a hole, or a batch out of place"
-            assert batch in known.batches[offset], "a batch nobody appended there"
+            assert batch in known.batches[offset], "a batch that was not appended there"
             if offset < known.acknowledged:
                 assert batch == known.last[offset], "an acknowledged batch changed"
             headers.append(header)

@@ -9,11 +9,11 @@ import signal
 import sys
 
 from stratalog.broker.api.produce_transactions import TransactionalBatch
-from stratalog.broker.cli import cli
 from stratalog.broker.coordinators.marker_writer import MarkerWriter, _Delivery
 from stratalog.broker.coordinators.partition_markers import PartitionMarkers
 from stratalog.broker.coordinators.shard_driver import ShardDriver
-from stratalog.metadata.groups.committed_offsets import CommittedOffsets
+from stratalog.cli.main import cli
+from stratalog.metadata.groups.offsets.committed_offsets import CommittedOffsets
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.metadata.transactions.transaction import Transaction
 

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from stratalog.broker import housekeeping
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import alter_topic_configs
-from stratalog.broker.client_records import produce_batches
-from stratalog.broker.config import Flags, load_config
-from stratalog.tier import opening
-from stratalog.tier.faulty_store import FaultRule, FaultyStore
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Manifest
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.segment_reader import read_object_footer
+from stratalog.broker.settings.config import Flags, load_config
+from stratalog.client.admin import alter_topic_configs
+from stratalog.client.client import Client
+from stratalog.client.records import produce_batches
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest import Manifest
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.objects.segment_reader import read_object_footer
+from stratalog.tier.stores import opening
+from stratalog.tier.stores.faulty_store import FaultRule, FaultyStore
+from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -178,7 +178,7 @@ class TieredBroker:
         self.node.wait_until(done)
 
     def read(self, topic: str, partition: int = 0, offset: int = 0, **options: Any) -> list[tuple[int, int, bytes]]:
-        """What a consumer gets from ``offset`` on, in the form of `written`."""
+        """Records that a consumer gets from ``offset`` on, in the form of `written`."""
         records = self.node.read(topic, partition, offset, **options)
         return [(one.offset, one.timestamp_ms, one.value) for one in records]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.tier.entry import LeaderEpoch
-from stratalog.tier.faulty_store import Fault, FaultRule
-from stratalog.tier.manifest import Claimant, claim
-from stratalog.tier.manifest_store import change_manifest
+from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.manifest import Claimant, claim
+from stratalog.tier.manifests.manifest_store import change_manifest
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.errors import KafkaError
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)
@@ -41,7 +41,7 @@ def strays(tiered):
 
 
 def goes_on(tiered, first_lost):
-    """What was archived is read, the rest of what was written is forgotten, and new records follow."""
+    """Archived records are read, other written ones are forgotten, and new records follow."""
     written = tiered.written["t", 0]
     tiered.node.wait_until(lambda: tiered.node.partition("t").partition.held_back is None)
     del written[first_lost:]
@@ -175,7 +175,7 @@ def test_a_restart_reads_no_archived_object_again(stopped):
     assert heads <= 3 * len(new) + 6
 
 
-def test_somebody_else_claimed_the_archive(tiered):
+def test_another_writer_claimed_the_archive(tiered):
     """A higher claim ends archiving; produce and reads go on."""
     tiered.topic("t")
     tiered.write("t", 20)

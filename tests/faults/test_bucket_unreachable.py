@@ -12,21 +12,21 @@ import urllib.request
 
 import pytest
 
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import create_topic
-from stratalog.broker.client_records import produce_batches
+from stratalog.client.admin import create_topic
+from stratalog.client.client import Client
+from stratalog.client.records import produce_batches
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
 TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "2000", "retention.ms": "-1"}
 SHOWN_SECONDS = 5
 LOAD_SECONDS = 10
-"""What other work on the machine may add."""
+"""Time that other work on the machine may add."""
 
 
 @pytest.fixture(params=["refused", "silent"])
 def endpoint(request):
-    """A port where nobody listens, or where connections are taken and nothing is said."""
+    """A port without a listener, or one that accepts connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         if request.param == "silent":
@@ -48,7 +48,7 @@ def write(broker):
 
 
 def waited(condition, seconds):
-    """What ``condition`` gives when it gives something, and how long that took."""
+    """The first result of ``condition``, and the time until it came."""
     began = time.monotonic()
     while not (found := condition()):
         assert time.monotonic() - began < seconds, "what was waited for did not happen"
@@ -86,7 +86,7 @@ def test_an_unreachable_bucket_is_shown_within_seconds(serve_process, endpoint, 
 
 @pytest.mark.slow
 def test_a_stopped_worker_is_shown_and_replaced(serve_process):
-    """Uploads go on under another process, nobody continued the first."""
+    """Uploads go on under another process, the first was not continued."""
     broker = serve_process()
     with Client(broker.address) as client:
         create_topic(client, "t", partition_count=1, configs=TIERED)

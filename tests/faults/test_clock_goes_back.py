@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client_records import fetch
-from stratalog.broker.clock import SystemClock
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.broker.runtime.clock import SystemClock
+from stratalog.client.records import fetch
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -100,7 +100,8 @@ def test_removed_segments_leave_the_disk(start, clock):
     tiered.topic("t", file_delete_delay_ms=1000)
     tiered.write("t", 20)
     log = tiered.node.run(lambda: tiered.node.partition("t").log)
-    tiered.node.wait_until(lambda: log._doomed and log._doomed[-1][1] is not None)
+    doomed = log._parts.doomed
+    tiered.node.wait_until(lambda: doomed.waiting and doomed.waiting[-1][1] is not None)
     clock.ahead_ms -= YEARS_MS
     tiered.archived("t")
-    tiered.node.wait_until(lambda: not log._doomed and not list(Path(log.directory).glob("*.deleted")))
+    tiered.node.wait_until(lambda: not doomed.waiting and not list(Path(log.directory).glob("*.deleted")))

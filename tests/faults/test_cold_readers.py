@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client_records import fetch, visible_records
-from stratalog.tier.faulty_store import Fault, FaultRule
-from stratalog.tier.segment_object import SegmentRequest
+from stratalog.client.records import fetch, visible_records
+from stratalog.tier.objects.segment_object import SegmentRequest
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.topic import TopicPartition
 
@@ -24,7 +24,7 @@ def small_chunks(monkeypatch):
 
 
 def read_at_once(tiered, count, topic="t", partition=0):
-    """What ``count`` readers get that all begin now."""
+    """Records of ``count`` readers that all begin now."""
     gate = threading.Barrier(count)
     answers = []
 
@@ -68,7 +68,7 @@ def test_reading_ahead_crosses_objects_and_asks_for_neighbours_together(tiered, 
 
 @pytest.mark.parametrize("cache_bytes", [1, 3_000, 9_000])
 def test_many_cold_readers_make_progress_with_a_tiny_cache(start_tiered, small_chunks, cache_bytes):
-    """Even smaller than one chunk: every reader gets everything, and the cache stays as small as it was told."""
+    """Even smaller than one chunk: every reader gets everything, and the cache stays as small as configured."""
     tiered = start_tiered(cache_bytes=cache_bytes, remote_fetch_max_wait_ms="20")
     tiered.topic("t", 2, internal_segment_bytes=6_000)
     for partition in (0, 1):
@@ -140,7 +140,7 @@ def cache_files(tiered):
 
 
 def test_after_a_restart_the_cache_is_still_of_use(tiered, caplog):
-    """Nothing is fetched again; a file that was damaged meanwhile is not served but fetched, and it alone."""
+    """No chunk is fetched again; a file that was damaged meanwhile is not served but fetched, and it alone."""
     tiered.topic("t", internal_segment_bytes=20_000)
     tiered.write("t", 100)
     tiered.archived("t")
@@ -169,8 +169,8 @@ def partition_fetch(topic, offset):
     )
 
 
-def test_a_client_over_its_budget_is_told_for_how_long_and_gets_everything(start_tiered):
-    """No error; what else it reads it is told at once, and without a throttle time."""
+def test_a_client_over_its_budget_gets_a_throttle_time_and_all_records(start_tiered):
+    """No error; its other records come at once, and without a throttle time."""
     name = "stratalog.remote.fetch.client.max.bytes.per.second"
     tiered = start_tiered(remote_fetch_max_wait_ms="50", **{name: "30000"})
     for topic in ("cold", "hot"):

@@ -3,20 +3,25 @@
 It starts, or refuses with an error of ours that can be read; whatever it serves is what was acknowledged.
 """
 
+import asyncio
 import logging
 import os
 import random
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stratalog.broker.archive.bucket_gate import BucketGate
 from stratalog.wire.errors import KafkaError, StratalogError
 
 TOPICS = ("one", "two")
 LEFT_OUT = (".lock", "quarantine.json")
+START_SECONDS = 300
+"""A sweep runs for an hour and more beside other work; a start that hangs fails all the same."""
 
 
 @pytest.fixture(scope="module", params=["killed", "stopped"])
@@ -30,7 +35,7 @@ def image(request, tmp_path_factory, start_shared_node):
             node.produce(topic, b"%d of " % number + topic.encode())
     for number in range(6):
         node.create(f"further{number}")
-    from stratalog.broker.client_admin import delete_topics
+    from stratalog.client.admin import delete_topics
 
     delete_topics(node.client(), ["gone"])
     values = {topic: node.values(topic) for topic in TOPICS}
@@ -66,7 +71,7 @@ def judge(image, start_node, where, caplog) -> str:
     caplog.clear()
     with caplog.at_level(logging.ERROR):
         try:
-            node.start()
+            node.start(START_SECONDS)
         except (StratalogError, KafkaError, OSError) as error:
             assert len(str(error)) > 30, (where, error)
             return "refused"
@@ -84,6 +89,22 @@ def judge(image, start_node, where, caplog) -> str:
         node.stop()
         shutil.rmtree(node.directory)
     return "told" if told else "unharmed"
+
+
+def test_a_start_that_does_not_end_is_no_refusal(start_node, monkeypatch):
+    """It fails, and says where it is."""
+    go_on = threading.Event()
+
+    async def looks_for_ever(_gate):
+        await asyncio.to_thread(go_on.wait)
+
+    monkeypatch.setattr(BucketGate, "look_at_start", looks_for_ever)
+    node = start_node(start=False)
+    try:
+        with pytest.raises(AssertionError, match=r"has not started within 3 s(.|\n)*Task-.*test_flipped_bits.py"):
+            node.start(3)
+    finally:
+        go_on.set()
 
 
 def test_a_sample_of_the_bits_of_a_broker(image, start_node, caplog):

@@ -1,11 +1,11 @@
-"""kill -9 while members rebalance: what a member was told of its generation holds after the start that follows."""
+"""kill -9 while members rebalance: a member's knowledge of its generation holds after the start that follows."""
 
 import signal
 import time
 
 import pytest
 
-from stratalog.broker.broker_link import BrokerLink
+from stratalog.client.link import BrokerLink
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_groups import DescribeGroupsRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -112,7 +112,7 @@ def test_a_generation_that_was_never_synced_is_forgotten(broker):
 
 
 def test_a_static_member_that_was_restarted_keeps_its_new_id(broker):
-    """It was told of it, so the older process stays fenced."""
+    """It got this answer, so the older process stays fenced."""
     link = connect(broker.port)
     old = join(link, instance_id="i")
     request = SyncGroupRequest(

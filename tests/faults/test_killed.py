@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import create_topic
-from stratalog.broker.client_records import NewRecord, Producer, fetch, visible_records
+from stratalog.client.admin import create_topic
+from stratalog.client.client import Client
+from stratalog.client.records import NewRecord, Producer, fetch, visible_records
 from stratalog.tier import open_store
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.wire.topic import TopicPartition
 
 NAME = TopicPartition("t", 0)

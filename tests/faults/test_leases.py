@@ -2,11 +2,11 @@
 
 import pytest
 
-from stratalog.spark.fetch import ReadRequest, read_slices
-from stratalog.spark.options import parse_options
-from stratalog.spark.read_lease import take_lease
-from stratalog.spark.read_plan import plan
-from stratalog.tier.leases import end_lease
+from stratalog.spark.source.fetch import ReadRequest, read_slices
+from stratalog.spark.source.options import parse_options
+from stratalog.spark.source.read_lease import take_lease
+from stratalog.spark.source.read_plan import plan
+from stratalog.tier.manifests.leases import end_lease
 from stratalog.wire.errors import StratalogError
 
 

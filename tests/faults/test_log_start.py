@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)
 
@@ -101,7 +101,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_range(tiered):
 
 
 def test_retention_while_the_bucket_is_down(tiered):
-    """What expires before it could be archived is skipped; the archive goes on behind it when the bucket is back."""
+    """Records that expire before they could be archived are skipped; the archive goes on behind it when the bucket is back."""
     tiered.topic("t", retention_ms=3_600_000)
     tiered.spoil(DOWN)
     now_ms = tiered.node.node.clock.wall_ms()

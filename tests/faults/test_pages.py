@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from stratalog.tier import manifest_pages
-from stratalog.tier.faulty_store import Fault, FaultRule
-from stratalog.tier.manifest_entries import iter_entries
+from stratalog.tier.manifests import pages as manifest_pages
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def test_an_archive_with_pages_is_read_like_any_other(tiered):
 
 
 @pytest.mark.usefixtures("small_manifests")
-@pytest.mark.parametrize("offset", [16, 47, 103, 260])
+@pytest.mark.parametrize(
+    "offset", [16, pytest.param(47, marks=pytest.mark.slow), pytest.param(103, marks=pytest.mark.slow), 260]
+)
 def test_records_are_deleted_into_pages(tiered, offset):
     """The log start moves inside a page or over whole ones, and stays there over restarts."""
     paged(tiered)

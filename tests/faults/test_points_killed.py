@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from sim.points import POINTS
-from stratalog.broker.broker_link import check
-from stratalog.broker.cli import cli
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import alter_topic_configs, create_topic, delete_topics
-from stratalog.broker.client_records import NewRecord, Producer, fetch, visible_records
+from stratalog.cli.main import cli
+from stratalog.client.admin import alter_topic_configs, create_topic, delete_topics
+from stratalog.client.client import Client
+from stratalog.client.link import check
+from stratalog.client.records import NewRecord, Producer, fetch, visible_records
 from stratalog.tier import open_store
-from stratalog.tier.keys import PartitionId, topic_prefix
-from stratalog.tier.manifest import Manifest, claim
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_store import change_manifest, read_manifest
+from stratalog.tier.documents.keys import PartitionId, topic_prefix
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest import Manifest, claim
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.wire.errors import KafkaError, Retriable
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -60,7 +60,7 @@ TOPIC = {
 }
 OFF = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
 ON = {"remote.storage.enable": "true", "remote.log.delete.on.disable": "false"}
-ALWAYS = frozenset({"UP15", "DL12", "DL26", "RD8"})
+ALWAYS = frozenset({"UP15", "DL12"})
 """Those of the default run; `make test-slow` kills at all of them."""
 SECOND_LIFE = frozenset({"RD15", "RD16", "RD17", "RD18", "RD19", "DL33", "DL34"})
 """Points that are only passed by a broker that was started before."""
@@ -257,7 +257,7 @@ class Story:
             change_manifest(open_store(f"file://{self.home}/bucket"), topic.partition, claimed_anew)
 
     def leave_orphan(self) -> None:
-        """What an attempt of an earlier leadership may have left."""
+        """Remains of an attempt of an earlier leadership."""
         store = open_store(f"file://{self.home}/bucket")
         store.put(self.kept.partition.segment_key(0, 5, 0, bytes(15) + b"o"), b"an attempt")
 
@@ -287,7 +287,7 @@ class Story:
         return all(topic.name != "gone" for topic in broker.client.refresh())
 
     def check_removed(self) -> None:
-        """Nothing is left of a deleted topic."""
+        """No file or object of a deleted topic is left."""
         store = open_store(f"file://{self.home}/bucket")
         prefix = topic_prefix("gone", self.gone.partition.topic_id)
         self._wait(lambda: not list(store.list(prefix)), "the deleted topic leaves something")

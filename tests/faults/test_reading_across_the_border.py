@@ -6,9 +6,9 @@ from bisect import bisect_right
 
 import pytest
 
-from stratalog.broker.client_records import fetch, visible_records
-from stratalog.broker.waiting_append import CallingBack
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.broker.replicas.waiting_append import CallingBack
+from stratalog.client.records import fetch, visible_records
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -172,7 +172,7 @@ def test_aborted_transactions_are_hidden_across_the_border(tiered):
         assert tail == visible[len(visible) - len(tail) :]
 
 
-def test_nothing_of_an_open_transaction_is_archived(tiered):
+def test_no_record_of_an_open_transaction_is_archived(tiered):
     """The last stable offset bounds the archive; the decision lets it go on."""
     tiered.topic("t")
     tiered.write("t", 10)
@@ -193,7 +193,7 @@ def test_nothing_of_an_open_transaction_is_archived(tiered):
     tiered.check_bucket("t", orphans=False)
 
 
-def test_what_is_held_in_both_places_is_served_locally(tiered):
+def test_records_in_both_places_are_served_locally(tiered):
     """No GET is made for offsets that are archived and still on the disk."""
     tiered.topic("t", local_retention_bytes=-1, local_retention_ms=-1, retention_ms=-1)
     tiered.write("t", 40)

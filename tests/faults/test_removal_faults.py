@@ -12,22 +12,22 @@ import random
 
 import pytest
 
-from stratalog.tier import commands
-from stratalog.tier.faulty_store import Fault, FaultRule, FaultyStore
-from stratalog.tier.garbage_collection import GarbageOptions, collect
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.leases import SKEW_MS, end_lease, write_lease
-from stratalog.tier.manifest import Claimant
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_pages import INLINE_MAX
-from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.named_keys import named_keys
-from stratalog.tier.segment_object import SegmentRequest
-from stratalog.tier.store import StoreError, StoreUnavailable
-from stratalog.tier.trash import DELETED_RECORDS
-from stratalog.tier.work import Worker
-from stratalog.tier.wrappers import StoreWrapper
+from stratalog.tier.bucket.trash import DELETED_RECORDS
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.leases import SKEW_MS, end_lease, write_lease
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.manifests.named_keys import named_keys
+from stratalog.tier.manifests.pages import INLINE_MAX
+from stratalog.tier.messages import commands
+from stratalog.tier.objects.segment_object import SegmentRequest
+from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.store import StoreError, StoreUnavailable
+from stratalog.tier.stores.wrappers import StoreWrapper
+from stratalog.tier.work.garbage_collection import GarbageOptions, collect
+from stratalog.tier.work.work import Worker
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import StratalogError
 
@@ -54,7 +54,7 @@ class LateStore(StoreWrapper):
         return run()
 
     def land(self):
-        """One of them is applied now, or refused by its condition; nobody hears of it."""
+        """One of them is applied now, or refused by its condition; the answer is lost."""
         if self.late:
             try:
                 self.late.pop(self.dice.randrange(len(self.late)))()
@@ -96,7 +96,7 @@ class World:
         return self.worker.execute(command)
 
     def segment(self, base):
-        """The ten records from ``base`` on: the same whoever leads."""
+        """The ten records from ``base`` on: the same with any leader."""
         return bytes(
             build_batch([Record(base + n, base + n, b"k", b"v%d" % (base + n)) for n in range(10)], leader_epoch=1)
         )
@@ -122,7 +122,7 @@ class World:
             self.commit(leader)
 
     def commit(self, leader):
-        """What is uploaded."""
+        """The uploaded ranges."""
         report = self.ask(commands.Commit(PARTITION, leader.claimant, tuple(leader.uploads), self.now_ms))
         if isinstance(report, commands.ManifestRead):
             leader.end, leader.uploads = report.view.remote_end, []
@@ -143,7 +143,7 @@ class World:
         self.ask(commands.EmptyTrash(PARTITION, leader.claimant, self.now_ms, GRACE, None, items_max=5))
 
     def gc(self, _):
-        """Somebody collects garbage."""
+        """An operator collects garbage."""
         try:
             list(collect(self.faulty, GarbageOptions(self.now_ms, GRACE, apply=True)))
         except StratalogError:
@@ -208,7 +208,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_lost_and_nothing_is_left(seed):
+def test_no_record_is_lost_and_no_object_is_left(seed):
     """Faults of every kind at every request."""
     world = World(seed)
     rules = [FaultRule(fault, count=None, probability=world.dice.choice([0.02, 0.08])) for fault in FAULTS]

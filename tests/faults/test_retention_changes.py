@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
 QUICK = {"stratalog_trash_check_interval_ms": "50", "stratalog_trash_grace_ms": "0"}
@@ -37,7 +37,7 @@ def settled(tiered, topic="t", partition=0):
 
 
 def check(tiered, topic="t", partition=0):
-    """What is readable is exactly what was acknowledged from the log start on; the bucket holds that and no more."""
+    """Exactly the acknowledged records from the log start on are readable; the bucket holds that and no more."""
     start = tiered.offsets(topic, partition)[0]
     tiered.check_bucket(topic, partition, orphans=False)
     tiered.check_reads(topic, partition, start)
@@ -87,7 +87,7 @@ def test_lowering_and_raising_the_time_on_a_live_topic(tiered):
 
 
 def test_a_limit_that_was_raised_in_time_keeps_the_objects(start_tiered):
-    """What retention moved to the trash by mistake is still in the bucket; it is not readable, and it is not lost."""
+    """Records moved to the trash by mistake are still in the bucket: not readable, and not lost."""
     tiered = start_tiered(**{**QUICK, "stratalog_trash_grace_ms": "1500"})
     tiered.topic("t", retention_bytes=-1)
     tiered.write("t", 60)
@@ -117,7 +117,7 @@ def now_ms(tiered):
 
 @pytest.mark.parametrize("offset", [3, 47, 200, 299])
 def test_deleted_records_leave_the_bucket(tiered, offset):
-    """Whatever retention says now: nobody judges what was deleted by hand."""
+    """Whatever retention says now: a deletion by hand stays."""
     tiered.topic("t", retention_bytes=10**9, retention_ms=HOUR)
     tiered.write("t", 60)
     tiered.archived("t")

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from stratalog.tier import open_store
-from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.manifests.manifest_store import read_manifest
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from stratalog.tier import open_store
-from stratalog.tier.keys import parse_key
+from stratalog.tier.documents.keys import parse_key
 
 pytestmark = [pytest.mark.s3]
 
@@ -63,7 +63,7 @@ def archive(bucket_url, start_tiered):
     return tiered
 
 
-def test_what_is_only_in_the_bucket_is_read_back(archive):
+def test_records_only_in_the_bucket_are_read_back(archive):
     """Produced, archived, evicted, read by a client; and again after a restart."""
     log_start, local_start, remote_end, log_end = archive.offsets("t")
     assert (log_start, local_start, log_end) == (0, remote_end, remote_end)
@@ -106,7 +106,7 @@ def bucket_client(bucket_url):
 
 
 def encrypts(client, bucket, prefix):
-    """Whether the service encrypts what it is told to."""
+    """Whether the service encrypts on request."""
     try:
         told = client.put_object(Bucket=bucket, Key=f"{prefix}/trial", Body=b"", ServerSideEncryption="AES256")
     except client.exceptions.ClientError:

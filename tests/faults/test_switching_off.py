@@ -2,8 +2,8 @@
 
 import pytest
 
-from stratalog.broker.client_admin import alter_topic_configs
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.client.admin import alter_topic_configs
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.errors import KafkaError
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.client_admin import delete_topics
-from stratalog.tier.faulty_store import Fault, FaultRule
-from stratalog.tier.keys import PartitionId, topic_prefix
-from stratalog.tier.leases import end_lease, write_lease
-from stratalog.tier.manifest_store import read_manifest
+from stratalog.client.admin import delete_topics
+from stratalog.tier.documents.keys import PartitionId, topic_prefix
+from stratalog.tier.manifests.leases import end_lease, write_lease
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)
@@ -83,7 +83,7 @@ def test_a_topic_of_the_same_name_is_another_one(tiered):
 
 
 def test_a_lease_keeps_the_archive_of_a_deleted_topic(tiered):
-    """Whoever read its manifest before may go on reading."""
+    """A reader of its earlier manifest may go on reading."""
     topic_id = archived_topic(tiered)
     lease = write_lease(tiered.memory, bytes(16), 3_600_000, tiered.node.node.clock.wall_ms())
     keys = [entry.key for entry in tiered.manifest("t").entries]

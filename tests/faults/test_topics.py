@@ -2,12 +2,12 @@
 
 import time
 
-from stratalog.broker.client_admin import delete_topics
-from stratalog.tier.faulty_store import Fault, FaultRule
+from stratalog.client.admin import delete_topics
+from stratalog.tier.stores.faulty_store import Fault, FaultRule
 
 
 def test_a_topic_made_again_has_nothing_of_the_old_one(tiered):
-    """Another id, other keys, an empty log; the old objects are nobody's data any more."""
+    """Another id, other keys, an empty log; the old objects belong to no topic any more."""
     tiered.topic("t")
     tiered.write("t", 40)
     tiered.archived("t")
@@ -39,7 +39,7 @@ def test_a_topic_deleted_in_the_middle_of_its_uploads(tiered):
 
 
 def test_tiering_enabled_later(tiered):
-    """What was local moves to the archive from the log start on; produce never stops, also without a bucket."""
+    """Local records move to the archive from the log start on; produce never stops, also without a bucket."""
     tiered.topic("t", remote_storage_enable="false")
     tiered.write("t", 30)
     tiered.spoil(FaultRule(Fault.FAIL_BEFORE, count=None))
@@ -53,7 +53,7 @@ def test_tiering_enabled_later(tiered):
 
 
 def test_copying_disabled_and_enabled_again(tiered):
-    """Nothing new is archived and nothing unarchived is evicted; the archive stays readable; then it goes on."""
+    """No new record is archived and no unarchived one is evicted; the archive stays readable; then it goes on."""
     tiered.topic("t", local_retention_bytes=-2, retention_bytes=-1, local_retention_ms=-2)
     tiered.write("t", 20)
     tiered.archived("t", evicted=False)

@@ -4,7 +4,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 
 def read(address, offset, isolation):
-    """``(offset, value)`` of what librdkafka shows from an offset to the end that it is told."""
+    """``(offset, value)`` of records that librdkafka shows from an offset to the end that it gets."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,

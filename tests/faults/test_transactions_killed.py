@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from stratalog.broker.broker_link import BrokerLink
-from stratalog.broker.client import Client
-from stratalog.broker.client_admin import create_topic
-from stratalog.broker.client_records import fetch, visible_records
+from stratalog.client.admin import create_topic
+from stratalog.client.client import Client
+from stratalog.client.link import BrokerLink
+from stratalog.client.records import fetch, visible_records
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from stratalog.wire.topic import TopicPartition as Name
 
@@ -171,7 +171,7 @@ def wait_for_progress(job, commits, aborts=0) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [ClassicJob, NewJob], ids=["v1", "v2"])
 def test_the_broker_dies_at_every_step(server, kind):
-    """Of beginning, adding, committing and aborting: the sums are exact."""
+    """The sums of beginning, adding, committing and aborting are exact."""
     job = kind(server.address)
     dice = random.Random(7)
     wait_for_progress(job, 3, 1)

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from stratalog.broker.broker_link import BrokerLink
+from stratalog.client.link import BrokerLink
 from stratalog.metadata.coordination import Producer as Identity
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError, Retriable
@@ -27,7 +27,7 @@ PARTITIONS = 2
 
 
 def changes(number):
-    """What a transfer does: ``(partition, account, amount)`` twice."""
+    """A transfer: ``(partition, account, amount)`` twice."""
     dice = random.Random(number)
     source, target = dice.sample(range(ACCOUNTS), 2)
     amount = dice.randrange(1, 100)
@@ -45,7 +45,7 @@ def committed_offset(link) -> int:
 
 
 class Job:
-    """The job in a thread of its own, until it is told to end. Subclasses speak one of the two protocols."""
+    """The job in a thread of its own, until it has to end. Subclasses speak one of the two protocols."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -14,15 +14,17 @@ from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
-from stratalog.tier import commands, manifest_pages, manifest_spill
-from stratalog.tier.entry import LeaderEpoch
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.projection import cluster_projection, format_projection, topic_projection
-from stratalog.tier.segment_blobs import AbortedTransaction
-from stratalog.tier.segment_object import SegmentRequest
-from stratalog.tier.work import Worker
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests import pages as manifest_pages
+from stratalog.tier.manifests import spill as manifest_spill
+from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from stratalog.tier.messages.projection import cluster_projection, format_projection, topic_projection
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.objects.segment_object import SegmentRequest
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.work.work import Worker
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.compression import Codec
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.tier.chunk_table import ChunkTable
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.local_store import LocalStore
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.segment_reader import read_blob, read_chunks, read_object_footer
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.objects.chunk_table import ChunkTable
+from stratalog.tier.objects.segment_reader import read_blob, read_chunks, read_object_footer
+from stratalog.tier.stores.local_store import LocalStore
 from stratalog.wire.batch import iter_headers, iter_records
 
 HERE = Path(__file__).resolve().parent
@@ -36,7 +36,7 @@ def stored(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_todays_writer_makes_the_same_bytes(maker, version):
-    """Whoever changes them changes the format: archives like these exist and must be readable by old readers."""
+    """Changing them changes the format: archives like these exist and must be readable by old readers."""
     made, kept = maker["golden_files"](version), stored(version)
     assert sorted(made) == sorted(kept)
     for key, data in kept.items():
@@ -76,7 +76,7 @@ def test_todays_reader_reads_them(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_published_reader_reads_them(version):
-    """What a consumer that reads committed would see."""
+    """Records that a consumer that reads committed would see."""
     path = HERE.parents[1] / "docs" / "format" / "reader.py"
     spec = importlib.util.spec_from_file_location("published_reader", path)
     reader = importlib.util.module_from_spec(spec)

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from stratalog.hot.cleaner import CleanedSegment, Cleaning
-from stratalog.hot.cleaner_plan import Section, cleanable_section
+from stratalog.hot.cleaner.cleaner import CleanedSegment, Cleaning
+from stratalog.hot.cleaner.plan import Section, cleanable_section
 from stratalog.hot.config import LONG_MAX, LogConfig
-from stratalog.hot.filesystem import RealFilesystem
-from stratalog.hot.log import Log
-from stratalog.hot.log_summary import LogSummary
-from stratalog.hot.producer_state import AppendOrigin
-from stratalog.hot.segment import Segment
-from stratalog.hot.segment_cache import SegmentCache
+from stratalog.hot.log.log import Log
+from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
+from stratalog.hot.segments.log_summary import LogSummary
+from stratalog.hot.segments.segment import Segment
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.state.producer_state import AppendOrigin
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import BatchHeader, Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
 
 NOW_MS = 1_700_000_000_000
+
+
+class FullDisk(RealFilesystem):
+    """A disk that takes ``room`` more bytes: a short write, then ENOSPC; and ``names``, or none."""
+
+    room = 1 << 30
+    names = True
+
+    def open_append(self, path):
+        if not self.names and not os.path.exists(path):  # noqa: PTH110 - paths are texts here
+            raise OSError(errno.ENOSPC, "no space left")
+        file = super().open_append(path)
+        files = self
+        plain = type(file)
+
+        class Limited(plain):
+            def writev(self, buffers):
+                data = b"".join(buffers)[: files.room]
+                if not data:
+                    raise OSError(errno.ENOSPC, "no space left")
+                files.room -= len(data)
+                return super().writev([data])
+
+        limited = Limited(os.dup(file.fileno()), path)
+        file.close()
+        return limited
 
 
 class LogBench:
@@ -95,6 +124,27 @@ class LogBench:
         log.abandon()
         return summary
 
+    def names(self) -> list[str]:
+        """Every name in the partition's directory."""
+        return sorted(entry.name for entry in self.files.scan(self.directory))
+
+    @staticmethod
+    def offset_for_timestamp(log: Log, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
+        """The first local record at or after ``timestamp_ms`` below ``max_offset``, as the broker finds it."""
+        from_offset = log.local_log_start_offset
+        while (step := log.timestamp_search(timestamp_ms, from_offset, max_offset=max_offset)) is not None:
+            found = step.find() if isinstance(step, BatchSearch) else None
+            if found is not None:
+                return found
+            from_offset = step.next_offset
+        return None
+
+    @staticmethod
+    def max_timestamp(log: Log) -> TimestampOffset | None:
+        """The first local record with the largest timestamp, as the broker finds it."""
+        step = log.max_timestamp_search()
+        return step.find() if isinstance(step, BatchSearch) else step
+
     @staticmethod
     def content(found) -> bytes:
         return b"".join(part.file.pread(part.length, part.position) for part in found.parts)
@@ -114,6 +164,21 @@ class LogBench:
 @pytest.fixture
 def bench(tmp_path) -> LogBench:
     return LogBench(str(tmp_path))
+
+
+@pytest.fixture
+def log(bench):
+    """Segments [0,10) [10,20) [20,30) and an empty active one."""
+    log = bench.open()
+    bench.fill(log, 3)
+    log.sync()
+    return log
+
+
+@pytest.fixture
+def full_disk() -> FullDisk:
+    """The port to a disk that may be filled."""
+    return FullDisk()
 
 
 @pytest.fixture
@@ -170,11 +235,11 @@ class Compactor:
         self.paced: list[int] = []
 
     def section(self, log: Log, *, now_ms: int, limit_offset: int | None = None) -> Section | None:
-        """What may be cleaned."""
+        """The segments that may be cleaned."""
         stable = log.first_unstable_offset
         limit = log.written_offset if stable is None else stable
         return cleanable_section(
-            log.cleanable_segments(), log.cleaning_policy, cleaned_offset=self.cleaned_offset,
+            log.compaction.cleanable_segments(), log.compaction.policy, cleaned_offset=self.cleaned_offset,
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset,
             limit_offset=limit if limit_offset is None else limit_offset, now_ms=now_ms,
         )  # fmt: skip
@@ -184,7 +249,7 @@ class Compactor:
         section = self.section(log, now_ms=now_ms, **limits)
         if section is None:
             return None
-        job = log.clean_job(
+        job = log.compaction.clean_job(
             section, now_ms=now_ms, forgettable_below=self.forgettable_below, map_bytes=self.map_bytes,
             map_load_factor=1.0,
         )  # fmt: skip
@@ -192,12 +257,12 @@ class Compactor:
 
     def swap(self, log: Log, cleaned: CleanedSegment) -> None:
         """Put a new segment in."""
-        swap = log.begin_replace(cleaned)
+        swap = log.compaction.begin_replace(cleaned)
         assert swap is not None
         carry_out(swap, swap.stage())
-        assert log.put_in(swap)
+        assert log.compaction.put_in(swap)
         carry_out(swap, swap.retire())
-        log.finish_replace(swap)
+        log.compaction.finish_replace(swap)
 
     def clean(self, log: Log, *, now_ms: int, between: Callable[[], object] = bool, **limits) -> list[CleanedSegment]:
         """All of it; ``between`` is called before and after each swap."""

@@ -25,7 +25,7 @@ def test_local_retention_of_minus_2_follows_retention():
     assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (3, 4)
 
 
-def test_cleanup_policies():
+def test_compact_and_delete_may_hold_at_once():
     """Both may hold at once."""
     assert LogConfig().deletes
     assert not LogConfig().compacted

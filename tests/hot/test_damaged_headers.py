@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.leader_epochs import EpochEntry
+from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.wire.errors import Corrupt
 
 CONFIG = LogConfig(index_interval_bytes=400)
@@ -51,7 +51,7 @@ def test_a_flipped_base_offset_is_damage_and_moves_no_log_end(bench, number, bit
 
 
 def test_a_gap_is_damage_where_no_cleaner_was(bench, make_batch):
-    """Above where it was, and in a log of which it is known that it never was, whatever the policy says."""
+    """Above its old end, and in a log that is known never to have had it, whatever the policy says."""
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
     log = bench.open(compacted)
     for base in (0, 1, 5, 6):
@@ -67,7 +67,7 @@ def test_a_gap_is_damage_where_no_cleaner_was(bench, make_batch):
     assert (log.recovery.damaged_offset, log.recovery.resume_offset) == (2, 7)
 
 
-def test_an_epoch_that_cannot_be_is_damage(bench, make_batch):
+def test_an_epoch_above_the_newest_of_the_partition_is_damage(bench, make_batch):
     """No CRC covers it, and if it stayed, every later batch would look like one of an epoch that is over."""
     log = bench.open()
     log.append_as_follower(memoryview(make_batch(0, leader_epoch=5)), leader_epoch=9, now_ms=0)
@@ -80,7 +80,7 @@ def test_an_epoch_that_cannot_be_is_damage(bench, make_batch):
     assert log.leader_epochs.entries == (EpochEntry(5, 0),)
 
 
-def test_a_log_that_lost_more_offsets_than_a_segment_holds_goes_on_above_them(bench):
+def test_a_log_goes_on_above_more_lost_offsets_than_a_segment_holds(bench):
     """In a new segment: no batch can stand for so many."""
     log = bench.open()
     bench.append(log, 2)
@@ -97,7 +97,7 @@ def test_a_log_that_lost_more_offsets_than_a_segment_holds_goes_on_above_them(be
 
 
 @pytest.mark.parametrize("at", [20, 100])
-def test_damage_can_be_a_reason_not_to_start(closed, at):
+def test_refused_damage_raises_and_changes_no_file(closed, at):
     """The cluster's metadata must not lose a record; a torn tail is none. The files stay as they are."""
     tail = path(closed, 20)
     good = tail.read_bytes()
@@ -131,7 +131,7 @@ def test_a_flipped_length_of_the_last_batch_is_no_torn_tail(bench, bit):
 
 
 @pytest.mark.parametrize(("cut", "short"), [(1, True), (100, True), (0, False)])
-def test_a_tail_says_whether_it_was_ever_whole(bench, cut, short):
+def test_a_tail_shorter_than_its_header_claims_is_reported_as_short(bench, cut, short):
     """A stop leaves less of a batch than its header says; all of it with a wrong CRC is more likely a damaged one."""
     log = bench.open()
     for _ in range(3):

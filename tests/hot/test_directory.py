@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.hot import checkpoint
-from stratalog.hot.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.segment_cache import SegmentCache
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.storage import checkpoint
+from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
@@ -24,8 +24,13 @@ def root(tmp_path) -> str:
     return str(tmp_path / "logs")
 
 
-def open_all(directory, now_ms=1):
-    return directory.open_all(lambda _: LogConfig(), now_ms=now_ms, cache=SegmentCache())
+def open_all(directory, config=LogConfig(), cache=None):  # noqa: B008 - it is immutable
+    """Every log whose topic is known."""
+    return {
+        name: directory.open_log(name, found.topic_id, config, now_ms=1, cache=cache)
+        for name, found in directory.partitions.items()
+        if found.topic_id is not None
+    }
 
 
 def filled(root, files):
@@ -80,7 +85,7 @@ def test_an_offline_marker_drops_the_cache_and_verifies_from_the_disk(root, file
     assert not LogDirectory.load(root, files).was_offline
 
 
-def test_a_damaged_checkpoint_costs_time_and_nothing_else(root, files):
+def test_a_damaged_checkpoint_costs_only_time(root, files):
     """The logs are verified from the start."""
     directory, logs = filled(root, files)
     directory.close(logs, broker_epoch=9)
@@ -92,7 +97,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(root, files):
 
 
 def test_unknown_names_are_left_alone_and_reported(root, files):
-    """Nothing is deleted because nobody knows it."""
+    """An unknown directory is not deleted."""
     directory, logs = filled(root, files)
     directory.close(logs, broker_epoch=9)
     for name in ("lost+found", "notes", f"flights-0.{7:032x}-stray"):
@@ -104,16 +109,12 @@ def test_unknown_names_are_left_alone_and_reported(root, files):
     assert Path(f"{root}/README").exists()
 
 
-def test_a_partition_without_a_configuration_is_left_alone(root, files):
-    """Metadata that does not know it is no reason to touch it."""
+def test_a_partition_that_is_not_opened_keeps_its_recovery_point(root, files):
+    """Metadata may not know it yet; its checkpoint is written again as it was."""
     directory, logs = filled(root, files)
     directory.close(logs, broker_epoch=9)
     again = LogDirectory.load(root, files)
-    opened = again.open_all(
-        lambda found: LogConfig() if found.topic_partition == ORDERS else None, now_ms=1, cache=SegmentCache()
-    )
-    assert list(opened) == [ORDERS]
-    again.write_checkpoints(opened)
+    again.write_checkpoints({ORDERS: again.open_log(ORDERS, IDS[ORDERS], LogConfig(), now_ms=1)})
     assert LogDirectory.load(root, files).recovery_points == {FLIGHTS: 3, ORDERS: 3}
 
 
@@ -142,7 +143,7 @@ def test_deleting_a_partition_takes_its_name_away_first(root, files):
     removal.run()  # gone already is fine
 
 
-def test_the_owner_of_a_directory(root, files):
+def test_a_directory_has_the_owner_that_was_written(root, files):
     """None at first, then what was written; never a guess."""
     directory = LogDirectory.load(root, files)
     assert directory.owner is None
@@ -169,7 +170,7 @@ def open_files(root: str) -> list[str]:
 
 
 def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
-    """No descriptor stays open and no index is loaded for logs that nobody uses."""
+    """No descriptor stays open and no index is loaded for logs that are not in use."""
     directory = LogDirectory.load(root, files)
     logs = {}
     for number in range(40):
@@ -181,7 +182,7 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
     directory.close(logs, broker_epoch=1)
     cache = SegmentCache()
     again = LogDirectory.load(root, files)
-    opened = again.open_all(lambda _: LogConfig(segment_bytes=200), now_ms=1, cache=cache)
+    opened = open_all(again, LogConfig(segment_bytes=200), cache)
     assert len(opened) == 40
     assert {len(log._segments) for log in opened.values()} == {3}
     assert open_files(root) == []
@@ -209,11 +210,11 @@ def test_a_log_that_waits_for_its_sync_holds_one_descriptor(root, files):
     assert [path for path in open_files(root) if path.endswith(".log")] == [logs[-1].segments()[-1].path]
 
 
-def test_how_far_each_log_is_clean_is_kept(root, files):
+def test_cleaner_offsets_survive_a_restart(root, files):
     """In Kafka's file; a log that was cleaned once may have gaps for ever, a deleted one is forgotten."""
     directory, logs = filled(root, files)
-    directory.write_cleaner_offset(FLIGHTS, 2)
-    directory.write_cleaner_offset(ORDERS, 3)
+    directory.note_cleaner_offset(FLIGHTS, 2)()
+    directory.note_cleaner_offset(ORDERS, 3)()
     assert (Path(root) / checkpoint.CLEANER_OFFSETS).read_text() == "0\n2\nflights 0 2\norders.v-2 13 3\n"
     again = LogDirectory.load(root, files)
     assert again.cleaner_offsets == {FLIGHTS: 2, ORDERS: 3}
@@ -242,7 +243,7 @@ def test_the_name_of_a_new_directory_is_durable(root, files, monkeypatch):
 
 
 def test_a_parent_that_may_not_be_opened_is_left_alone(root, files, monkeypatch):
-    """A mounted directory may lie below one of somebody else."""
+    """A mounted directory may lie below a directory of another owner."""
 
     def refuse(_, path):
         raise PermissionError(path)
@@ -268,7 +269,7 @@ def stopped(root, files):
 def ends(root, files) -> list[int]:
     """The log ends of all partitions, as a start finds them."""
     directory = LogDirectory.load(root, files)
-    opened = directory.open_all(lambda _: LogConfig(), now_ms=1, cache=SegmentCache())
+    opened = open_all(directory)
     assert [one.topic_id for one in directory.partitions.values()] == [bytes([number] * 16) for number in range(3)]
     return [log.log_end_offset for log in opened.values()]
 
@@ -283,8 +284,8 @@ def test_a_start_after_an_orderly_stop_opens_no_file_of_a_partition(stopped, fil
 
 
 @pytest.mark.parametrize("harm", ["none", "garbage", "cut"])
-def test_damaged_summaries_cost_nothing_but_time(stopped, files, harm):
-    """They are told of, and the logs are read."""
+def test_damaged_summaries_cost_only_time(stopped, files, harm):
+    """The log reports them, and the logs are read."""
     path = Path(stopped) / "log-summaries"
     if harm == "none":
         path.unlink()
@@ -297,8 +298,8 @@ def test_damaged_summaries_cost_nothing_but_time(stopped, files, harm):
     assert ends(stopped, files) == [0, 1, 2]
 
 
-def test_after_a_failed_sync_no_summary_is_believed(stopped, files):
-    """What is cached may not be what is on the disk: everything is verified."""
+def test_after_a_failed_sync_no_summary_is_used(stopped, files):
+    """The cache may differ from the disk: everything is verified."""
     LogDirectory.load(stopped, files).mark_offline("a test")
     checkpoint.write_clean_shutdown(files, stopped, 1)
     directory = LogDirectory.load(stopped, files)
@@ -308,7 +309,7 @@ def test_after_a_failed_sync_no_summary_is_believed(stopped, files):
 
 
 def test_a_summary_is_used_once_in_a_run(stopped, files):
-    """What is opened a second time has changed in between."""
+    """A file that is opened a second time has changed in between."""
     directory = LogDirectory.load(stopped, files)
     directory.open_log(TopicPartition("wide", 1), bytes([1] * 16), LogConfig(), now_ms=1)
     assert set(directory.summaries) == {TopicPartition("wide", 0), TopicPartition("wide", 2)}
@@ -365,7 +366,7 @@ def test_bounds_are_written_when_they_have_changed(root, files, monkeypatch):
     assert written[4:] == [checkpoint.LOG_START_OFFSETS, "log-bounds"]
 
 
-def test_what_was_written_of_a_partition_set_aside_is_void(root, files):
+def test_a_forgotten_partition_leaves_every_checkpoint(root, files):
     """Else another topic of its name would look as if it had lost records."""
     directory, logs = filled(root, files)
     directory.write_checkpoints(logs)
@@ -375,12 +376,12 @@ def test_what_was_written_of_a_partition_set_aside_is_void(root, files):
     assert all(ORDERS in one for one in known)
 
 
-def test_where_the_cleaner_was_is_known_after_a_damaged_checkpoint(root, files):
-    """Of a topic that is compacted no longer, too: its gaps are no damage."""
+def test_gaps_of_the_cleaner_are_known_after_a_damaged_checkpoint(root, files):
+    """Also on a topic that is compacted no longer: its gaps are no damage."""
     directory, logs = filled(root, files)
     log = logs[FLIGHTS]
-    log.compacted_before, log.gaps_below = True, 3
-    directory.write_cleaner_offset(FLIGHTS, 3)
+    log._parts.gaps.cleaned, log._parts.gaps.below = True, 3
+    directory.note_cleaner_offset(FLIGHTS, 3)()
     directory.write_checkpoints(logs)
     for damaged in (None, checkpoint.CLEANER_OFFSETS, "log-bounds"):
         if damaged:
@@ -390,8 +391,8 @@ def test_where_the_cleaner_was_is_known_after_a_damaged_checkpoint(root, files):
         assert again[FLIGHTS].gaps_below == 3
 
 
-def test_a_log_hears_that_its_recovery_point_is_stored_before_others_have_their_turn(root, files, monkeypatch):
-    """What is cut off it after that is not in the file: to be told later would take the note of the cut away."""
+def test_a_stored_recovery_point_reaches_its_log_before_others_have_their_turn(root, files, monkeypatch):
+    """A later cut is not in the file: reading the file again would take the note of the cut away."""
     directory, logs = filled(root, files)
     told = []
     monkeypatch.setattr(type(logs[FLIGHTS]), "recovery_point_stored", lambda log: told.append(log.topic_partition))

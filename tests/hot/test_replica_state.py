@@ -11,7 +11,7 @@ def leader(*, replicas=(1, 2), in_sync=(1, 2), end=0, **options) -> ReplicaState
     return ReplicaState(1, replicas=replicas, in_sync=in_sync, leader_end_offset=end, **options)
 
 
-def test_m1_log_end_1_high_watermark_0_until_the_follower_asks_for_offset_1():
+def test_the_high_watermark_waits_for_the_next_fetch_of_the_follower():
     """After m1: 1/0; a fetch at 0 leaves 0; the fetch at 1 proves the follower has m1, so 1."""
     state = leader()
     assert not state.leader_advanced(1)
@@ -124,14 +124,14 @@ def test_a_new_leader_is_established_when_its_high_watermark_reaches_its_epoch()
     assert state.epoch_established
 
 
-def test_a_stranger_is_refused():
+def test_a_broker_outside_of_the_assignment_is_refused():
     """A broker outside of the assignment cannot move anything."""
     with pytest.raises(KafkaError) as caught:
         leader().follower_fetched(9, 0, leader_log_end_offset=0, now_ms=0)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_no_more_replicas_are_asked_for_than_there_are():
+def test_min_insync_replicas_counts_at_most_the_replicas():
     """min.insync.replicas=2 on a partition of one replica, as in Kafka 4: it counts as 1."""
     state = leader(replicas=(1,), in_sync=(1,), end=5)
     state.check_enough_replicas(2)

@@ -2,7 +2,7 @@
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.retention import local_segments_to_evict, segments_to_delete
-from stratalog.hot.segment import SegmentInfo
+from stratalog.hot.segments.segment import SegmentInfo
 
 NOW_MS = 1_000_000
 OF_2013 = 1_357_000_000_000
@@ -52,12 +52,12 @@ def test_retention_by_size_keeps_at_least_that_much():
     assert delete(segments(1, 1, 1), LogConfig(retention_ms=-1, retention_bytes=0)).offset == 20
 
 
-def test_nothing_above_the_high_watermark_goes():
+def test_no_segment_above_the_high_watermark_goes():
     """Data that replicas still fetch is not deleted."""
     assert delete(segments(1, 1, NOW_MS), LogConfig(retention_ms=1000), high_watermark=19).offset == 10
 
 
-def test_deleted_records_take_their_segments_along_whatever_the_policy():
+def test_segments_below_the_log_start_go_under_every_policy():
     """DeleteRecords moved the log start: compacted topics too."""
     config = LogConfig(retention_ms=-1, cleanup_policy=frozenset({"compact"}))
     assert delete(segments(1, 1, 1), config, log_start=20).offset == 20

@@ -47,19 +47,19 @@ class Ended:
     err: str
 
     def ok(self) -> str:
-        """What it printed, if it ended well."""
+        """Its output, if it ended well."""
         assert self.code == 0, f"exit code {self.code}\n{self.out[-2000:]}\n{self.err[-4000:]}"
         return self.out
 
     def refused(self) -> str:
-        """What it complained about, if it ended badly."""
+        """Its errors, if it ended badly."""
         assert self.code != 0, self.out[-2000:]
         return self.out + self.err
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What DumpLogSegments said about some files."""
+    """Output of DumpLogSegments for some files."""
 
     text: str
     faults: list[str]
@@ -87,12 +87,12 @@ class Running:
 
     @property
     def said(self) -> str:
-        """What it has printed until now."""
+        """Its output until now."""
         return self._out.read_text()
 
     @property
     def complained(self) -> str:
-        """What it has said on stderr until now."""
+        """Its output on stderr until now."""
         return self._err.read_text()
 
     @property

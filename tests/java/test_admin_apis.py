@@ -108,7 +108,7 @@ def test_leaders_are_where_they_should_be(run, kind) -> None:
 
 
 def test_there_are_no_access_rules(kafka, broker) -> None:
-    """kafka-acls is told so in Kafka's words, for a list as for a rule."""
+    """kafka-acls gets the error in Kafka's words, for a list as for a rule."""
     for arguments in (("--list",), ("--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")):
         done = kafka.run("AclCommand", "--bootstrap-server", broker.address, *arguments)
         assert "SecurityDisabledException: No Authorizer is configured." in done.out + done.err
@@ -160,7 +160,7 @@ def test_scram_credentials_of_users(configs) -> None:
 
 
 def test_access_rules_are_added_listed_and_removed(kafka, serve) -> None:
-    """kafka-acls, where Kafka's StandardAuthorizer decides; whom a rule denies is told so."""
+    """kafka-acls, where Kafka's StandardAuthorizer decides; a denied client gets the error."""
     broker = serve(
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found=true",

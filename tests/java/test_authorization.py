@@ -1,7 +1,7 @@
-"""Who may do what: every API and version beside Kafka itself, under the same rules.
+"""Rights: every API and version beside Kafka itself, under the same rules.
 
-Rules go by address here, since neither broker knows more of a client than that it is anonymous. What is compared are
-error codes, names, and what a caller is told that it may do; not messages.
+Rules go by address here, since neither broker knows more of a client than that it is anonymous. The test compares
+error codes, names, and the rights that answers give a caller; not messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from stratalog.broker.api import APIS
-from stratalog.broker.broker_link import BrokerLink, BrokerUnavailable
+from stratalog.client.link import BrokerLink, BrokerUnavailable
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from stratalog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -239,7 +239,7 @@ NAMED = {"name", "topic", "topic_name", "group_id", "transactional_id", "resourc
 
 
 def shape(value: Any, ids: Ids, name: str = "") -> Any:
-    """What is compared of an answer: codes, names, permissions; of settings, whether there are any."""
+    """The compared part of an answer: codes, names, permissions; of settings, whether there are any."""
     if hasattr(value, "fields_declared"):
         found = {spec.name: shape(getattr(value, spec.name), ids, spec.name) for spec in value.fields_declared}
         return {each: told for each, told in found.items() if told is not None and told != []}
@@ -339,7 +339,7 @@ def test_single_permissions_come_to_the_same(ours, theirs, kind):
 
 
 def test_permissions_that_are_needed_together_come_to_the_same(ours, theirs):
-    """Of a group and a topic, of a transaction and what it touches."""
+    """Rights on a group and a topic, and on a transaction and its parts."""
     found = [
         each for name, rules in PAIRS.items() for each in differences(ours, theirs, name, rules, every_version=False)
     ]

@@ -57,7 +57,7 @@ class Worker:
         self.program = background("org.apache.kafka.connect.cli.ConnectDistributed", str(config))
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> object:
-        """What the REST interface answers; None as long as it does not."""
+        """Answer of the REST interface; None without one."""
         self.program.alive()
         request = urllib.request.Request(
             f"{self.url}{path}", method=method, data=None if body is None else json.dumps(body).encode(),

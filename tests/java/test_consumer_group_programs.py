@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stratalog.broker.broker_link import BrokerLink
+from stratalog.client.link import BrokerLink
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -127,7 +127,7 @@ def test_javas_own_consumer(kafka, broker):
 
 
 def test_group_settings(kafka, broker):
-    """kafka-configs sets a group's own heartbeat interval, and its members are told."""
+    """kafka-configs sets a group's own heartbeat interval, and its members get it."""
     group = ["--bootstrap-server", broker.address, "--entity-type", "groups", "--entity-name", "set"]
     setting = "consumer.heartbeat.interval.ms=300"
     kafka.run("kafka.admin.ConfigCommand", *group, "--alter", "--add-config", setting).ok()

@@ -40,7 +40,7 @@ SETTINGS = {
 }
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 FEATURES_ABSENT = ("eligible.leader.replicas.version", "share.version", "streams.version")
-"""What this broker does not have is not switched on in Kafka, so that the rest can be compared."""
+"""Features that this broker lacks are switched off in Kafka, so that the rest can be compared."""
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -179,7 +179,7 @@ def records_of(directory: Path) -> Iterator[Record]:
                 yield from iter_records(data, position)
 
 
-def test_what_kafkas_group_coordinator_wrote_is_understood(comparison, kafka_server) -> None:
+def test_records_of_kafkas_group_coordinator_are_understood(comparison, kafka_server) -> None:
     """Decoded and encoded again in its version, each value is the same bytes."""
     kinds = set()
     for record in records_of(Path(kafka_server[1], "__consumer_offsets-0")):
@@ -191,7 +191,7 @@ def test_what_kafkas_group_coordinator_wrote_is_understood(comparison, kafka_ser
     assert {"OffsetCommitKey", "GroupMetadataKey", "ConsumerGroupMemberMetadataKey"} <= kinds
 
 
-def test_what_kafkas_transaction_coordinator_wrote_is_understood(comparison, kafka_server) -> None:
+def test_records_of_kafkas_transaction_coordinator_are_understood(comparison, kafka_server) -> None:
     """Decoded and encoded again in its version, each value is the same bytes."""
     count = 0
     for record in records_of(Path(kafka_server[1], "__transaction_state-0")):
@@ -202,7 +202,7 @@ def test_what_kafkas_transaction_coordinator_wrote_is_understood(comparison, kaf
     assert count > 50
 
 
-def test_what_kafkas_controller_wrote_is_understood(comparison, kafka_server) -> None:
+def test_records_of_kafkas_controller_are_understood(comparison, kafka_server) -> None:
     """Decoded and encoded again in its version, each value is the same bytes."""
     kinds = set()
     for record in records_of(Path(kafka_server[1], "__cluster_metadata-0")):

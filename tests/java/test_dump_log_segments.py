@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import RealFilesystem
-from stratalog.hot.log import Log
-from stratalog.hot.producer_state import AppendOrigin
-from stratalog.hot.segment_cache import SegmentCache
-from stratalog.tier.footer import Footer, read_footer
+from stratalog.hot.log.log import Log
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.state.producer_state import AppendOrigin
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.tier.objects.footer import Footer, read_footer
 from stratalog.wire.batch import Record, build_batch, build_control_batch
 from stratalog.wire.topic import TopicPartition
 

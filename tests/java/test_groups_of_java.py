@@ -96,7 +96,7 @@ def seen_twice(*programs) -> int:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_members_come_are_killed_and_leave(member, producer, until, assignor) -> None:
-    """Three share the partitions, one is killed, one leaves: every acknowledged record was consumed by somebody."""
+    """Three share the partitions, one is killed, one leaves: every acknowledged record was consumed by a member."""
     members = [member(assignor), member(assignor)]
     writer = producer()
     until(lambda: divided(*members))
@@ -116,7 +116,7 @@ def test_members_come_are_killed_and_leave(member, producer, until, assignor) ->
     print(f"{assignor}: {len(written):,} records, consumed twice: {seen_twice(*members)}")
 
 
-def test_who_keeps_a_partition_reads_on_while_the_cooperative_sticky_group_rebalances(member, until) -> None:
+def test_a_kept_partition_is_read_on_while_the_cooperative_sticky_group_rebalances(member, until) -> None:
     """The first of two members gives up only what the second one gets."""
     first = member("CooperativeSticky")
     until(lambda: divided(first))

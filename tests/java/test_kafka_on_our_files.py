@@ -25,13 +25,15 @@ listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 log.dirs={data}
-broker.session.timeout.ms=1000
+broker.session.timeout.ms=6000
 broker.heartbeat.interval.ms=200
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 log.cleaner.backoff.ms=200
 """
+"""A new Kafka waits for the session of the broker before it, so that one is short. A heartbeat has half of it, and at 1 s
+a busy machine made Kafka complain of late heartbeats."""
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ def cleaned_offset(data: Path) -> int:
 
 
 def active_base(data: Path) -> int:
-    """Where the segment begins that nobody cleans."""
+    """Start of the segment that is never cleaned."""
     return max(int(path.stem) for path in (data / "changelog-0").glob("*.log"))
 
 

@@ -14,7 +14,7 @@ MESSAGES = 600
 
 @pytest.fixture(scope="module")
 def copied(kafka, serve, clients):
-    """A broker on which the copier has copied a topic in transactions v2, some of which it aborted."""
+    """A broker on which the copier has copied a topic in transactions v2, and aborted some of them."""
     broker = serve(
         "transaction.state.log.num.partitions=3",
         "offsets.topic.num.partitions=3",

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stratalog.broker.client import Client
+from stratalog.client.client import Client
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

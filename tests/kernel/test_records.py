@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.hot.cleaner_records import batch_payload
+from stratalog.hot.cleaner.records import batch_payload
 from stratalog.wire.batch import Record, build_batch, iter_headers
 
 kernel = pytest.importorskip(
@@ -24,7 +24,7 @@ PAGES = 4
 
 
 class Guarded:
-    """Memory behind which, or before which, lies a page that nobody may touch: who does is killed by the system."""
+    """Memory behind which, or before which, lies a page without access: touching it ends the process."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, PAGES * mmap.PAGESIZE)
@@ -72,7 +72,7 @@ def sound_payload(count: int = 5, value: bytes | None = b"value") -> bytes:
     return bytes(batch_payload(header, memoryview(batch)))
 
 
-def test_what_is_filled_is_what_it_says() -> None:
+def test_filled_columns_match_their_counts() -> None:
     """Offsets from their base, times in microseconds, fields and their ends, bits of what is null, places of headers."""
     payload = sound_payload()
     arrays = room(5, size_bytes=len(payload))
@@ -173,7 +173,7 @@ def test_numbers_of_records_that_cannot_be_are_refused_at_once(count: int) -> No
     assert kernel.decode(bytes(100), batch_row(0, 100, count), None, 0, **room(0)) is None
 
 
-def test_nothing_is_found_in_nothing() -> None:
+def test_empty_input_gives_no_record() -> None:
     """No batch, and batches without records, which have no bytes."""
     arrays = room(0, 2, size_bytes=8)
     assert kernel.decode(b"", np.empty((0, 6), np.int64), None, 3, **arrays) == (0, 0, 0)

@@ -110,7 +110,7 @@ def test_resets_come_before_or_after_the_deed(proxy, action, deeds):
 
 
 def test_a_failure_after_the_deed(proxy):
-    """It was done, and the client is told 500."""
+    """The request was carried out, and the client gets 500."""
     rules(proxy, {"action": "fail_after_commit", "status": 500, "code": "InternalError"})
     assert request(proxy, "PUT", body=b"new")[0] == 500
     assert Upstream.stored == b"new"

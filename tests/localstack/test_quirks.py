@@ -1,4 +1,4 @@
-"""What docs/operations.md says about the services is what they do; `make test-s3` asks the one that it has started."""
+"""Services do what docs/operations.md says about them; `make test-s3` asks the one that it has started."""
 
 from __future__ import annotations
 

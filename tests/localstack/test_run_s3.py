@@ -18,7 +18,7 @@ def run_s3(load_program):
 
 
 def accepts(endpoint_url):
-    """Return whether somebody listens there."""
+    """Whether a process listens there."""
     host, port = endpoint_url.removeprefix("http://").split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
@@ -131,7 +131,7 @@ def test_a_program_is_installed_once_and_whole(recipe, monkeypatch, tmp_path):
 
 
 def test_a_failing_installer_is_shown(run_s3):
-    """What a package client said before it failed is in the error, and so is what to do without it."""
+    """The error holds the last words of a failed package client and the way to do without it."""
     from servers.recipe import run_installer
 
     with pytest.raises(run_s3.StartError, match="no such package"):

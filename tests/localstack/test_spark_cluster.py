@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.spark.java import ensure_java
+from stratalog.spark.sessions.java import ensure_java
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 PROGRAM = str(Path(__file__).resolve().parents[2] / "localstack" / "spark_cluster.py")
@@ -92,7 +92,7 @@ def test_a_command_gets_its_address():
 
 
 def test_a_cluster_that_does_not_start_shows_its_log(load_program, tmp_path):
-    """What it said is in the error."""
+    """The error holds its output."""
     spark_cluster = load_program("spark_cluster")
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "spark-class"

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from stratalog.metadata.brokers_image import ListenerAddress
-from stratalog.metadata.configs import ConfigResolver
-from stratalog.metadata.controller import BrokerStart, TopicRules, register_broker
+from stratalog.metadata.controller.controller import BrokerStart, TopicRules, register_broker
 from stratalog.metadata.coordination import CoordinatorRecord, Now, Reply, Write
-from stratalog.metadata.features import bootstrap_records
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_shard import GroupShard
-from stratalog.metadata.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.groups.shard.shard import GroupShard
+from stratalog.metadata.image.brokers_image import ListenerAddress
+from stratalog.metadata.image.features import bootstrap_records
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -27,7 +27,7 @@ from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupReques
 
 @pytest.fixture
 def start_of() -> Callable[..., BrokerStart]:
-    """What broker N says of itself when it starts."""
+    """The description that broker N gives when it starts."""
 
     def build(broker_id: int, *, rack: str | None = None, directories: int = 1) -> BrokerStart:
         return BrokerStart(
@@ -70,7 +70,7 @@ def topic_ids() -> Callable[[], bytes]:
 
 
 class ClassicWorld:
-    """One shard of classic groups: a clock that a test moves, a log that commits when it is told to, answers by token.
+    """One shard of classic groups: a clock that a test moves, a log that commits on demand, answers by token.
 
     Tokens are names, ``join-a`` say, so that tests read well. Member ids are ``<client>-<name>``.
     """
@@ -116,7 +116,7 @@ class ClassicWorld:
             self.commit()
 
     def commit(self) -> None:
-        """What was written is committed."""
+        """Commit the written records."""
         writes, self._writes = self._writes, []
         late, self._late = self._late, []
         for write in writes:
@@ -140,7 +140,7 @@ class ClassicWorld:
         self.now = end
 
     def restart(self) -> None:
-        """What was committed is read by another shard, much later by its clock."""
+        """Load the committed records into another shard, much later by its clock."""
         self._writes, self._late = [], []
         self.now = Now(self.now.monotonic_ms + 10_000_000, self.now.wall_ms + 1_000)
         self.shard = GroupShard(0, self.settings, EMPTY_IMAGE)

@@ -54,7 +54,7 @@ def test_nothing_is_older_than_it_has_been_kept(steps, patience_ms):
 
 
 def test_after_the_patience_without_jumps_the_clock_is_believed():
-    """Nothing is kept for ever."""
+    """No record is kept for ever."""
     jumps = ClockJumps()
     for step in range(5):
         now = Now(step, step * YEAR_MS)

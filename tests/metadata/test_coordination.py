@@ -3,7 +3,7 @@
 from stratalog.metadata.coordination import CoordinatorRecord, Now, Producer, Reply, Write
 
 
-def test_a_write_is_of_no_transaction_and_answers_nobody_unless_it_says_so():
+def test_a_write_has_no_transaction_and_no_answer_by_default():
     """The usual write of a group is its records alone."""
     write = Write([CoordinatorRecord(b"key", None)])
     assert (write.producer, list(write.replies), list(write.on_committed)) == (None, [], [])

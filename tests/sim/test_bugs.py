@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from sim.world import Outcome, run_seed
-from stratalog.broker.archive import Archive
-from stratalog.broker.connection import Connection
-from stratalog.broker.partition import Partition
-from stratalog.hot import recovery
+from stratalog.broker.archive.partition_archive import Archive
+from stratalog.broker.network.connection import Connection
+from stratalog.broker.replicas.partition import Partition
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.log import Log
-from stratalog.hot.producer_state import ProducerStateManager
-from stratalog.hot.sync import SyncTicket
-from stratalog.metadata.groups.committed_offsets import CommittedOffsets
-from stratalog.metadata.groups.offset_requests import TransactionEnded
-from stratalog.tier import archive_commands, plan_events
+from stratalog.hot.log.log import Log
+from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.recovery import recovery
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.metadata.groups.offsets.committed_offsets import CommittedOffsets
+from stratalog.metadata.groups.offsets.requests import TransactionEnded
+from stratalog.tier.planning import plan_events
+from stratalog.tier.work import archive_commands
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def acknowledged_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """What is written counts as synced."""
+    """Written bytes count as synced."""
     written = Partition.on_written
 
     def on_written(self):
@@ -89,7 +90,7 @@ def log_starts_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_overtake(patch: pytest.MonkeyPatch) -> None:
-    """What is answered at once does not wait for what was parked before it."""
+    """An immediate answer does not wait for requests parked before it."""
 
     def answer(self, _slot, parts):
         self._out += parts
@@ -133,26 +134,28 @@ def offsets_do_not_wait_for_their_transaction(patch: pytest.MonkeyPatch) -> None
 
 
 SEEDS_MAX = 100
+SEED_TRIED_FIRST: dict[Bug, int] = {offsets_do_not_wait_for_their_transaction: 40}
+"""A seed that has found the bug before; after a change of the simulation another one may be the first that does."""
 
 BUGS: dict[Bug, str] = {
     acknowledged_before_the_sync: "was acknowledged|out of order|held",
-    no_sync_of_data: "was acknowledged|out of order|held|it had been at|records are lost",
+    no_sync_of_data: "was acknowledged|out of order|held|it had been at|records are lost|is committed at",
     no_sync_of_names: "was acknowledged|out of order|not there after a restart|held|lost|it had been at",
     evicted_before_the_commit: "evicted below",
     committed_without_an_object: "which is not there",
     retries_are_appended: "there twice",
-    producers_are_forgotten: "there twice|lies at offset|out of order|somebody",
+    producers_are_forgotten: "there twice|lies at offset|out of order|a reader",
     log_starts_are_forgotten: "it had started at|evicted below",
     answers_overtake: "came where",
-    open_transactions_are_shown: "somebody",
-    aborted_transactions_are_shown: "somebody",
+    open_transactions_are_shown: "a reader",
+    aborted_transactions_are_shown: "a reader",
     committed_offsets_are_forgotten: "it had been at|is committed at",
     offsets_do_not_wait_for_their_transaction: "is committed at",
 }
 """Each bug, and what the invariant that finds it says."""
 
 
-def first_failure(seeds: range) -> Outcome | None:
+def first_failure(seeds: Iterable[int]) -> Outcome | None:
     """The first seed that finds something."""
     for seed in seeds:
         outcome = run_seed(seed)
@@ -165,6 +168,6 @@ def first_failure(seeds: range) -> Outcome | None:
 def test_every_bug_is_found(bug, monkeypatch):
     """By an invariant that says what is wrong."""
     bug(monkeypatch)
-    outcome = first_failure(range(SEEDS_MAX))
+    outcome = first_failure([SEED_TRIED_FIRST.get(bug, 0), *range(SEEDS_MAX)])
     assert outcome is not None, f"{SEEDS_MAX} seeds did not find it"
     assert re.search(BUGS[bug], outcome.problem), outcome.problem

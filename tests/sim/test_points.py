@@ -10,14 +10,19 @@ import pytest
 
 from sim.points import POINTS, find
 from sim.power import NEVER_PASSED, run_points
-from sim.remains import Mood
-from stratalog.broker import archive, archive_removal, deleted_archives, remote_reader
-from stratalog.tier import work
+from sim.under.remains import Mood
+from stratalog.broker.archive import deleted_archives
+from stratalog.broker.archive import partition_archive as archive
+from stratalog.broker.archive import removal as archive_removal
+from stratalog.broker.cold import reader as remote_reader
+from stratalog.tier.work import work
 
 SAFETY = Path(__file__).parents[2] / "docs" / "safety.md"
 SEEDS_MAX = 8
 STORIES = 14
 """Every point is passed by all of them; the power goes at each in one."""
+BY_DEFAULT = 4
+"""So many of them run by default; `make test-slow` runs all."""
 CHANGE_NOTHING = {
     "find_timestamp",
     "read_aborted",
@@ -28,7 +33,7 @@ CHANGE_NOTHING = {
     "look_at_bucket",
     "<lambda>",  # the catalogue
 }
-"""Commands that only read and whose answers nobody keeps."""
+"""Commands that only read and whose answers are not kept."""
 TOLD = {"_ended", "_warn", "_failed", "_fill_failed", "_remember", "note_trash"}
 """Methods that are handed a report by the one that received it."""
 
@@ -45,8 +50,11 @@ def check(names: list[str], seed: int, mood: Mood | None = Mood.DROP) -> None:
     assert not problem, "\n".join([*outcome.lines, *outcome.errors, words, problem])
 
 
-@pytest.mark.parametrize("number", range(STORIES))
-def test_what_was_not_synced_is_gone(number):
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=pytest.mark.slow if number >= BY_DEFAULT else ()) for number in range(STORIES)],
+)
+def test_unsynced_bytes_are_gone(number):
     """At several points of one story, one after the other; afterwards everything is as it was acknowledged."""
     names = list(POINTS)[number::STORIES]
     check(names, 1)
@@ -77,7 +85,7 @@ def test_every_point_is_a_place_in_the_code():
 
 
 def test_every_command_has_a_point_behind_it():
-    """Done, and not reported: whoever adds a command that changes anything adds the point."""
+    """Done, and not reported: a new command that changes anything needs a point."""
     after = {find(point.target)[2] for point in POINTS.values() if not point.before}
     bare = {one.__name__ for one in work._EXECUTORS.values() if one not in after}
     assert bare == CHANGE_NOTHING
@@ -85,7 +93,7 @@ def test_every_command_has_a_point_behind_it():
 
 @pytest.mark.parametrize("module", [archive, archive_removal, deleted_archives, remote_reader])
 def test_every_report_has_a_point_before_it(module):
-    """Reported, and unknown to the broker: whoever adds a receiver of reports adds the point."""
+    """Reported, and unknown to the broker: a new receiver of reports needs a point."""
     before = {find(point.target)[2] for point in POINTS.values() if point.before}
     for cls in vars(module).values():
         if not inspect.isclass(cls) or cls.__module__ != module.__name__:

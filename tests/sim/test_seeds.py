@@ -1,11 +1,13 @@
-"""Two hundred runs of the whole broker, each with its own clients, faults and settings."""
+"""Runs of the whole broker, each with its own clients, faults and settings: 25 by default, 200 in ``make test-slow``."""
 
 import pytest
 
 _TOGETHER = 25
 
 
-@pytest.mark.parametrize("first", range(0, 200, _TOGETHER))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(_TOGETHER, 200, _TOGETHER))]
+)
 def test_every_invariant_holds(failures, first):
     """A failing seed prints its last events and the command that repeats it."""
     found = failures(range(first, first + _TOGETHER))

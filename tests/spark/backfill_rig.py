@@ -1,4 +1,4 @@
-"""What the tests of backfills share: rows as they should be, rows as a reader finds them, workers without Spark."""
+"""Shared by the tests of backfills: rows as they should be, rows as a reader finds them, workers without Spark."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stratalog.spark.backfill import BackfillSettings, Progress
-from stratalog.spark.backfill_plan import SpanTask
-from stratalog.spark.convert import ConvertRequest, convert_task
-from stratalog.spark.ledger import Span
-from stratalog.spark.options import parse_options
-from stratalog.tier.store import ObjectStore
+from stratalog.spark.backfill.backfill import BackfillSettings, Progress
+from stratalog.spark.backfill.convert import ConvertRequest, convert_task
+from stratalog.spark.backfill.plan import SpanTask
+from stratalog.spark.ledger.ledger import Span
+from stratalog.spark.source.options import parse_options
+from stratalog.tier.stores.store import ObjectStore
 from stratalog.wire.batch import iter_headers, iter_records
 
 Row = tuple[Any, ...]
@@ -78,5 +78,5 @@ def file_rows(store: ObjectStore, keys: Iterable[str]) -> list[Row]:
 
 
 def target_rows(store: ObjectStore) -> list[Row]:
-    """What a plain reader of the whole target sees."""
+    """Rows that a plain reader of the whole target sees."""
     return file_rows(store, visible_keys(store))

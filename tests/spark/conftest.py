@@ -22,19 +22,20 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from stratalog.spark.hot_tail import aborted_in
-from stratalog.spark.kafka_client import Fetched, KafkaClient
-from stratalog.spark.sessions import session as start_session
+from stratalog.client.client import Client
+from stratalog.client.records import Fetched, fetch
+from stratalog.spark.sessions.sessions import session as start_session
+from stratalog.spark.source.hot_tail import aborted_in
 from stratalog.tier import open_store
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.entry import Entry
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
-from stratalog.tier.manifest_json import to_bytes
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.segment_blobs import AbortedTransaction
-from stratalog.tier.segment_object import SegmentRequest, build_segment
-from stratalog.tier.store import ObjectStore
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import Entry
+from stratalog.tier.manifests.json import to_bytes
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.objects.segment_object import SegmentRequest, build_segment
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.store import ObjectStore
+from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Header, Record, build_batch, iter_headers
 from stratalog.wire.compression import Codec
 from stratalog.wire.topic import TopicPartition
@@ -166,7 +167,7 @@ class FakeRegistry(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def put(self, schema_id: int, schema: str, kind: str = "AVRO", *, subject: str = "", **more: Any) -> None:
-        """Register ``schema``; as the newest of ``subject`` too. Of Protobuf it is a descriptor in base64."""
+        """Register ``schema``; as the newest of ``subject`` too. For Protobuf it is a descriptor in base64."""
         answer = {"id": schema_id, "schema": schema, "schemaType": kind, **more}
         paths = [f"/schemas/ids/{schema_id}"]
         if subject:
@@ -308,19 +309,19 @@ class InterleavedLog:
 
     def fetched(self, *, read_committed: bool = False) -> Fetched:
         """All of its batches, as the broker serves them."""
-        with KafkaClient(self.bootstrap_servers) as client:
-            partition = TopicPartition("t", 0)
-            return client.fetch(partition, 0, read_committed=read_committed, max_bytes=1 << 20, max_wait_ms=500)
+        with Client(self.bootstrap_servers) as client:
+            (fetched,) = fetch(client, {TopicPartition("t", 0): 0}, read_committed=read_committed)
+            return fetched
 
     def batches(self) -> list[bytes]:
         """The same, one by one."""
         data = self.fetched().data
-        return [data[at : at + header.size_bytes] for at, header in iter_headers(data)]
+        return [bytes(data[at : at + header.size_bytes]) for at, header in iter_headers(data)]
 
     def archived(self, path: Path, batches: list[bytes]) -> ObjectStore:
         """A bucket with these batches of ``t`` added to it, and with what is known of its aborted transactions."""
         store = open_store(f"file://{path}")
-        known = aborted_in(self.fetched().data, self.fetched(read_committed=True))
+        known = aborted_in(bytes(self.fetched().data), self.fetched(read_committed=True).aborted)
         rows = [AbortedTransaction(pid, *span, span[1] + 1) for pid, spans in known.items() for span in spans]
         if batches:
             archive_log(store, PartitionId("t", self.topic_id, 0), [b"".join(batches)], now_ms=1, aborted=rows)

@@ -1,4 +1,4 @@
-"""What the tests of rewriting jobs share: logs of many kinds, what a reader finds of them, a store that dies."""
+"""Shared by the tests of rewriting jobs: logs of many kinds, what a reader finds of them, a store that dies."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from stratalog.spark.compact import CompactSettings
-from stratalog.spark.options import parse_options
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.garbage_collection import GarbageOptions, collect
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest import Claimant, Manifest, claim
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_store import change_manifest, read_manifest
-from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes
-from stratalog.tier.segment_reader import read_blob, read_object_footer
-from stratalog.tier.store import ObjectStore
-from stratalog.tier.wrappers import Call, StoreWrapper
+from stratalog.spark.rewrite.compact import CompactSettings
+from stratalog.spark.source.options import parse_options
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest import Claimant, Manifest, claim
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.objects.segment_blobs import AbortedTransaction, aborted_from_bytes
+from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
+from stratalog.tier.stores.store import ObjectStore
+from stratalog.tier.stores.wrappers import Call, StoreWrapper
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.garbage_collection import GarbageOptions, collect
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 
@@ -104,7 +104,7 @@ class History:
             self._open = bytearray()
 
     def newest(self) -> list[Row]:
-        """What a compaction leaves: of each key the last record."""
+        """The rest after a compaction: the last record of each key."""
         last = {row[1]: row for row in self.rows if row[1] is not None}
         return sorted(last.values())
 
@@ -142,7 +142,7 @@ def manifest_of(store: ObjectStore, partition: int = 0) -> Manifest:
 
 
 def rows_of(store: ObjectStore, partition: int = 0, *, committed: bool = True) -> list[Row]:
-    """What a read_committed reader finds, by a loop over single records and the objects' own lists of aborted ones."""
+    """Records that a read_committed reader finds, by a loop over single records and the objects' own lists of aborted ones."""
     rows = []
     for entry in iter_entries(store, manifest_of(store, partition)):
         data = store.get(entry.key)[0][: entry.data_bytes]
@@ -161,7 +161,7 @@ def rows_of(store: ObjectStore, partition: int = 0, *, committed: bool = True) -
 
 
 def consumed(store: ObjectStore, start: int = 0) -> list[Row]:
-    """What Kafka's consumer makes of one fetch from an offset on: aborted by the list and by the markers in the data.
+    """Records of Kafka's consumer from one fetch from an offset on: aborted by the list and by the markers in the data.
 
     A producer is aborted from the first offset of its transaction in the list until its marker comes: a list without the
     marker would hide all that the producer wrote later.

@@ -59,7 +59,7 @@ def _pattern(line: str) -> str:
 
 
 class Reader:
-    """Somebody who does what the page says, in an empty folder."""
+    """A user who follows the page, in an empty folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
@@ -69,11 +69,11 @@ class Reader:
         self._broker: subprocess.Popen[str] | None = None
         (folder / "bin").mkdir()
         command = folder / "bin" / "stratalog"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stratalog.broker.cli "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stratalog.cli.main "$@"\n')
         command.chmod(0o755)
 
     def run(self, block: Block) -> str:
-        """What it prints."""
+        """Its output."""
         text = block.text
         for ours, theirs in self._addresses.items():
             text = text.replace(ours, theirs)
@@ -115,7 +115,7 @@ class Reader:
 def test_every_block_prints_what_the_page_shows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the broker to the last table, as somebody would type it."""
+    """From the broker to the last table, as a user would type it."""
     monkeypatch.chdir(tmp_path)
     # pyiceberg reads the environment when it is first imported: in a notebook later than here
     monkeypatch.setattr(

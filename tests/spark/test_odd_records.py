@@ -15,11 +15,11 @@ from pyspark.sql.streaming import DataStreamWriter
 
 import stratalog
 from stratalog import spark as sl
-from stratalog.spark.backfill import backfill
-from stratalog.spark.backfill_spark import SparkRunner
-from stratalog.spark.backfill_target import open_target
-from stratalog.spark.counting import count_archive
-from stratalog.spark.options import parse_options
+from stratalog.spark.backfill.backfill import backfill
+from stratalog.spark.backfill.spark_job import SparkRunner
+from stratalog.spark.ledger.target import open_target
+from stratalog.spark.source.counting import count_archive
+from stratalog.spark.source.options import parse_options
 from stratalog.tier import open_store
 from stratalog.wire.batch import Header, Record, build_batch
 from stratalog.wire.compression import Codec
@@ -40,7 +40,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def streamed(rows: DataFrame, place: Path) -> DataFrame:
-    """What a stream that ends has written."""
+    """Rows that a stream has written by its end."""
     writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
     run_to_end(rows.sparkSession, writer.option("path", f"{place}/rows"))
     return rows.sparkSession.read.parquet(f"{place}/rows")
@@ -92,7 +92,7 @@ def test_nulls_wherever_there_can_be_nulls(spark: SparkSession, tmp_path: Path, 
 
 
 def test_a_hole_of_a_billion_offsets(spark: SparkSession, tmp_path: Path, archive_in: Any, rig: Any) -> None:
-    """Between batches, inside a batch, and before a log start: nobody counts through it, rate limits neither."""
+    """Between batches, inside a batch, and before a log start: no reader counts through it, rate limits neither."""
     archive = archive_in(f"file://{tmp_path}/archive")
     sparse = [Record(offset, 5, b"k", b"v%d" % offset) for offset in (0, 1, HOLE, HOLE + 1)]
     wide = build_batch([Record(HOLE + 2, 5, b"k", b"first"), Record(2 * HOLE, 5, b"k", b"last")])

@@ -14,7 +14,7 @@ import pyspark_stratalog
 
 def test_it_offers_the_source() -> None:
     """PySpark takes the class from a fixed name."""
-    from stratalog.spark.source import StratalogSource
+    from stratalog.spark.source.source import StratalogSource
 
     assert pyspark_stratalog.DefaultSource is StratalogSource  # type: ignore[attr-defined]
     assert StratalogSource.name() == "stratalog"
@@ -32,7 +32,7 @@ def test_a_broken_installation_takes_no_other_source_with_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An import that fails leaves the attribute out and says why."""
-    monkeypatch.setitem(sys.modules, "stratalog.spark.source", None)
+    monkeypatch.setitem(sys.modules, "stratalog.spark.source.source", None)
     with caplog.at_level(logging.WARNING):
         assert not hasattr(pyspark_stratalog, "DefaultSource")
     assert "format 'stratalog' is not available" in caplog.text

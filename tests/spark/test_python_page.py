@@ -13,7 +13,7 @@ import pytest
 import s3fs
 
 from stratalog.tier import open_store
-from stratalog.tier.leases import list_leases
+from stratalog.tier.manifests.leases import list_leases
 from stratalog.wire.batch import Record, build_batch
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
@@ -57,7 +57,7 @@ def lake(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_every_block_runs(url: str, lake: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One after the other, as somebody would type them; what they find is what was written."""
+    """One after the other, as a user would type them; they find the written rows."""
     names: dict[str, Any] = {}
     for block in BLOCKS:
         text = block.replace("file:///srv/archive", url).replace("http://127.0.0.1:9000", lake)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stratalog.spark.cli_compact import compact
-from stratalog.spark.cli_erase import erase
+from stratalog.cli.spark.compact import compact
+from stratalog.cli.spark.erase import erase
 from stratalog.tier import open_store
 
 

@@ -19,15 +19,15 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.local_store import LocalStore
-from stratalog.tier.manifest_json import from_bytes, to_bytes
-from stratalog.tier.memory_store import MemoryStore
-from stratalog.tier.opening import open_store
-from stratalog.tier.retrying_store import RetryPolicy
-from stratalog.tier.s3_client import ENDPOINT_VARIABLES
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.json import from_bytes, to_bytes
+from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.opening import open_store
+from stratalog.tier.stores.retrying_store import RetryPolicy
+from stratalog.tier.stores.s3.client import ENDPOINT_VARIABLES
+from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
@@ -199,7 +199,7 @@ def fsspec_store():
 
 
 class VirtualTime:
-    """A clock that moves when somebody sleeps, and a record of the sleeps."""
+    """A clock that moves when a caller sleeps, and a record of the sleeps."""
 
     def __init__(self):
         self.now = 1000.0
@@ -273,14 +273,14 @@ SEARCHES: list[tuple[str, Search]] = []
 
 @dataclass
 class Search:
-    """What a breadth-first search found: ``trace`` is a shortest counterexample, ``None`` if there is none."""
+    """Result of a breadth-first search: ``trace`` is a shortest counterexample, ``None`` if there is none."""
 
     states: int
     trace: list | None
 
 
 class ModelTools:
-    """What the model checks share: the search, and the shipped manifest transitions over numbered manifests.
+    """Shared by the model checks: the search, and the shipped manifest transitions over numbered manifests.
 
     Manifests are interned, so that a state of a model is small and quick to compare, and each transition is computed
     once for equal arguments. Reductions: all changes happen at time 0, and the list of latest changes is dropped.
@@ -339,7 +339,7 @@ class ModelTools:
         return self._manifests[number][0]
 
     def fault(self, number):
-        """What reading it back from its bytes said against it."""
+        """The problems of reading it back from its bytes."""
         return self._manifests[number][1]
 
     def step(self, transition, number, *args):

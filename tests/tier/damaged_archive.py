@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from stratalog.tier.anomaly import AnomalyKind
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.footer import encode_footer, encode_trailer
-from stratalog.tier.keys import PartitionId
-from stratalog.tier.manifest_json import from_bytes, predecessor_hash, to_bytes
-from stratalog.tier.manifest_pages import compressed, page_ref, page_to_bytes
-from stratalog.tier.manifest_parts import HistoryRef, totals_of
-from stratalog.tier.segment_object import SegmentRequest, build_segment
-from stratalog.tier.segment_reader import read_object_footer
-from stratalog.tier.verify import verify_bucket
-from stratalog.tier.verify_partition import VerifyOptions
+from stratalog.tier.care.verify import verify_bucket
+from stratalog.tier.care.verify_partition import VerifyOptions
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.anomaly import AnomalyKind
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.json import from_bytes, predecessor_hash, to_bytes
+from stratalog.tier.manifests.pages import compressed, page_ref, page_to_bytes
+from stratalog.tier.manifests.parts import HistoryRef, totals_of
+from stratalog.tier.objects.footer import encode_footer, encode_trailer
+from stratalog.tier.objects.segment_object import SegmentRequest, build_segment
+from stratalog.tier.objects.segment_reader import read_object_footer
+from stratalog.tier.work.archive_writer import archive_log
 
 DAY_MS = 86_400_000
 OPTIONS = VerifyOptions(now_ms=2**62, grace_ms=DAY_MS)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from stratalog_rollback_model import LIFE, Rollbacks
 from stratalog_takeover_model import Takeovers
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, take_over
-from stratalog.tier.reconcile import RestartAt, must_reconcile, reconcile
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit, take_over
+from stratalog.tier.planning.reconcile import RestartAt, must_reconcile, reconcile
 
 
 class Broker(NamedTuple):
@@ -137,12 +137,12 @@ class Replicas(Rollbacks, Takeovers):
         return None
 
     def view(self, state, broker, offset):
-        """What a reader gets from this broker: local if it has it, else the archive."""
+        """Records that a reader gets from this broker: local if it has it, else the archive."""
         if broker.start <= offset < broker.end:
             return broker.log[offset - broker.start]
         return self.archived(state, offset)
 
-    # What can happen.
+    # Possible events.
 
     @staticmethod
     def with_(state, index, broker, **changes):
@@ -150,7 +150,7 @@ class Replicas(Rollbacks, Takeovers):
         return state._replace(brokers=brokers, **changes)
 
     def acknowledge(self, state, broker):
-        """What the true leader's high watermark passed is acknowledged."""
+        """Records below the true leader's high watermark are acknowledged."""
         if broker.leads != state.epoch or broker.high <= len(state.acked):
             return state.acked
         return state.acked + tuple(self.view(state, broker, o) for o in range(len(state.acked), broker.high))
@@ -344,7 +344,7 @@ class Replicas(Rollbacks, Takeovers):
         recovering = state.recovering and broker.leads != state.epoch
         after = self.with_(state, index, started, manifest=number, recovering=recovering)
         how = "after reading the bucket" if needed else "without the bucket"
-        if broker.suspicious or broker.unseen:  # what was acknowledged while the bucket was away is nobody's promise
+        if broker.suspicious or broker.unseen:  # no promise holds for acknowledgements while the bucket was away
             after = after._replace(acked=self.surviving(after, started))
         yield f"{name} starts to lead {how}", after._replace(acked=self.acknowledge(after, started))
         if self.alone and not owed:
@@ -394,7 +394,7 @@ class Replicas(Rollbacks, Takeovers):
                 )
             yield f"{name} {how}", self.with_(state, index, after, crashes=state.crashes - 1)
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         return state.wrong or self.tools.fault(state.manifest) or self.second_fault(state) or self.leader_fault(state)

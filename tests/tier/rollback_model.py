@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from stratalog.tier.second_timeline import MadeClaims, SecondTimeline, check_timeline
+from stratalog.tier.manifests.second_timeline import MadeClaims, SecondTimeline, check_timeline
 
 LIFE = 50
 """Records that a broker writes after its disk went back are this much above their epoch."""
 
 
 class Rollbacks:
-    """What `Replicas` inherits."""
+    """The base that `Replicas` inherits."""
 
     def going_back(self, state):
         """A copy of the disk of a broker that is alone, made while it is stopped; later it is put in its place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Takeovers:
-    """What `Replicas` inherits."""
+    """The base that `Replicas` inherits."""
 
     def second_cluster(self, state):
         manifest = self.tools.manifest(state.manifest)

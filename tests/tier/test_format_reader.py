@@ -14,13 +14,13 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.tier import manifest_pages
-from stratalog.tier.archive_commands import move_log_start
-from stratalog.tier.commands import SetLogStart
-from stratalog.tier.local_store import LocalStore
-from stratalog.tier.manifest import set_log_start
-from stratalog.tier.manifest_store import change_manifest, read_manifest
-from stratalog.tier.segment_blobs import AbortedTransaction
+from stratalog.tier.manifests import pages as manifest_pages
+from stratalog.tier.manifests.manifest import set_log_start
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages.commands import SetLogStart
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.work.archive_commands import move_log_start
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stratalog.tier.archive_writer import archive_log
-from stratalog.tier.chunk_table import ChunkTable
-from stratalog.tier.local_store import LocalStore
-from stratalog.tier.manifest_entries import iter_entries
-from stratalog.tier.manifest_store import read_manifest
-from stratalog.tier.segment_blobs import AbortedTransaction, aborted_from_bytes
-from stratalog.tier.segment_reader import read_blob, read_chunks, read_object_footer
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.objects.chunk_table import ChunkTable
+from stratalog.tier.objects.segment_blobs import AbortedTransaction, aborted_from_bytes
+from stratalog.tier.objects.segment_reader import read_blob, read_chunks, read_object_footer
+from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 
@@ -93,7 +93,7 @@ def read_by_us(store, partition, *, committed=True):
 
 
 def summary(records):
-    """What the JavaScript reader prints of these records."""
+    """Output of the JavaScript reader for these records."""
     digest, spans = hashlib.sha256(), []
     for record in records:
         if spans and spans[-1][1] == record.offset - 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.tier.cuts import CUT_NAME
-from stratalog.tier.keys import (
+from stratalog.tier.bucket.cuts import CUT_NAME
+from stratalog.tier.documents.keys import (
     FORMAT_KEY,
     PartitionId,
     audit_key,

@@ -5,7 +5,7 @@ The manifest's transitions are the shipped ones. Each rule is then dropped, one 
 the archive breaks without it; the traces printed on failure read like an incident report.
 
 The log is fixed: offsets 0 and 1, all committed. Leaders differ in where they rolled: A at 1 and 2, B at 2 only. A
-leads epoch 1, B epoch 2 and then 3 without a restart, C is a second cluster restored from the bucket. Nobody is ever
+leads epoch 1, B epoch 2 and then 3 without a restart, C is a second cluster restored from the bucket. No broker is ever
 told that he is fenced. A garbage collector, by the shipped judgement, works against them.
 """
 
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.garbage import Verdict, judge
-from stratalog.tier.leases import SKEW_MS
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, check_claim, claim, commit, take_over
-from stratalog.tier.store import ObjectInfo
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.garbage import Verdict, judge
+from stratalog.tier.manifests.leases import SKEW_MS
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, check_claim, claim, commit, take_over
+from stratalog.tier.stores.store import ObjectInfo
 from stratalog.wire.errors import Fenced, Invalid
 
 ROLLS = {"A": ((0, 1), (1, 2)), "B": ((0, 2), (1, 2)), "C": ((0, 2), (1, 2))}
@@ -123,7 +123,7 @@ class Objects:
             return False
         return True
 
-    # What can happen.
+    # Possible events.
 
     def successors(self, state):
         yield from self.landings(state)
@@ -241,7 +241,7 @@ class Objects:
             if judge(manifest, named, info, now_ms=SKEW_MS + 2, grace_ms=1) is Verdict.GARBAGE:
                 yield f"GC sends DELETE {key}", state._replace(collecting=(), flying=state.flying | {("delete", key)})
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         if self.tools.fault(state.manifest):
@@ -269,6 +269,8 @@ BOUNDS = {
     "a takeover against the new leader": {"names": "BC", "delays": 1},
     "a store that keeps half": {"torn": 1, "delays": 0},
 }
+BY_DEFAULT = "two leaders and garbage collection"
+"""The bound of the default run; ``make model`` checks all."""
 WITHOUT = {
     "compare and swap": {},
     "refuse lower claims": {},
@@ -281,7 +283,9 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one == BY_DEFAULT else pytest.mark.slow) for one in BOUNDS]
+)
 def test_the_protocol_holds(model_tools, name):
     """Every reachable state within these bounds: no hole, no overlap, no lost or foreign object."""
     found = Objects(model_tools, **BOUNDS[name]).check()

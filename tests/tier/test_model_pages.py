@@ -1,7 +1,7 @@
 """Model check of pages: written before the change that names them, collected when no change can name them (rule 5).
 
 Two leaders commit one range at a time and spill all but the newest entry, by the shipped transitions; answers are lost
-and changes arrive late. The shipped collector works against them. What a manifest names must be there, unharmed.
+and changes arrive late. The shipped collector works against them. Every object that a manifest names must be there, unharmed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.garbage import Verdict, judge
-from stratalog.tier.leases import SKEW_MS
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit
-from stratalog.tier.manifest_pages import Spill, page_ref, page_to_bytes, spill
-from stratalog.tier.store import ObjectInfo
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.garbage import Verdict, judge
+from stratalog.tier.manifests.leases import SKEW_MS
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit
+from stratalog.tier.manifests.pages import Spill, page_ref, page_to_bytes, spill
+from stratalog.tier.stores.store import ObjectInfo
 
 LEADERS = {"A": Claimant(0, 1, bytes([1] * 16)), "B": Claimant(0, 2, bytes([2] * 16))}
 

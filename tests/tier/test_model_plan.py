@@ -14,13 +14,12 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from stratalog.tier import plan
-from stratalog.tier.backoff import BackoffSettings
-from stratalog.tier.entry import Entry
-from stratalog.tier.lifecycle import RangeEvent
-from stratalog.tier.manifest import Claimant, Manifest, NotAtRemoteEnd, Uploaded, check_claim, claim, commit
-from stratalog.tier.plan import ArchivePlan, PlanSettings
-from stratalog.tier.plan_events import (
+from stratalog.tier.manifests.entry import Entry
+from stratalog.tier.manifests.lifecycle import RangeEvent
+from stratalog.tier.manifests.manifest import Claimant, Manifest, NotAtRemoteEnd, Uploaded, check_claim, claim, commit
+from stratalog.tier.planning import plan
+from stratalog.tier.planning.plan import ArchivePlan, PlanSettings
+from stratalog.tier.planning.plan_events import (
     Claimed,
     ClaimFailed,
     CommitDone,
@@ -41,6 +40,7 @@ from stratalog.tier.plan_events import (
     UploadDone,
     UploadFailed,
 )
+from stratalog.tier.stores.backoff import BackoffSettings
 from stratalog.wire.errors import Fenced, Invalid
 
 ROLLS = {"A": (0, 1, 2), "B": (0, 2)}
@@ -166,7 +166,7 @@ class Plans:
 
     @staticmethod
     def failure(request):
-        """What a leader hears when no reply comes."""
+        """The answer for a leader when no reply comes."""
         match request:
             case SendClaim():
                 return ClaimFailed(0.0)
@@ -177,7 +177,7 @@ class Plans:
         assert isinstance(request, SendReadBack)
         return ReadBackFailed(0.0)
 
-    # What can happen.
+    # Possible events.
 
     def successors(self, state):
         for before, after in state.flying:
@@ -207,7 +207,7 @@ class Plans:
                 flying = state.flying | {(state.manifest, after)}
                 yield f"{said}: no reply, in flight", fewer._replace(flying=flying)
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         if self.tools.fault(state.manifest):
@@ -232,7 +232,10 @@ def check_plans(model_tools, **options):
     assert found.states > 20
 
 
-@pytest.mark.parametrize(("faults", "stable"), [(0, 2), (1, 2), (1, 1)])
+@pytest.mark.parametrize(
+    ("faults", "stable"),
+    [pytest.param(0, 2, marks=pytest.mark.slow), (1, 2), pytest.param(1, 1, marks=pytest.mark.slow)],
+)
 def test_two_leaders_plans_archive_everything_and_lose_nothing(model_tools, faults, stable):
     """Whatever the order of their requests, lost replies and late swaps; and at the end everything is done."""
     check_plans(model_tools, faults=faults, stable=stable)
@@ -252,7 +255,7 @@ def test_a_plan_without_a_rule_is_found_out(model_tools, kind, options):
 
 
 def test_every_range_event_is_used_by_the_plan_or_reserved():
-    """The table has no event that nobody sends: those of removal belong to a later release."""
+    """The table has no event without a sender: those of removal belong to a later release."""
     source = inspect.getsource(plan)
     unused = {event for event in RangeEvent if f"RangeEvent.{event.name}" not in source}
     assert unused == {RangeEvent.DISCARD, RangeEvent.DELETE}

@@ -1,7 +1,7 @@
 """Model check of removal: retention, trash, leases with skewed clocks, short readers, cuts, jobs (rules 6 and 9).
 
-The transitions and the questions asked before an object goes are the shipped ones (`tier.trash`, `tier.leases`,
-`tier.manifest_pins`, `tier.manifest_jobs`). Each rule is then dropped and the search must find what goes wrong.
+The transitions and the questions asked before an object goes are the shipped ones (`tier.bucket.trash`, `tier.manifests.leases`,
+`tier.manifests.pins`, `tier.manifests.jobs`). Each rule is then dropped and the search must find what goes wrong.
 
 Two entries, k0 and k1. The configuration expires k0 until it is changed to keep everything. A is a leader that may
 have lost the controller, and with it the news; B has not. Time passes in ticks as long as clocks may lie apart; the
@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.leases import SKEW_MS, Lease, LeaseExpired, renewed
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
-from stratalog.tier.manifest_jobs import list_job
-from stratalog.tier.manifest_parts import Job, Pin
-from stratalog.tier.manifest_pins import pin
-from stratalog.tier.trash import RETENTION, Retention, date_trash, forget, leaving, unleased
+from stratalog.tier.bucket.trash import RETENTION, Retention, date_trash, forget, leaving, unleased
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.jobs import list_job
+from stratalog.tier.manifests.leases import SKEW_MS, Lease, LeaseExpired, renewed
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
+from stratalog.tier.manifests.parts import Job, Pin
+from stratalog.tier.manifests.pins import pin
 
 TICK = SKEW_MS
 GRACE = TICK
@@ -100,7 +100,7 @@ class Removal:
         return list_job(manifest, Job(bytes([9] * 16), "merge", 0, 0, inputs), now_ms=0)
 
     def ripe(self, number, retention, lease, time):
-        """What a deleter may send a DELETE for: the shipped questions, in the shipped order."""
+        """Keys that a deleter may send a DELETE for: the shipped questions, in the shipped order."""
         manifest = self.tools.manifest(number)
         if self.dropped == "pins":
             manifest = replace(manifest, pins=())
@@ -116,7 +116,7 @@ class Removal:
             ]
         return [item.key for item in unleased(found, leases, time * TICK)]
 
-    # What can happen.
+    # Possible events.
 
     def knows_keep(self, state, name):
         known = name == "B" or state.lost_at < 0 or state.lost_at >= state.keep_since
@@ -237,7 +237,7 @@ class Removal:
         reader = ("reading", state.reader[1], until)
         yield "the reader renews", state._replace(renewals=0, reader=reader, lease=lease)
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         if state.wrong:
@@ -264,6 +264,8 @@ BOUNDS = {
     "jobs": {"users": ("job",), "ticks": 4},
     "a configuration that changes": {"users": ()},
 }
+BY_DEFAULT = "leases"
+"""The bound of the default run; ``make model`` checks all."""
 WITHOUT = {
     "lease first": LEASES,
     "leases": LEASES,
@@ -281,9 +283,9 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.slow if "apart" in one else ()) for one in BOUNDS]
+    "name", [pytest.param(one, marks=() if one == BY_DEFAULT else pytest.mark.slow) for one in BOUNDS]
 )
-def test_nothing_goes_that_somebody_may_need(model_tools, name):
+def test_no_object_goes_that_a_reader_may_need(model_tools, name):
     """Every reachable state within these bounds: no reader, cut or job misses an object, no kept record goes."""
     found = Removal(model_tools, **BOUNDS[name]).check()
     assert found.trace is None, "\n".join(found.trace)
@@ -292,6 +294,6 @@ def test_nothing_goes_that_somebody_may_need(model_tools, name):
 
 @pytest.mark.parametrize("rule", WITHOUT)
 def test_each_rule_of_removal_is_needed(model_tools, rule):
-    """Without it there is a shortest story of how somebody misses an object."""
+    """Without it there is a shortest story in which a reader misses an object."""
     found = Removal(model_tools, rule, **WITHOUT[rule]).check()
     assert found.trace, f"nothing is missed without {rule!r}: the model does not see what the rule prevents"

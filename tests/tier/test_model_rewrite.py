@@ -1,10 +1,10 @@
 """Model check of rewriting jobs against retention, other jobs, expiry, claims and garbage collection (rules 5 and 9).
 
-The transitions (`tier.manifest_jobs`, `tier.manifest`) and the collector's judgement (`tier.garbage`) are the shipped
+The transitions (`tier.manifests.jobs`, `tier.manifests.manifest`) and the collector's judgement (`tier.manifests.garbage`) are the shipped
 ones; each rule is then dropped and the search must find what goes wrong.
 
 Entry e0 holds the record x, e1 holds y. The job M merges both, E erases x from e0; retention may trash e0, a new leader
-may claim, somebody may strike a job off because it seems dead. Every object is older than the grace once it has passed.
+may claim, somebody may strike a job off because it seems dead, and tiering may be switched off, which trashes all. Every object is older than the grace once it has passed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.garbage import Verdict, judge
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
-from stratalog.tier.manifest_jobs import end_job, list_job, swap
-from stratalog.tier.manifest_parts import Job
-from stratalog.tier.store import ObjectInfo
+from stratalog.tier.bucket.trash import TIERING_OFF, trash_archive
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.garbage import Verdict, judge
+from stratalog.tier.manifests.jobs import MERGE_KIND, end_job, list_job, swap
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
+from stratalog.tier.manifests.parts import Job
+from stratalog.tier.stores.store import ObjectInfo
 
 LEADER = Claimant(0, 1, bytes([1] * 16))
 NEXT = Claimant(0, 2, bytes([2] * 16))
@@ -49,12 +50,15 @@ class State(NamedTuple):
     retentions: int
     expiries: int
     claims: int
+    switches: int
 
 
 class Rewriting:
     """The sub-model. ``dropped`` is the rule left out."""
 
-    def __init__(self, tools, dropped="", *, names="ME", delays=1, collections=1, retentions=1, expiries=1, claims=1):
+    def __init__(
+        self, tools, dropped="", *, names="ME", delays=1, collections=1, retentions=1, expiries=1, claims=1, switches=1
+    ):
         self.tools, self.dropped, self.names = tools, dropped, names
         entries = [self.made(number, number + 1, bytes([number] * 16)) for number in (0, 1)]
         manifest = claim(Manifest(tools.PARTITION), LEADER, now_ms=0)
@@ -62,7 +66,7 @@ class Rewriting:
         objects = frozenset((entry.key, record) for entry, record in zip(entries, RECORDS, strict=True))
         self.initial = State(
             tools.number(manifest), objects, False, tuple(Progress() for _ in names), frozenset(), (), frozenset(),
-            delays, collections, retentions, expiries, claims,
+            delays, collections, retentions, expiries, claims, switches,
         )  # fmt: skip
 
     def made(self, base, end, uuid):
@@ -77,7 +81,7 @@ class Rewriting:
 
     @staticmethod
     def job(name, inputs):
-        return Job(name.encode() * 16, "merge" if name == "M" else "erase", 0, 0, tuple(one.uuid for one in inputs))
+        return Job(name.encode() * 16, MERGE_KIND if name == "M" else "erase", 0, 0, tuple(one.uuid for one in inputs))
 
     def _list(self, manifest, name, inputs):
         return list_job(manifest, self.job(name, inputs), now_ms=0)
@@ -105,8 +109,12 @@ class Rewriting:
     def _retain(manifest):
         return set_log_start(manifest, manifest.claimant, 1, now_ms=0, reason="retention")
 
+    def _switch_off(self, manifest):
+        off = trash_archive(manifest, manifest.claimant, now_ms=0, reason=TIERING_OFF)
+        return replace(off, jobs=manifest.jobs) if self.dropped == "merges end with the archive" else off
+
     def garbage(self, number, keys, *, old, ignored=b""):
-        """What the shipped collector would remove of ``keys``."""
+        """Those ``keys`` that the shipped collector would remove."""
         manifest = self.tools.manifest(number)
         jobs = () if self.dropped == "GC knows jobs" else tuple(job for job in manifest.jobs if job.uuid != ignored)
         named = {entry.key for entry in manifest.entries} | {item.key for item in manifest.trash}
@@ -116,7 +124,7 @@ class Rewriting:
             if verdict is Verdict.GARBAGE:
                 yield key
 
-    # What can happen.
+    # Possible events.
 
     def successors(self, state):
         for request in state.flying:
@@ -130,6 +138,9 @@ class Rewriting:
             )
         if state.retentions and (after := self.tools.step(self._retain, state.manifest)) is not None:
             yield "retention trashes e0", state._replace(manifest=after, retentions=0, dead=state.dead | {"x"})
+        if state.switches:
+            off = self.tools.step(self._switch_off, state.manifest)
+            yield "tiering is switched off", state._replace(manifest=off, switches=0, dead=frozenset(RECORDS))
         for index, name in enumerate(self.names):
             yield from self.worker(state, index, name)
         if state.expiries:
@@ -221,13 +232,15 @@ class Rewriting:
         for key in self.garbage(number, listed, old=old, ignored=what if kind == "expired" else b""):
             yield f"GC sends DELETE {key}", state._replace(collecting=(), flying=state.flying | {("delete", key)})
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         if self.tools.fault(state.manifest):
             return self.tools.fault(state.manifest)
         stored = dict(state.objects)
         manifest = self.tools.manifest(state.manifest)
+        if manifest.deleted_ms >= 0 and any(job.kind == MERGE_KIND for job in manifest.jobs):
+            return "a merge that cannot be swapped in holds the trash of an archive that was switched off"
         live = ""
         for entry in manifest.entries:
             if entry.key not in stored:
@@ -241,18 +254,23 @@ class Rewriting:
 
 
 BOUNDS = {"two jobs": {}, "two delayed requests": {"delays": 2}}
+BY_DEFAULT = "two jobs"
+"""The bound of the default run; ``make model`` checks all."""
 WITHOUT = {
     "compare and swap": {},
     "a swap needs its listing": {},
     "its inputs are live": {},
     "listed before it writes": {},
     "a job ends by a change": {},
+    "merges end with the archive": {},
     "GC knows jobs": {},
     "GC lists first": {},
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one == BY_DEFAULT else pytest.mark.slow) for one in BOUNDS]
+)
 def test_a_rewrite_loses_doubles_and_revives_nothing(model_tools, name):
     """Every reachable state within these bounds: live entries have objects, each live record is there once."""
     found = Rewriting(model_tools, **BOUNDS[name]).check()

@@ -1,6 +1,6 @@
 """Model check of compactions of an archive against each other, merges, retention and the local cleaner (rule 9).
 
-The transitions (`tier.manifest_runs`, `tier.manifest_jobs`, `tier.manifest`) are the shipped ones; rules are then dropped
+The transitions (`tier.manifests.runs`, `tier.manifests.jobs`, `tier.manifests.manifest`) are the shipped ones; rules are then dropped
 and the search must find how a deleted key comes back.
 
 Entry e0 holds the value v of a key, e1 its tombstone T; every horizon is over. A run looks at what is there, rewrites
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from stratalog.tier.entry import Entry, LeaderEpoch
-from stratalog.tier.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
-from stratalog.tier.manifest_jobs import list_job, swap
-from stratalog.tier.manifest_parts import Job
-from stratalog.tier.manifest_runs import begin_run, end_run, is_run_listed, list_part, swap_part
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.jobs import list_job, swap
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
+from stratalog.tier.manifests.parts import Job
+from stratalog.tier.manifests.runs import begin_run, end_run, is_run_listed, list_part, swap_part
 
 LEADER = Claimant(0, 1, bytes([1] * 16))
 END = 2
@@ -97,7 +97,7 @@ class Compacting:
     def _retain(manifest):
         return set_log_start(manifest, LEADER, 1, now_ms=0, reason="retention")
 
-    # What can happen.
+    # Possible events.
 
     def successors(self, state):
         manifest = self.tools.manifest(state.manifest)
@@ -138,7 +138,7 @@ class Compacting:
                     yield f"run {number} ends", self.at(state._replace(manifest=after), number, Run("over"))
 
     def planned(self, state):
-        """What a run reads when it is listed: of the two records only the newest stays, and T only until it may go."""
+        """A run's read when it is listed: only the newest of two records stays, and T only until it may go."""
         live = self.live(state)
         newest = "T" if any("T" in records for _, records in live) else "v"
         below = self.tools.manifest(state.manifest).archive_clean_offset
@@ -177,7 +177,7 @@ class Compacting:
     def at(state, number, run):
         return state._replace(runs=(*state.runs[:number], run, *state.runs[number + 1 :]))
 
-    # What must never be.
+    # Forbidden states.
 
     def violation(self, state):
         if self.tools.fault(state.manifest):

@@ -49,7 +49,9 @@ def test_lz4_blocks_are_independent():
 
 @pytest.mark.parametrize("size_bytes", [0, 65_536, 5 * MIB])
 def test_lz4_grows_step_by_step_up_to_the_limit(size_bytes):
-    """What shrinks a hundredfold comes whole, also where the limit is exactly its size, and a lost end is told."""
+    """Data that shrinks a hundredfold comes whole, also where the limit
+    is exactly its size, and a lost end is an error.
+    """
     data = bytes(size_bytes)
     block = compress(Codec.LZ4, data)
     assert decompress(Codec.LZ4, block, size_bytes) == data

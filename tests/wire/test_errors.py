@@ -24,7 +24,7 @@ def test_codes_have_no_gap():
 
 
 def test_a_kafka_error_says_its_code_and_its_reason():
-    """What dispatch encodes and what a person reads."""
+    """The code that dispatch encodes and the text that a person reads."""
     error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "1 of 2 in-sync replicas")
     assert (error.code, error.message, error.retriable) == (19, "1 of 2 in-sync replicas", True)
     assert str(error) == "NOT_ENOUGH_REPLICAS: 1 of 2 in-sync replicas"

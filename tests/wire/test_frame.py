@@ -101,7 +101,7 @@ def test_a_client_id_that_leaves_the_frame_or_is_no_utf8_is_refused():
 
 
 def test_unknown_tagged_fields_are_skipped():
-    """Tags that nobody knows end where their sizes say."""
+    """Unknown tags end where their sizes say."""
     tags = bytes([2, 0, 3]) + b"abc" + bytes([0x81, 0x01, 0]) + b"body"
     assert tags[skip_tagged_fields(memoryview(tags), 0) :] == b"body"
 
@@ -158,7 +158,7 @@ def test_answers_leave_in_the_order_of_requests_whatever_the_order_of_completion
     assert not queue
 
 
-def test_an_answer_without_bytes_holds_up_nobody():
+def test_an_answer_without_bytes_delays_no_other():
     """An empty answer (acks=0) counts as given."""
     queue = ResponseQueue()
     for parts in ([], [b"b"], None):
@@ -173,7 +173,7 @@ def test_an_answer_without_bytes_holds_up_nobody():
 
 
 def test_short_response_frames_are_refused():
-    """A response that ends inside its header is an error for whoever reads answers."""
+    """A response that ends inside its header is an error for readers of answers."""
     with pytest.raises(FrameError):
         decode_response_header(memoryview(b"abc"), flexible=False)
     with pytest.raises(FrameError):
@@ -181,7 +181,7 @@ def test_short_response_frames_are_refused():
 
 
 def test_an_answer_that_has_left_keeps_nothing_of_its_parts():
-    """What still refers to its request, a cycle for instance, must not keep the files open that the parts are of."""
+    """A leftover reference to its request, a cycle for instance, must not keep the files of the parts open."""
     queue, slot, out = ResponseQueue(), ResponseSlot(), []
     queue.append(slot)
     slot.parts = [b"x"]

@@ -47,7 +47,7 @@ def _some_topics(messages, version):
     return found
 
 
-def test_what_cannot_be_encoded_is_refused(messages):
+def test_topics_that_cannot_be_encoded_are_refused(messages):
     """As by the encoder of the whole."""
     topic = next(each for each in _some_topics(messages, 12))
     topic.name = "t"

@@ -57,7 +57,7 @@ def test_varint_refused(encoded):
 
 @pytest.mark.parametrize("value", [-1, 2**32])
 def test_varint_range(value):
-    """What does not fit 32 bits is not written."""
+    """A number that does not fit 32 bits is not written."""
     with pytest.raises(EncodeError, match=str(value)):
         unsigned_varint(value)
 
@@ -86,6 +86,6 @@ def test_records_length(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["text", 3, None, [1]])
 def test_records_length_wrong(wrong):
-    """What is no part has no length."""
+    """An object that is no part has no length."""
     with pytest.raises(TypeError):
         records_length(wrong)

@@ -21,7 +21,7 @@ def built(found):
 
 
 def decoded(batch):
-    """What `walk_records` should say, by the decoder."""
+    """The expected output of `walk_records`, by the decoder."""
     base = read_header(batch).base_offset
     return [(each.offset - base, each.timestamp_ms, each.key is not None) for each in iter_records(batch)]
 
@@ -38,7 +38,7 @@ def test_every_record_is_seen_as_the_decoder_sees_it(found):
 
 
 @given(rows, st.data())
-def test_what_the_decoder_refuses_is_refused_and_nothing_else(found, data):
+def test_records_refused_by_the_decoder_are_refused_and_no_others(found, data):
     """Bytes changed, cut or added, and a count that is not that of the records."""
     batch = built(found)
     for _ in range(data.draw(st.integers(1, 3))):

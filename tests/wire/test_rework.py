@@ -75,7 +75,7 @@ def test_only_what_must_be_opened_is_opened(attributes, codec, keys_required, ex
 
 
 def test_a_batch_whose_crc_is_wrong_gets_no_new_one():
-    """What was damaged on its way would have become the truth: the new batch has a CRC of its own."""
+    """Damaged bytes would have become the truth: the new batch has a CRC of its own."""
     batch = build_batch(RECORDS)
     batch[-2] ^= 0x01  # within the last record's value or headers: the records may still be read
     with pytest.raises(Corrupt, match="CRC"):
@@ -101,7 +101,7 @@ def test_records_are_counted_before_they_are_opened(monkeypatch):
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_what_is_opened_is_measured_by_what_the_topic_holds():
+def test_opened_batches_are_bounded_by_max_message_bytes():
     """16 MiB, or 16 times ``max.message.bytes``."""
     assert opened_bytes_max(1000) == 16 << 20
     assert opened_bytes_max(100 << 20) == 1600 << 20

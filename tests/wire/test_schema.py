@@ -130,7 +130,7 @@ def test_encode_parts(tmp_path):
 
 
 def test_errors_are_invalid():
-    """Both errors blame whoever handed the bytes or the object in."""
+    """Both errors blame the giver of the bytes or the object."""
     assert issubclass(DecodeError, Invalid)
     assert issubclass(EncodeError, Invalid)
 

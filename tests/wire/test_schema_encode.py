@@ -222,7 +222,7 @@ class Rows(Message, versions=(0, 1), flexible=1):
 
 
 def drained(steps):
-    """What a generator returns, and how often it paused."""
+    """The result of a generator, and how often it paused."""
     pauses = 0
     while True:
         try:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import ZERO_UUID, TopicPartition, topic_name_problem, uuid_parse, uuid_text
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, base_topic, topic_name_problem, uuid_parse, uuid_text
 
 
 def test_a_partition_prints_as_its_directory_is_named():
@@ -43,3 +43,9 @@ def test_legal_names_have_no_problem(name):
 def test_other_names_have_one(name):
     """In words; a path is among them."""
     assert topic_name_problem(name)
+
+
+def test_rules_of_access_are_those_of_the_topic_shown():
+    """However the view is written, and even if it is none."""
+    names = ["orders@x", "orders..at..x", "orders@", "orders@a@b", "orders"]
+    assert {base_topic(name) for name in names} == {"orders"}

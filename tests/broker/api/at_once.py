@@ -1,7 +1,7 @@
 """Contexts for handlers whose answers are made in slices: here at once, and as lists of rows."""
 
-from stratalog.broker.dispatch import PENDING
-from stratalog.broker.slices import to_the_end
+from stratalog.broker.requests.dispatch import PENDING
+from stratalog.broker.runtime.slices import to_the_end
 
 
 class PlainRows:
@@ -19,7 +19,7 @@ class PlainRows:
 
 
 class AtOnce:
-    """What a context has for sliced answers, for classes that have ``respond``."""
+    """The part of a context that sliced answers need, for classes that have ``respond``."""
 
     def sliced(self, steps):
         self.respond(to_the_end(steps))

@@ -9,24 +9,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.buffers import BufferPool
-from stratalog.broker.client_records import fetch, visible_records
-from stratalog.broker.config_listeners import Listener, SecurityProtocol
-from stratalog.broker.connection import Connection
-from stratalog.broker.connection_services import Services
-from stratalog.broker.directory_writer import DirectoryWriter
-from stratalog.broker.dispatch import Api, Dispatcher
-from stratalog.broker.fetch_sessions import FetchSessions
-from stratalog.broker.metrics import Metrics
-from stratalog.broker.partition import Partition
-from stratalog.broker.partition_table import PartitionTable
-from stratalog.broker.purgatory import Purgatory
-from stratalog.broker.tick import Tick
-from stratalog.broker.unified_log import UnifiedLog
+from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.network.buffers import BufferPool
+from stratalog.broker.network.connection import Connection
+from stratalog.broker.network.connection_services import Services
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.dispatch import Api, Dispatcher
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.purgatory import Purgatory
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.listeners import Listener, SecurityProtocol
+from stratalog.client.records import fetch, visible_records
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import RealFilesystem
-from stratalog.hot.log import Log
+from stratalog.hot.log.log import Log
 from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -43,9 +43,42 @@ from stratalog.wire.topic import TopicPartition
 NOW_MS = 1_700_000_000_000
 NAMES = ("t", "u", "longer")
 
+WITH_SHORTCUTS = {
+    "test_produce",
+    "test_produce_transactions",
+    "test_fetch",
+    "test_join_group",
+    "test_consumer_group_heartbeat",
+}
+"""The files of the APIs that have shortcuts; their tests of whole brokers run with them and without."""
+
+
+def pytest_generate_tests(metafunc) -> None:
+    """Run the tests of those files twice, where they start a broker."""
+    if metafunc.module.__name__.rpartition(".")[2] in WITH_SHORTCUTS and "shortcuts" in metafunc.fixturenames:
+        metafunc.parametrize("shortcuts", [True, False], ids=["short", "decoded"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def shortcuts(request) -> bool:
+    """Whether brokers of the test may handle requests without decoding them."""
+    return getattr(request, "param", True)
+
+
+@pytest.fixture
+def start_node(start_node, shortcuts):
+    """Start nodes that have shortcuts or not."""
+    return partial(start_node, stratalog_request_shortcuts=str(shortcuts).lower())
+
+
+@pytest.fixture(scope="module")
+def start_shared_node(start_shared_node, shortcuts):
+    """The same for all tests of a file."""
+    return partial(start_shared_node, stratalog_request_shortcuts=str(shortcuts).lower())
+
 
 class Loop:
-    """An event loop that runs when it is told to, and whose threads are done at once."""
+    """An event loop that runs on demand, and whose threads are done at once."""
 
     def __init__(self) -> None:
         self.due: list[partial] = []
@@ -117,13 +150,17 @@ class Rig:
             partitions=self.table,
             clock=self.clock,
             config=SimpleNamespace(
-                values={"transaction.partition.verification.enable": True},
+                boolean={"transaction.partition.verification.enable": True}.get,
                 integer={"fetch.max.bytes": 1 << 20, "max.incremental.fetch.session.cache.slots": 9}.get,
             ),
             transactions=SimpleNamespace(enlistment=self),
             server=SimpleNamespace(connections={}),
             purgatory=Purgatory(self.loop, self.clock),
             metrics=self.metrics,
+            views=SimpleNamespace(access_name=lambda name: name),
+            image=SimpleNamespace(
+                topics=SimpleNamespace(by_id={name.encode().ljust(16): SimpleNamespace(name=name) for name in NAMES})
+            ),
         )
         ids = count(4)
         broker.fetch_sessions = FetchSessions(broker.config, self.clock, lambda _: next(ids), self.metrics)

@@ -16,7 +16,7 @@ def add_offsets(transactions, producer, version=4, transactional_id="x"):
 
 
 def test_the_groups_partition_becomes_part_of_the_transaction(transactions):
-    """In every version; the topic is made if nobody has needed it before."""
+    """In every version; the topic is made if it does not exist yet."""
     producer = transactions.producer()
     assert GROUP_TOPIC not in transactions.broker.node.image.topics.by_name
     for version in range(5):

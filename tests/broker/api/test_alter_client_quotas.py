@@ -9,7 +9,7 @@ ALICE = (("user", "alice"),)
 
 
 def entry(entity, *operations):
-    """What to change for one entity: (key, value), where None removes."""
+    """The changes for one entity: (key, value), where None removes."""
     return EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in operations],
@@ -25,7 +25,7 @@ def ask(broker, *entries, version=1, validate_only=False):
 
 
 def quotas(broker):
-    """What holds now."""
+    """The present quotas."""
     return {entity: dict(values) for entity, values in broker.node.image.quotas.by_entity.items()}
 
 
@@ -54,7 +54,7 @@ def test_entities_succeed_and_fail_for_themselves(broker):
     assert list(quotas(broker)) == [ALICE]
 
 
-def test_what_fails_inside_is_told_for_each_entity(broker, monkeypatch):
+def test_an_unexpected_failure_is_answered_for_each_entity(broker, monkeypatch):
     """UNKNOWN_SERVER_ERROR, and nothing has changed."""
     monkeypatch.setattr(type(broker.node.control), "execute", lambda *_: 1 / 0)
     wanted = [entry(ALICE, ("producer_byte_rate", 100.0)), entry((("ip", None),), ("connection_creation_rate", 1.0))]

@@ -21,7 +21,7 @@ def ask(broker, *resources, version=2, validate_only=False):
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_is_not_named_goes_back_to_its_default(broker, version):
+def test_unnamed_settings_go_back_to_their_defaults(broker, version):
     """The partitions obey at once, and after a restart."""
     broker.create("t", segment_ms=1234)
     (answer,) = ask(broker, resource(TOPIC, "t", max_message_bytes="100"), version=version)
@@ -74,7 +74,7 @@ def test_validation_changes_nothing(broker):
     assert broker.partition("t").log.config.segment_ms == 1234
 
 
-def test_what_fails_as_a_whole_is_answered_for_each_resource():
+def test_a_failure_as_a_whole_is_answered_for_each_resource():
     """With its type and name."""
     request = AlterConfigsRequest(resources=[resource(BROKER, "1")], validate_only=False)
     (answer,) = API.failure(request, 2, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why")).responses

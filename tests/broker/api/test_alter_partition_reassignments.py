@@ -11,7 +11,7 @@ from stratalog.wire.messages.alter_partition_reassignments import (
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_is_so_already_is_no_error_and_anything_else_is_refused(broker, version):
+def test_the_present_assignment_is_no_error_and_any_other_is_refused(broker, version):
     """By Kafka's codes, with messages that say what is wrong."""
     broker.create("t", 1)
     here = broker.node.node_id

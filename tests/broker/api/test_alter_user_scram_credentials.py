@@ -40,7 +40,7 @@ def test_credentials_last_until_they_are_deleted(broker):
     assert broker.node.image.scram.by_user == {}
 
 
-def test_what_fails_as_a_whole_is_answered_for_each_user():
+def test_a_failure_as_a_whole_is_answered_for_each_user():
     """Once for who is named twice."""
     request = AlterUserScramCredentialsRequest(deletions=[deletion("a")], upsertions=[upsertion("a"), upsertion("b")])
     results = API.failure(request, 0, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why")).results

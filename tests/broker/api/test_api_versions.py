@@ -34,7 +34,7 @@ def ask(link, version, request=None):
 
 @pytest.mark.parametrize("version", range(5))
 def test_the_ranges_of_kafka_4_3_in_every_version(broker, version):
-    """What is announced is what the table serves, with Produce announced from 0."""
+    """The announced ranges are those that the table serves, with Produce announced from 0."""
     frame, position = ask(broker.link(), version)
     answer = decode(ApiVersionsResponse, version, frame, position)
     assert answer.error_code == 0
@@ -72,7 +72,7 @@ def test_a_client_that_names_itself_badly_is_refused(broker, names):
     assert decode(ApiVersionsResponse, 2, frame, position).error_code == 0
 
 
-def test_features_at_level_zero_are_told_from_version_four_on(broker):
+def test_features_at_level_zero_are_listed_from_version_four_on(broker):
     """Older clients take a range that begins at 0 for an error (KAFKA-17011)."""
     found = {}
     for version in (3, 4):

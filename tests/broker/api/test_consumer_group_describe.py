@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import consumer_group_describe
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import (
     Assignment,
@@ -55,13 +55,13 @@ def test_groups_in_the_order_asked(link, version):
 
 
 def test_operations(link):
-    """What the caller may do to a group, if it asks."""
+    """The caller's operations on a group, if it asks."""
     answer = link.call(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True), 1)
     assert answer.groups[0].authorized_operations & (1 << Operation.READ)
 
 
 def test_no_groups(link):
-    """Nothing is answered to nothing."""
+    """An empty request has an empty answer."""
     assert link.call(ConsumerGroupDescribeRequest(group_ids=[]), 1).groups == []
 
 
@@ -137,7 +137,7 @@ def test_a_shard_that_fails(error, code):
     assert [group.error_code for group in groups] == [code, 0]
 
 
-def test_a_group_that_is_named_again_is_told_once(link):
+def test_a_group_that_is_named_again_is_answered_once(link):
     """A request of a kilobyte named one group a hundred times, and made 368 MB."""
     answer = link.call(ConsumerGroupDescribeRequest(group_ids=["g", "none", "g", "g"]), 1)
     assert [group.group_id for group in answer.groups] == ["g", "none"]

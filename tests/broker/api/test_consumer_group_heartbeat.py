@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import consumer_group_heartbeat
-from stratalog.broker.authorizer import ResourceType
+from stratalog.broker.requests.authorizer import ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -82,7 +82,7 @@ def test_restart(start_node):
 
 
 def _context(denied=None, protocols=("classic", "consumer")):
-    config = SimpleNamespace(values={"group.coordinator.rebalance.protocols": list(protocols)})
+    config = SimpleNamespace(texts={"group.coordinator.rebalance.protocols": protocols}.__getitem__)
     return SimpleNamespace(
         broker=SimpleNamespace(config=config), allows=lambda _name, _operation=None, resource=None: resource != denied
     )
@@ -100,7 +100,7 @@ REQUEST = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoc
     ],
 )
 def test_refused(context, code):
-    """Who may not read the group or know the topic, and a broker on which the protocol is switched off."""
+    """Callers that may not read the group or know the topic, and a broker on which the protocol is switched off."""
     with pytest.raises(KafkaError) as caught:
         consumer_group_heartbeat.handle(context, REQUEST)
     assert caught.value.code is code

@@ -44,7 +44,7 @@ def test_rules_last(start_node, version):
     assert [one.principal for one in node.node.image.acls.by_id.values()] == ["User:a"]
 
 
-def test_who_may_not_alter_the_cluster_adds_no_rule(start_node):
+def test_without_alter_on_the_cluster_no_rule_is_added(start_node):
     """CLUSTER_AUTHORIZATION_FAILED for each."""
     node = start_node(**{"authorizer.class.name": NAME})
     ((code, _),) = ask(node, rule())

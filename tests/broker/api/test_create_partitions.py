@@ -25,7 +25,7 @@ def ask(broker, *topics, version=3, validate_only=False):
 
 @pytest.mark.parametrize("version", range(4))
 def test_new_partitions_can_be_written_when_the_answer_comes(broker, version):
-    """The client is told of them, and they are there after a restart."""
+    """The client sees them, and they are there after a restart."""
     broker.create("t")
     assert ask(broker, topic("t", 3), version=version) == {"t": (ErrorCode.NONE, None)}
     for number in range(3):
@@ -89,7 +89,7 @@ def test_the_new_partitions_of_a_tiered_topic_are_tiered(broker):
     broker.wait_until(lambda: broker.node.tiering.describe(unified).state not in {"", "local"})
 
 
-def test_what_fails_as_a_whole_is_answered_for_each_topic():
+def test_a_failure_as_a_whole_is_answered_for_each_topic():
     """With its name."""
     request = CreatePartitionsRequest(topics=[topic("t", 2)], timeout_ms=1, validate_only=False)
     (result,) = API.failure(request, 3, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why")).results

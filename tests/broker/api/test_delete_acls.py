@@ -32,8 +32,8 @@ def test_security_is_disabled_for_each_filter_without_an_authorizer(shared_broke
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_what_a_filter_finds_goes(start_node, version):
-    """And is told; a filter of unknown numbers finds nothing and says why."""
+def test_rules_matched_by_a_filter_go(start_node, version):
+    """The answer names it; a filter of unknown numbers finds nothing and says why."""
     node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
     creations = [
         AclCreation(resource_type=2, resource_name=name, principal="User:a", host="*", operation=4, permission_type=2)
@@ -67,3 +67,19 @@ def test_many_rules_are_added_found_and_removed_a_few_at_a_time(start_node, monk
     assert [each.resource_name for each in named.matching_acls] == ["b"]
     assert nothing.matching_acls == []
     assert not node.node.image.acls.by_id
+
+
+def test_filters_that_find_more_than_an_answer_takes_delete_nothing(start_node, monkeypatch):
+    """They are refused with a sentence, before a rule has gone."""
+    monkeypatch.setattr(delete_acls, "FOUND_MAX", 2)
+    monkeypatch.setattr("stratalog.metadata.access.acl_join._PAUSE_STEPS", 1)
+    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
+    creations = [
+        AclCreation(resource_type=2, resource_name=name, principal="User:a", host="*", operation=4, permission_type=2)
+        for name in ("a", "b", "c")
+    ]
+    node.link().call(CreateAclsRequest(creations=creations), 3)
+    (refused,) = node.link().call(DeleteAclsRequest(filters=[one()]), 3).filter_results
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert "ask for fewer" in refused.error_message
+    assert len(node.node.image.acls.by_id) == 3

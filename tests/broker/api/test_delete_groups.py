@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.broker.api import delete_groups
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_groups import DeleteGroupsRequest
 
@@ -24,7 +24,7 @@ def test_an_empty_group_is_deleted(link_to_groups):
     assert link_to_groups.call(DeleteGroupsRequest(groups_names=["empty"]), 2).results[0].error_code == 69
 
 
-def test_a_failure_is_told_for_each_group():
+def test_each_group_gets_the_failure():
     """There is no error code for the whole."""
     answer = delete_groups.API.failure(
         DeleteGroupsRequest(groups_names=["g"]), 0, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

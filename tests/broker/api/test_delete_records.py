@@ -92,7 +92,7 @@ def test_the_log_start_never_goes_back(broker):
 
 
 def test_whole_segments_leave_the_disk(broker):
-    """What lies wholly below the new start is removed, the segment that holds it stays."""
+    """Segments wholly below the new start are removed, the segment that holds it stays."""
     broker.create("t", segment_bytes=1 << 20)
     for _ in range(6):
         broker.produce("t", b"x" * 400_000)
@@ -103,7 +103,7 @@ def test_whole_segments_leave_the_disk(broker):
     assert segments[0].base_offset <= 5 < segments[0].end_offset
 
 
-def test_what_cannot_be_deleted_is_refused(broker):
+def test_impossible_deletions_are_refused(broker):
     """Beyond the high watermark, on a topic that only compacts, and where there is no partition."""
     broker.create("t")
     broker.produce("t", b"a")
@@ -118,7 +118,7 @@ def test_what_cannot_be_deleted_is_refused(broker):
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_fails_inside_is_answered_for_every_partition(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR and nothing deleted; the connection goes on."""
     broker.create("t", 2)
     broker.produce("t", b"a", b"b")

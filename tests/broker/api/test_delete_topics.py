@@ -80,7 +80,7 @@ def test_the_files_go_after_their_delay(start_node):
 
 
 def test_a_topic_made_again_is_empty(broker):
-    """Nothing of the old records shows under the same name, also after a restart."""
+    """The old records never show under the same name, also after a restart."""
     broker.create("t")
     for generation in range(3):
         broker.produce("t", b"old")
@@ -93,7 +93,7 @@ def test_a_topic_made_again_is_empty(broker):
 
 
 def test_figures_of_a_deleted_topic_go(broker):
-    """Nothing under its name is left in the metrics."""
+    """The metrics have no line under its name."""
     broker.create("t")
     broker.produce("t", b"v")
     broker.link().call(by_name("t"), 6)
@@ -101,7 +101,7 @@ def test_figures_of_a_deleted_topic_go(broker):
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_what_fails_inside_is_answered_for_every_topic(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_for_every_topic(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR and nothing deleted; the connection goes on."""
     broker.create("t")
     link = broker.link()

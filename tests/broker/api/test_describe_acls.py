@@ -34,7 +34,7 @@ def test_security_is_disabled_without_an_authorizer(shared_broker, version):
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_rules_are_told_by_resource(start_node, version):
+def test_rules_are_answered_by_resource(start_node, version):
     """Those that the filter finds; a filter of unknown numbers is invalid."""
     node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
     link = node.link()

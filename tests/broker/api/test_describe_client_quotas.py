@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.quotas_image import entity_of, record_of
+from stratalog.metadata.image.quotas_image import entity_of, record_of
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
@@ -39,7 +39,7 @@ def found(answer):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_without_a_filter_everything_is_told(described, version):
+def test_without_a_filter_everything_is_answered(described, version):
     """Every entity with all its quotas, in every version."""
     assert found(described(version=version)) == [
         ({"user": "alice"}, {"producer_byte_rate": 100.0, "request_percentage": 2.5}),

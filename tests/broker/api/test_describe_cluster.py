@@ -22,8 +22,8 @@ def test_the_broker_is_its_own_controller(start_node, version):
     assert not only.is_fenced
 
 
-def test_operations_are_told_when_asked_for(broker):
-    """A bit set, or the smallest number for nobody asked."""
+def test_operations_are_answered_when_asked_for(broker):
+    """A bit set, or the smallest number if not asked for."""
     link = broker.link()
     assert link.call(request(), 2).cluster_authorized_operations == -(1 << 31)
     assert link.call(request(operations=True), 2).cluster_authorized_operations > 0

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stratalog.broker.client_admin import alter_topic_configs
+from stratalog.client.admin import alter_topic_configs
+from stratalog.metadata.image.decision import Decision
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -10,6 +11,7 @@ from stratalog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from stratalog.wire.records.metadata import ConfigRecord
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 TOPIC_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 4, 5
@@ -51,7 +53,7 @@ def test_a_topics_setting_and_where_it_comes_from(start_node, version):
         assert rows["retention.ms"].documentation is None
 
 
-def test_only_the_names_asked_for_are_told(broker):
+def test_only_the_names_asked_for_are_answered(broker):
     """Null and an empty list ask for everything."""
     broker.create("t")
     link = broker.link()
@@ -60,7 +62,7 @@ def test_only_the_names_asked_for_are_told(broker):
 
 
 def test_a_brokers_settings(start_node):
-    """What its file says is static and read-only; another broker's are not known here."""
+    """Settings of its file are static and read-only; another broker's are not known here."""
     node = start_node(num_partitions=7)
     link = node.link()
     rows = {one.name: one for one in ask(link, BROKER, str(node.node.node_id)).configs}
@@ -71,8 +73,8 @@ def test_a_brokers_settings(start_node):
     assert ask(link, BROKER, "").configs == []
 
 
-def test_advertised_listeners_are_what_clients_are_told(start_node):
-    """Where nobody set them, with the ports that were bound and the source of the listeners."""
+def test_advertised_listeners_are_the_addresses_clients_get(start_node):
+    """Unset, they have the ports that were bound and the source of the listeners."""
     node = start_node()
     name = str(node.node.node_id)
     (row,) = ask(node.link(), BROKER, name, "advertised.listeners").configs
@@ -83,15 +85,17 @@ def test_advertised_listeners_are_what_clients_are_told(start_node):
     assert (row.value, row.config_source) == ("PLAINTEXT://somewhere:1234", STATIC_SOURCE)
 
 
-def test_secrets_are_never_told(start_node):
-    """Their value is null and they are marked."""
+def test_the_value_of_a_secret_is_null(start_node):
+    """It is marked as sensitive. Secrets in a metadata log of another time are read, although none can be set now."""
     node = start_node()
-    alter(node, BROKER, str(node.node.node_id), "ssl.keystore.password", "hunter2")
+    name = str(node.node.node_id)
+    record = ConfigRecord(resource_type=BROKER, resource_name=name, name="ssl.keystore.password", value="hunter2")
+    node.run(node.node.control.execute, lambda image: Decision((record,), None))
     (row,) = ask(node.link(), BROKER, str(node.node.node_id), "ssl.keystore.password").configs
     assert (row.value, row.is_sensitive) == (None, True)
 
 
-def test_what_is_not_there_has_a_code(broker):
+def test_missing_resources_have_a_code(broker):
     """Unknown topics, names no topic can have, and kinds of resources without settings."""
     link = broker.link()
     assert ask(link, TOPIC, "absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -111,7 +115,7 @@ def test_a_change_shows_at_once(broker):
     assert (row.value, row.config_source) == ("604800000", DEFAULT_SOURCE)
 
 
-def test_an_internal_setting_is_told_only_where_it_is_set(broker):
+def test_an_internal_setting_is_listed_only_where_it_is_set(broker):
     """A topic without it does not show it, one with it does."""
     broker.create("plain")
     broker.create("small", internal_segment_bytes=2000)
@@ -122,7 +126,7 @@ def test_an_internal_setting_is_told_only_where_it_is_set(broker):
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_what_fails_inside_is_answered_for_the_resource(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_for_the_resource(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR with a message and no settings; the connection goes on."""
     broker.create("t")
     link = broker.link()
@@ -169,7 +173,7 @@ def test_loggers_and_their_levels(broker):
     assert ask(broker.link(), LOGGER, "").error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_resource_named_again_is_told_once(broker):
+def test_a_resource_named_again_is_answered_once(broker):
     """Each mention takes some bytes of a frame, and its answer a hundred times as many, and milliseconds."""
     broker.create("t")
     keys = (None, [], ["retention.ms"], ["retention.ms"], None)

@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.broker.api import describe_groups
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_groups import DescribeGroupsRequest
 
@@ -21,7 +21,7 @@ def test_groups_are_described_in_the_order_asked_for(link_to_groups, version):
     assert len(answer.groups[1].members) == 1
 
 
-def test_what_the_caller_may_do(link_to_groups):
+def test_the_callers_operations_are_answered(link_to_groups):
     """If it is asked for (KIP-430)."""
     without, with_ = (
         link_to_groups.call(DescribeGroupsRequest(groups=["busy"], include_authorized_operations=asked), 5).groups[0]
@@ -32,7 +32,7 @@ def test_what_the_caller_may_do(link_to_groups):
     assert {one for one in allowed if with_.authorized_operations >> one & 1} == allowed
 
 
-def test_a_failure_is_told_for_each_group():
+def test_each_group_gets_the_failure():
     """There is no error code for the whole."""
     answer = describe_groups.API.failure(
         DescribeGroupsRequest(groups=["g"]), 0, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -28,7 +28,7 @@ def du(path):
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_sizes_are_those_of_the_files(broker, version):
-    """Of every partition its segments, without indexes and snapshots; the volume's bytes from version 4 on."""
+    """Each partition counts its segments, without indexes and snapshots; the volume's bytes from version 4 on."""
     broker.create("t", 2, internal_segment_bytes=5000)
     for _ in range(5):
         broker.produce("t", b"x" * 3000, partition=1)
@@ -46,7 +46,7 @@ def test_sizes_are_those_of_the_files(broker, version):
         assert (result.total_bytes, result.usable_bytes) == (-1, -1)
 
 
-def test_only_the_partitions_asked_for_are_told(broker):
+def test_only_the_partitions_asked_for_are_answered(broker):
     """Unknown ones are left out, a directory without any of them stays."""
     broker.create("t", 2)
     broker.create("u")
@@ -68,7 +68,7 @@ def test_each_directory_has_its_partitions(start_node, tmp_path):
         assert all(Path(path, f"t-{number}").is_dir() for _, number in partitions)
 
 
-def test_what_is_in_the_bucket_is_an_entry_of_its_own(broker):
+def test_the_bucket_is_an_entry_of_its_own(broker):
     """Bytes of the archive, and the records that it lacks; topics that are not tiered are not in it."""
     broker.create("plain")
     broker.create("t", remote_storage_enable="true", internal_segment_bytes=5000)
@@ -98,7 +98,7 @@ def test_a_failed_directory_says_so(start_node, watched_files):
     assert (ErrorCode(result.error_code), result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
-def test_what_fails_as_a_whole_has_a_code_where_there_is_room():
+def test_a_failure_as_a_whole_has_a_code_where_there_is_room():
     """From version 3 on; older answers are empty."""
     answer = API.failure(DescribeLogDirsRequest(topics=None), 3, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

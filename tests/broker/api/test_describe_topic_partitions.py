@@ -23,7 +23,7 @@ def page(answer):
     return topics, None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
-def test_all_is_told_of_a_partition(broker):
+def test_a_partition_is_described_in_full(broker):
     """Leader, epoch, replicas; no eligible leader beside the in-sync ones, and what the caller may do."""
     topic_id = broker.create("t").topic_id
     (topic,) = ask(broker, "t").topics
@@ -95,7 +95,7 @@ def test_a_cursor_that_points_nowhere_is_invalid(broker):
     assert page(ask(broker, cursor=("t", 9))) == ({"t": [], "u": [0]}, None)
 
 
-def test_what_fails_as_a_whole_is_answered_for_each_topic():
+def test_a_failure_as_a_whole_is_answered_for_each_topic():
     """There is no other place for it."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
     (topic,) = API.failure(request, 0, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why")).topics

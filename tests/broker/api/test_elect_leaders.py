@@ -36,7 +36,7 @@ def test_no_election_is_needed(broker, version, kind):
     }
 
 
-def test_of_all_partitions_only_changes_are_told(broker):
+def test_of_all_partitions_only_changes_are_answered(broker):
     """There are none."""
     broker.create("t", 2)
     assert ask(broker, PREFERRED) == ({}, ErrorCode.NONE)
@@ -49,7 +49,7 @@ def test_an_unknown_kind_of_election_is_invalid(broker):
     assert ask(broker, 9, ("t", [0]), version=0) == ({("t", 0): ErrorCode.ELECTION_NOT_NEEDED}, ErrorCode.NONE)
 
 
-def test_what_fails_as_a_whole_is_answered_for_each_partition():
+def test_a_failure_as_a_whole_is_answered_for_each_partition():
     """Version 0 has no other place for it."""
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[3])])
     answer = API.failure(request, 0, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why"))

@@ -5,7 +5,7 @@ from stratalog.wire.errors import ErrorCode
 
 
 def test_version_5_raises_the_epoch_with_every_end(transactions):
-    """And tells it; a retry of an end is told the same."""
+    """The answer holds it; a retry of an end is answered the same."""
     producer = transactions.producer()
     for number, commit in enumerate([True, False, True]):
         assert transactions.produce(producer, 0, values=[b"%d" % number]) == [0]

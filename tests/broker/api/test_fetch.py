@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from stratalog.broker.client_admin import delete_topics
-from stratalog.hot.log import AppendInfo
+from stratalog.client.admin import delete_topics
+from stratalog.hot.log.log import AppendInfo
 from stratalog.wire.batch import build_control_batch, iter_headers
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -137,7 +137,7 @@ def test_more_than_the_largest_answer_is_not_waited_for(broker, new_batch, sessi
 
 
 def test_the_broker_has_a_largest_answer_too(start_node, new_batch):
-    """What a client asks for is cut at fetch.max.bytes, on the border of a batch."""
+    """A larger limit of a client is cut at fetch.max.bytes, on the border of a batch."""
     broker = start_node(fetch_max_bytes=2500)
     topic_id = broker.create("t").topic_id
     for _ in range(4):
@@ -168,7 +168,7 @@ def test_a_waiting_fetch_leaves_empty_when_its_time_is_over(broker):
 
 
 def test_a_waiting_fetch_is_forgotten_with_its_connection(broker):
-    """Nothing is kept for a client that has hung up."""
+    """The broker keeps no state for a client that has hung up."""
     topic_id = broker.create("t").topic_id
     link = broker.link()
     link.send(request(topic_id, (0, 0), wait_ms=25_000), 18)
@@ -208,7 +208,7 @@ def test_the_leader_epoch_of_the_client_is_checked(broker):
         assert parts(link.call(request(topic_id, wanted), 18))[0].error_code == code
 
 
-def test_a_reader_with_another_history_is_told_where_it_parts(broker):
+def test_a_reader_with_another_history_gets_the_point_of_divergence(broker):
     """last_fetched_epoch that ends before the fetch offset is answered by a diverging epoch and no records."""
     topic_id = broker.create("t").topic_id
     broker.produce("t", b"a", b"b")
@@ -227,7 +227,7 @@ def test_a_reader_with_another_history_is_told_where_it_parts(broker):
 
 
 def test_unknown_sessions_and_followers_are_refused(broker):
-    """A session nobody opened is not found, and no broker may fetch as a replica of nothing."""
+    """A session that was never opened is not found, and no broker may fetch as a replica of nothing."""
     topic_id = broker.create("t").topic_id
     link = broker.link()
     assert link.call(request(topic_id, session_id=7, session_epoch=1), 18).error_code == (
@@ -295,7 +295,7 @@ def test_fetches_are_counted(broker, new_batch):
 
 
 @pytest.mark.parametrize("version", [4, 6, 7, 12, 13, 18])
-def test_what_fails_inside_is_told_in_every_version(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_in_every_version(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR for each partition while topics have names, and for the whole since version 7."""
     topic_id = broker.create("t", 2).topic_id
     broker.produce("t", b"v")

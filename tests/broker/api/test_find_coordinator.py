@@ -3,9 +3,9 @@
 import pytest
 
 from stratalog.broker.api.find_coordinator import API
-from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
+from stratalog.wire.partitioner import coordinator_partition
 from stratalog.wire.schema import encode_bytes
 
 TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
@@ -77,7 +77,7 @@ def test_a_key_that_no_record_can_hold_has_no_coordinator(broker):
 
 
 @pytest.mark.parametrize("version", [3, 6])
-def test_who_may_not_ask_makes_no_topic(start_node, version):
+def test_a_forbidden_request_makes_no_topic(start_node, version):
     """Nor learns where the coordinator would be."""
     broker = start_node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
     request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=0, coordinator_keys=["g"])

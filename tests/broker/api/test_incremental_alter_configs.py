@@ -93,7 +93,7 @@ def test_a_brokers_setting_reaches_the_topics_that_have_none(broker, cluster_wid
 
 
 def test_read_only_settings_are_refused(broker):
-    """What is read at the start cannot be changed while the broker runs."""
+    """Settings that are read at the start cannot be changed while the broker runs."""
     (answer,) = ask(broker, change(("num.partitions", SET, "3"), kind=BROKER, name=str(broker.node.node_id)))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert answer.error_message

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import heartbeat, join_group, leave_group, sync_group
-from stratalog.broker.authorizer import Operation, ResourceType
-from stratalog.broker.dispatch_row import failed_response
+from stratalog.broker.requests.authorizer import Operation, ResourceType
+from stratalog.broker.requests.dispatch_row import failed_response
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
@@ -73,8 +73,8 @@ def test_a_life_of_one_member(node, version):
     assert link.call(beat, beat_version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_is_recorded_is_kafkas(node):
-    """Who the client is and where it comes from, as Kafka writes it."""
+def test_the_record_is_kafkas(node):
+    """The client's identity and host, as Kafka writes them."""
     link = node.link(client_id="me")
     member_id = joined(link, "recorded", 9)
     assert member_id.startswith("me-")
@@ -119,7 +119,7 @@ def test_a_failure_has_its_answer_in_every_version(module, request_of, version):
 
 
 def test_reasons_are_logged(node, caplog):
-    """Who joins and leaves, and why (KIP-800); a long text is cut, and cannot break the line."""
+    """Members that join and leave, and why (KIP-800); a long text is cut, and cannot break the line."""
     caplog.set_level("INFO")
     link = node.link(client_id="me")
     link.call(join("reasons", reason="new\ntopic " + "x" * 1_000), 9)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import leave_group
-from stratalog.broker.dispatch import PENDING
+from stratalog.broker.requests.dispatch import PENDING
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -25,7 +25,7 @@ def test_the_group_is_asked():
 
 
 def test_reasons_are_logged(caplog):
-    """Of each member that gives one (KIP-800), by its member id or by its instance id; a long one is cut."""
+    """The log names each member that gives one (KIP-800), by its member id or by its instance id; a long one is cut."""
     caplog.set_level("INFO")
     members = [
         MemberIdentity(member_id="a", reason="closed\nnow"),
@@ -39,7 +39,7 @@ def test_reasons_are_logged(caplog):
     assert len(second) < 400
 
 
-def test_who_may_not_read_the_group():
+def test_without_read_on_the_group_the_request_is_refused():
     """Is refused before it is asked."""
     taken = []
     with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):

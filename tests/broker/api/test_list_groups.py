@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import list_groups
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -39,7 +39,7 @@ def test_while_groups_are_loaded():
         list_groups.API.handle(context, ListGroupsRequest())
 
 
-def test_who_sees_which_groups():
+def test_listed_groups_by_permission():
     """Without the cluster only those that the caller may describe; groups are described."""
     answers = []
 

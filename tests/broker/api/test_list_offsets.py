@@ -2,8 +2,8 @@
 
 import pytest
 
-from stratalog.broker.client_records import NewRecord
-from stratalog.hot.batch_search import BatchSearch
+from stratalog.client.records import NewRecord
+from stratalog.hot.segments.batch_search import BatchSearch
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -44,7 +44,7 @@ def test_ends_and_times_in_every_version(broker, version):
 
 @pytest.mark.parametrize(("timestamp", "since", "offset"), [(-3, 7, 1), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)])
 def test_named_ends_begin_with_their_version(broker, timestamp, since, offset):
-    """Largest timestamp, earliest local, latest tiered and earliest not yet uploaded; older versions are told so."""
+    """Largest timestamp, earliest local, latest tiered and earliest not yet uploaded; older versions get an error."""
     broker.create("t")
     for moment in (5, 50, 20):
         broker.produce("t", NewRecord(b"v", THEN_MS + moment, partition=0))
@@ -114,7 +114,7 @@ def test_read_committed_ends_at_the_last_stable_offset(broker, new_batch):
 
 @pytest.mark.parametrize("version", [1, 4, 11])
 @pytest.mark.parametrize(("timestamp", "broken"), [(-2, "log_start_offset"), (THEN_MS, "find_timestamp")])
-def test_what_fails_inside_is_answered_for_every_partition(broker, monkeypatch, version, timestamp, broken):
+def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypatch, version, timestamp, broken):
     """UNKNOWN_SERVER_ERROR, at once or by a look-up that takes its time; the connection goes on."""
     broker.create("t", 2)
     link = broker.link()

@@ -20,7 +20,7 @@ def test_nothing_is_under_way(broker):
         assert (answer.error_code, answer.topics) == (0, [])
 
 
-def test_what_the_metadata_says_is_told(broker):
+def test_reassignments_in_the_metadata_are_listed(broker):
     """A move that was begun in a cluster of several brokers."""
     broker.create("t", 2)
     topic_id = broker.node.image.topics.by_name["t"].topic_id

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from stratalog.broker.api import metadata
-from stratalog.broker.client import BrokerUnavailable
-from stratalog.broker.client_admin import delete_topics
+from stratalog.client.admin import delete_topics
+from stratalog.client.client import BrokerUnavailable
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -50,14 +50,14 @@ def test_everything_is_asked_for_by_an_empty_list_at_first_and_by_null_later(bro
 
 @pytest.mark.parametrize("version", [1, 13])
 def test_an_empty_list_asks_for_no_topic(broker, version):
-    """Only the brokers are told."""
+    """The answer holds the brokers alone."""
     broker.create("a")
     answer = broker.link().call(MetadataRequest(topics=[]), version)
     assert (answer.topics, len(answer.brokers)) == ([], 1)
 
 
 def test_a_topic_is_found_by_its_id(broker):
-    """From version 12 on; an id nobody has is UNKNOWN_TOPIC_ID and keeps its id in the answer."""
+    """From version 12 on; an unknown id is UNKNOWN_TOPIC_ID and stays in the answer."""
     topic_id = broker.create("t").topic_id
     wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"y" * 16)]
     known, unknown = broker.link().call(MetadataRequest(topics=wanted), 12).topics
@@ -112,7 +112,7 @@ def test_a_coordinators_topic_that_is_asked_for_is_made_as_its_own_settings_say(
 
 
 def test_a_topic_made_again_has_another_id(broker):
-    """Clients that remember the old one are told UNKNOWN_TOPIC_ID."""
+    """Clients that remember the old one get UNKNOWN_TOPIC_ID."""
     first = broker.create("t").topic_id
     delete_topics(broker.client(), ["t"])
     second = broker.create("t").topic_id
@@ -153,7 +153,7 @@ def test_operations_are_listed_when_asked_for(broker):
 
 
 def test_the_leader_epoch_rises_with_every_start(broker):
-    """As after any other election, so that old clients and old leaders are told apart."""
+    """As after any other election, so that old clients and old leaders can be recognised."""
     broker.create("t")
     epochs = []
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_a_name_asked_for_twice_is_created_once(broker):
     assert (topic.error_code, topic.name) == (0, "twin")
 
 
-def test_a_topic_that_cannot_be_written_down_is_not_told(start_node, watched_files):
+def test_a_topic_that_cannot_be_encoded_is_left_out(start_node, watched_files):
     """The others of the same request are."""
     node = start_node(files=watched_files)
     node.create("there")
@@ -190,7 +190,7 @@ def test_a_topic_that_cannot_be_written_down_is_not_told(start_node, watched_fil
 
 
 @pytest.mark.parametrize("version", [0, 9, 10, 13])
-def test_what_fails_inside_is_answered_for_every_topic(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_for_every_topic(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR for each topic asked for, and for the whole since version 13; the connection goes on."""
     broker.create("t")
     link = broker.link()

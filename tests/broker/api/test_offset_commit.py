@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import offset_commit
-from stratalog.broker.authorizer import Operation, ResourceType
-from stratalog.broker.dispatch import PENDING
+from stratalog.broker.requests.authorizer import Operation, ResourceType
+from stratalog.broker.requests.dispatch import PENDING
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.offset_commit import (
@@ -99,7 +99,7 @@ def test_nothing_known(link):
 
 @pytest.mark.parametrize(("version", "code"), [(8, "ILLEGAL_GENERATION"), (9, "GROUP_ID_NOT_FOUND")])
 def test_group_that_is_gone(link, version, code):
-    """Who claims to be a member hears it for each partition, beside what was refused anyway."""
+    """A claimed membership is refused for each partition, beside the partitions refused anyway."""
     answer = link.call(request(("t", (0, 7)), group="gone", member_id="m", generation_id_or_member_epoch=1), version)
     assert codes(answer) == {("t", 0): code, ("t", 7): "UNKNOWN_TOPIC_OR_PARTITION"}
 
@@ -151,7 +151,7 @@ class Asked:
 
 
 def test_group_forbidden():
-    """Who may not read the group commits nothing."""
+    """Without READ on the group the commit is refused."""
     asked = Asked((ResourceType.GROUP, "g"))
     with pytest.raises(KafkaError) as caught:
         offset_commit.handle(asked, request(("t", (0,))))
@@ -167,7 +167,7 @@ def test_topic_forbidden():
 
 
 def test_group_hears_ids():
-    """The group is told the id of a topic that was named, and answers for the topics that are left."""
+    """The group gets the id of a topic that was named, and answers for the topics that are left."""
     asked = Asked()
     assert offset_commit.handle(asked, request(("t", (0,)))) is PENDING
     assert [topic.topic_id for topic in asked.heard[0]] == [ID]

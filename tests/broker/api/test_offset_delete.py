@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import offset_delete
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.offset_commit import (
@@ -47,7 +47,7 @@ def committed(link):
 
 
 def test_deleted(broker):
-    """What is deleted is gone, after a restart too; what does not exist is refused for itself."""
+    """Deleted offsets are gone, after a restart too; an offset that does not exist is refused for itself."""
     broker.create("t", 3)
     link = broker.link()
     link.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)

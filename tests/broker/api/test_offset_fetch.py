@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import offset_fetch
-from stratalog.broker.authorizer import Operation, ResourceType
+from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.offset_commit import (
@@ -179,7 +179,9 @@ def test_group_forbidden():
 
 
 def test_topic_forbidden():
-    """Of named topics those that the caller may not describe are errors; of all topics they are left out."""
+    """A request that names topics gets errors for those that the caller
+    may not describe; of all topics they are left out.
+    """
     hidden = (ResourceType.TOPIC, "gone")
     named = asked(8, OffsetFetchRequest(groups=[of_group("g", ("gone", (1,)))]), hidden)
     assert named.heard[0].topics == []
@@ -189,7 +191,7 @@ def test_topic_forbidden():
 
 
 def test_topics_without_id():
-    """Offsets of topics that have no id any more cannot be told to who knows topics by ids."""
+    """Offsets of topics that have no id any more are missing in answers by id."""
     context = asked(10, OffsetFetchRequest(groups=[of_group("g")]))
     assert [(topic.name, topic.topic_id) for topic in context.answer.groups[0].topics] == [("t", ID)]
 
@@ -211,7 +213,7 @@ def test_errors(version):
             assert found(answer) == dict.fromkeys([("t", 0), ("t", 1)], (-1, -1, "", "NOT_COORDINATOR"))
 
 
-def test_what_the_group_hears():
+def test_the_group_gets_the_request():
     """Member, epoch and whether offsets of open transactions will do."""
     topics = (("t", (0,)),)
     request = OffsetFetchRequest(groups=[of_group("g", *topics, member_id="m", member_epoch=4)], require_stable=True)

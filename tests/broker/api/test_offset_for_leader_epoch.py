@@ -57,7 +57,7 @@ def test_the_clients_own_epoch_is_checked(broker):
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_what_fails_inside_is_answered_for_the_partition(broker, monkeypatch, version):
+def test_an_unexpected_failure_is_answered_for_the_partition(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR; the connection goes on."""
     broker.create("t")
     link = broker.link()

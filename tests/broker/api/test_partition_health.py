@@ -1,11 +1,11 @@
-"""Who leads a partition, as clients are told."""
+"""The leader of a partition, as clients see it."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.api.partition_health import partition_health
-from stratalog.metadata.topics_image import PartitionImage
+from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import ErrorCode
 
 
@@ -27,5 +27,5 @@ def broker(*, led=True, offline=None, viewed=False):
     ],
 )
 def test_a_leader_that_cannot_serve_is_none(broker, leader, expected):
-    """Its log was not opened or its directory failed; what others lead is told as the image has it."""
+    """Its log was not opened or its directory failed; leaders elsewhere are answered as the image has them."""
     assert partition_health(broker, "t", 0, PartitionImage((1, 2), (1, 2), leader)) == expected

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.broker.client import BrokerUnavailable
+from stratalog.client.client import BrokerUnavailable
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, Record, build_batch, build_control_batch, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -77,8 +77,8 @@ def test_an_unknown_topic_is_refused_by_name_and_by_id(broker, new_batch, versio
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_nobody_but_coordinators_writes_to_internal_topics(broker, new_batch, topic):
-    """What clients would write there no coordinator could read when it is loaded; asked often, the answer stays."""
+def test_only_coordinators_write_to_internal_topics(broker, new_batch, topic):
+    """No coordinator could read a client's records there when it is loaded; asked often, the answer stays."""
     broker.run(lambda: broker.node.coordinators.internal_topics.ensure(topic))
     link = broker.link()
     for version in (9, 12, 13) * 3:
@@ -117,7 +117,7 @@ def test_unknown_acks_are_refused(broker, new_batch):
 
 
 def test_a_transactional_batch_names_its_transaction(broker, new_batch):
-    """Without a transactional id nobody could say whether it may be written."""
+    """Without a transactional id the permission to write could not be checked."""
     topic_id = broker.create("t").topic_id
     batch = new_batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     answer = broker.link().call(request(topic_id, batch), 12)
@@ -261,7 +261,7 @@ def test_produce_is_counted(broker, new_batch):
 
 @pytest.fixture
 def broken_partition(broker, monkeypatch):
-    """Partition 1 of every topic raises what nobody expects; `mend` ends it."""
+    """Partition 1 of every topic raises an unexpected error; `mend` ends it."""
     table = type(broker.node.partitions)
     by_name, by_id = table.by_name, table.by_id
 

@@ -1,4 +1,4 @@
-"""What a produce answer tells of a refused batch."""
+"""The produce answer for a refused batch."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from stratalog.wire.record_rules import RecordError, RecordsRefused
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1),
     ],
 )
-def test_the_log_start_is_told_for_what_the_log_refused(code, log_start_offset):
+def test_the_log_start_is_answered_for_refusals_by_the_log(code, log_start_offset):
     """And -1 for the rest, as in Kafka."""
     answer = PartitionProduceResponse(index=0, base_offset=-1)
     assert describe_refusal(answer, KafkaError(code, "why"), 7, 10) == 0

@@ -1,4 +1,4 @@
-"""Batches of transactions against a running broker: who lets them in, and what becomes of those nobody does."""
+"""Batches of transactions against a running broker: the coordinator lets them in or they are refused."""
 
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode
@@ -29,7 +29,9 @@ def test_verification_may_be_switched_off(transactions):
 
 
 def test_version_2_adds_the_partition_with_the_first_batch(transactions):
-    """Several partitions of one request at once; the log knows those that are in, and nobody is asked again."""
+    """Several partitions of one request at once; the log knows those that
+    are in, and the coordinator is not asked again.
+    """
     producer = transactions.producer()
     assert transactions.produce(producer, 0, 1, 2) == [0, 0, 0]
     assert transactions.transaction().partitions == {TopicPartition("t", number) for number in range(3)}
@@ -72,14 +74,14 @@ def test_version_1_may_go_on_anywhere(transactions):
 
 
 def test_a_batch_that_has_to_be_opened_is_out_of_order_all_the_same(transactions):
-    """What is known of the transaction waits with it for the worker."""
+    """The knowledge about the transaction waits with it for the worker."""
     transactions.broker.create("packed", compression_type="gzip")
     producer = transactions.producer()
     refused = transactions.produce(producer, 0, sequence=1, topic="packed")
     assert refused == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
-def test_a_late_batch_opens_no_transaction_that_nobody_ends(transactions):
+def test_a_late_batch_opens_no_transaction_without_an_end(transactions):
     """After the end, of either version, its producer's epoch is old or its partition is in no transaction."""
     producer = transactions.producer()
     transactions.add(producer, 0)

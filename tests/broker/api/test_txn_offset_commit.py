@@ -87,7 +87,7 @@ def test_offsets_count_with_the_commit(groups):
 
 
 def test_offsets_go_with_the_abort(groups):
-    """What was committed before stays."""
+    """Offsets committed before stay."""
     producer = groups.producer()
     commit(groups, producer, 7, 0)
     producer = producer._replace(producer_epoch=groups.end(producer).producer_epoch)
@@ -175,8 +175,8 @@ def test_offsets_behind_the_end_of_their_transaction_are_refused(groups, raised)
     assert fetched(groups, stable=True) == 7
 
 
-def test_what_the_log_would_refuse_does_not_reach_the_group(groups):
-    """Without verification nobody asks the coordinator; a refused append would cost the whole shard its state."""
+def test_offsets_the_log_would_refuse_do_not_reach_the_group(groups):
+    """Without verification the coordinator is not asked; a refused append would cost the whole shard its state."""
     name = "transaction.partition.verification.enable"
     config = AlterableConfig(name=name, config_operation=0, value="false")
     resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])

@@ -1,6 +1,6 @@
 """UnregisterBroker: there is one broker, and it is running."""
 
-from stratalog.metadata.controller import BrokerStart, register_broker
+from stratalog.metadata.controller.controller import BrokerStart, register_broker
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest
 

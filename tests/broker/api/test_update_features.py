@@ -20,7 +20,7 @@ def ask(broker, *updates, version=2, validate_only=False):
 
 
 def levels(broker):
-    """What ApiVersions tells of the cluster."""
+    """The features of the cluster in ApiVersions."""
     link = broker.link()
     answer = link.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
     return {one.name: one.max_version_level for one in answer.finalized_features}

@@ -70,6 +70,6 @@ def test_a_marker_may_be_repeated(transactions):
 
 
 def test_no_marker_stands_in_the_log_of_transactions(transactions):
-    """Nothing there belongs to one: the coordinator could not be loaded again."""
+    """No record there belongs to one: the coordinator could not be loaded again."""
     producer = transactions.producer()
     assert write(transactions, producer, 0, topic="__transaction_state") == [ErrorCode.INVALID_TOPIC_EXCEPTION]

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stratalog.broker.clock import SystemClock
 from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
-from stratalog.broker.directory_writer import DirectoryWriter
-from stratalog.broker.metrics import Metrics
-from stratalog.broker.partition import Partition
-from stratalog.broker.tick import Tick
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.runtime.clock import SystemClock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import RealFilesystem
-from stratalog.hot.log import Log
+from stratalog.hot.log.log import Log
 from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import CoordinatorRecord, Reply, Write
 from stratalog.wire.topic import TopicPartition
 
@@ -57,7 +57,7 @@ class Get:
 
 @dataclass
 class Park:
-    """Wait until somebody drops the shard, or the deadline comes."""
+    """Wait until the shard is dropped, or the deadline comes."""
 
     token: Token
     deadline_ms: int | None = None

@@ -45,7 +45,7 @@ def test_groups_keep_the_order_and_mix_nothing(queued):
 
 
 def test_a_write_of_too_many_records_is_cut_and_answered_with_its_last_part():
-    """If its records may be told apart; any other is one batch, which holds as a whole or not at all."""
+    """If its records may be split; any other is one batch, which holds as a whole or not at all."""
     records = [CoordinatorRecord(b"%d" % at, None) for at in range(BATCH_RECORDS_MAX + 1)]
     reply = Reply("token", response=None)
     parts = parts_of(Write(records, [reply], on_committed=["then"], divisible=True))

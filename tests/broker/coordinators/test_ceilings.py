@@ -31,7 +31,7 @@ class Time:
 
 
 def test_there_is_room_until_there_is_none():
-    """What there is counts, at once; refusals are counted; long names need more room."""
+    """Present things count, at once; refusals are counted; long names need more room."""
     held = [5]
     ceiling = Ceiling("some.max", lambda: 8, lambda: held[0], Time())
     with pytest.raises(KafkaError, match=r"some\.max is 8, for names of 1024 characters 4") as caught:
@@ -88,7 +88,7 @@ def join(group_id, member_id="", instance_id=None):
 
 
 def test_member_ids_that_are_given_out_count(start_node):
-    """One who has an id may use it; nobody else gets one, in any group or protocol."""
+    """A client that has an id may use it; no other client gets one, in any group or protocol."""
     node = start_node(stratalog_group_members_max="2", group_initial_rebalance_delay_ms="0")
     link = find(node, 0, "g")
     first = answered(link, join("g"), 9)

@@ -62,7 +62,7 @@ def test_one_question_for_all_partitions_of_a_request(desk):
 
 
 def test_later_appends_wait_behind_the_first_and_share_its_fate(desk):
-    """In their order; whoever comes after the verdict asks anew."""
+    """In their order; an append after the verdict asks anew."""
     desk.enlist("a")
     desk.enlist("b", "c")
     assert (len(desk.asked), desk.ended) == (1, [])
@@ -112,8 +112,8 @@ def test_the_marker_before_does_not_end_what_waits_for_the_next_transaction(desk
     assert desk.ended == ["next"]
 
 
-def test_an_unexpected_failure_is_told_as_one(desk):
-    """Nobody waits for ever."""
+def test_an_unexpected_failure_is_answered_as_one(desk):
+    """No append waits for ever."""
     desk.enlist("a")
     desk.asked[0].token.fail(RuntimeError("what?"))
     assert desk.ended == [("a", ErrorCode.UNKNOWN_SERVER_ERROR)]

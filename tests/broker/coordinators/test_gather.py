@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.coordinators.gather import Gather
-from stratalog.broker.dispatch import PENDING
+from stratalog.broker.requests.dispatch import PENDING
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.metadata.groups.group import GroupSettings
-from stratalog.metadata.groups.group_figures import GroupFigures
-from stratalog.metadata.groups.group_shard import GroupShard
-from stratalog.metadata.image import EMPTY_IMAGE
+from stratalog.metadata.groups.shard.figures import GroupFigures
+from stratalog.metadata.groups.shard.shard import GroupShard
+from stratalog.metadata.image.image import EMPTY_IMAGE
 
 
 class Shard(GroupShard):
@@ -33,7 +33,7 @@ def scrape(scraped):
 
 
 def test_groups_by_type_and_state(scrape):
-    """Of all shards together."""
+    """The figures sum all shards."""
     found = scrape(
         [
             Shard({("classic", "Stable"): 2, ("consumer", "Assigning"): 1}, rebalances_completed=5, members=3),

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.config import load_config
 from stratalog.broker.coordinators.groups import GroupCoordinator, check_member_request, group_settings
-from stratalog.broker.dispatch import PENDING
+from stratalog.broker.requests.dispatch import PENDING
+from stratalog.broker.settings.config import load_config
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -74,7 +74,7 @@ def test_assignors_by_name_or_class(tmp_path, names):
 
 
 def test_a_request_as_the_group_hears_it(coordinator):
-    """Who asks, from where; with a fresh id only where one may be needed, since that takes random bytes."""
+    """The caller and its host; with a fresh id only where one may be needed, since that takes random bytes."""
     groups: GroupCoordinator = coordinator.node.groups
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     event = groups.event("token", context(), "g", beat)
@@ -93,7 +93,7 @@ def test_a_request_as_the_group_hears_it(coordinator):
 
 
 def test_heartbeats_are_answered_at_once(coordinator):
-    """Where they concern nobody but the member; a stranger's goes to the shard."""
+    """Where they concern only the member; a stranger's goes to the shard."""
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     heard = []
     one = context(respond=heard.append)
@@ -106,7 +106,7 @@ def test_heartbeats_are_answered_at_once(coordinator):
 
 
 def test_every_partition_has_its_shard(coordinator):
-    """Also after a restart; each is told of the topics."""
+    """Also after a restart; each gets the topics."""
     for node in (coordinator, coordinator.restart()):
         node.wait_until(lambda: len(node.node.groups.drivers()) == 3)  # noqa: B023 - called at once
         shards = node.run(lambda: [driver.shard for driver in node.node.groups.drivers()])  # noqa: B023
@@ -130,8 +130,8 @@ def test_one_of_many_groups(coordinator):
     ("group_id", "allowed", "code"),
     [("", True, "INVALID_GROUP_ID"), ("g", False, "GROUP_AUTHORIZATION_FAILED")],
 )
-def test_who_may_be_a_member(group_id, allowed, code):
-    """Whoever may read the group, which has a name."""
+def test_membership_needs_a_group_name_and_read_permission(group_id, allowed, code):
+    """A group with a name, and a caller that may read it."""
     with pytest.raises(KafkaError, match=code):
         check_member_request(SimpleNamespace(allows=lambda _: allowed), group_id)
     check_member_request(SimpleNamespace(allows=lambda _: True), "g")

@@ -6,8 +6,8 @@ import pytest
 
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState
-from stratalog.metadata.partitioner import coordinator_partition
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.partitioner import coordinator_partition
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_partitions_of_other_topics_and_those_led_before_are_left_alone(ri
     assert first[0].state is DriverState.CLOSED
 
 
-async def test_what_cannot_be_read_is_named(rig, host):
+async def test_an_unreadable_log_is_named(rig, host):
     """For the readiness page."""
     host.led(rig.unified)
     await rig.until(lambda: not host.loading)

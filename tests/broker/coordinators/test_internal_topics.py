@@ -8,7 +8,7 @@ from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTI
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
-def test_many_who_ask_at_once_make_one_topic(start_node):
+def test_many_requests_at_once_make_one_topic(start_node):
     """The second finds it made."""
     node = start_node(offsets_topic_num_partitions=3)
     topics = node.node.coordinators.internal_topics

@@ -17,7 +17,7 @@ PRODUCER = Producer(7, 3)
 
 
 class Bench:
-    """A shard's driver, a cluster of one topic, and partitions that answer as they are told."""
+    """A shard's driver, a cluster of one topic, and partitions that answer as the test says."""
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(marker_writer, "RETRY_SECONDS", 0)
@@ -100,7 +100,7 @@ async def test_a_marker_that_a_stranger_outran_is_tried_again(bench):
     assert (len(bench.tries), bench.reports) == (2, [T0])
 
 
-async def test_a_shard_that_was_dropped_is_not_told(bench):
+async def test_a_dropped_shard_gets_no_answer(bench):
     """The one loaded in its place sends the markers anew; the same while the broker stops."""
     bench.answers[T0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     bench.send(T0)

@@ -7,7 +7,7 @@ import pytest
 
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
 from stratalog.broker.coordinators.partition_markers import PartitionMarkers, TransactionMarker
-from stratalog.hot.validation import read_end_marker
+from stratalog.hot.state.validation import read_end_marker
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import read_header
 from stratalog.wire.errors import ErrorCode, KafkaError

@@ -34,7 +34,7 @@ def marker(producer: Producer, *, commit: bool) -> bytearray:
 
 
 async def test_writes_of_one_turn_are_one_append_and_are_answered_when_committed(rig, events):
-    """Group commit: many requests, one batch; nobody is answered before."""
+    """Group commit: many requests, one batch; no request is answered before."""
     driver = await rig.loaded()
     tokens = [events.Token() for _ in range(20)]
     for number, token in enumerate(tokens):
@@ -69,8 +69,8 @@ async def test_a_read_of_uncommitted_state_waits_for_it(rig, events):
     assert idle.answers == [{b"k": b"v"}]
 
 
-async def test_what_was_written_is_loaded_again(rig, events):
-    """The log is all there is; before it is read, requests are told that it is being read."""
+async def test_written_records_are_loaded_again(rig, events):
+    """The log is all there is; until it is read, requests are answered that it is being read."""
     driver = await rig.loaded()
     token = events.Token()
     for number in range(300):
@@ -88,7 +88,7 @@ async def test_what_was_written_is_loaded_again(rig, events):
 
 
 async def test_transactions_have_batches_of_their_own_and_end_in_their_place(rig, events):
-    """What belongs to a producer is marked so, the marker stands behind it, and a load sees only what was committed."""
+    """A producer's records are marked as such, the marker stands behind them, and a load sees only committed ones."""
     driver = await rig.loaded()
     kept, dropped = Producer(7, 0), Producer(8, 2)
     token, done = events.Token(), []
@@ -119,7 +119,9 @@ async def test_the_shard_hears_that_its_write_is_committed(rig, events):
 
 
 async def test_a_failed_append_fails_everybody_and_the_state_is_what_the_log_says(rig, events):
-    """Nothing uncommitted survives in memory: what waits is told to find its coordinator, and the log is read again."""
+    """Uncommitted state does not survive in memory: waiting requests have to
+    find their coordinator, and the log is read again.
+    """
     driver = await rig.loaded()
     first, second, parked, late = (events.Token() for _ in range(4))
     driver.ask(events.Put(first, {b"k": b"old"}))
@@ -247,7 +249,7 @@ async def test_a_long_load_is_not_repeated_at_once(rig, monkeypatch):
 
 
 async def test_a_load_that_fails_of_itself_is_said_too(rig, events, caplog):
-    """Nobody waits for a load that is over."""
+    """No request waits for a load that is over."""
     driver = await rig.loaded()
     token = events.Token()
     driver.ask(events.Put(token, {b"k": b"v"}))
@@ -261,7 +263,7 @@ async def test_a_load_that_fails_of_itself_is_said_too(rig, events, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_drained_driver_answers_what_is_being_written_and_takes_nothing_more(rig, events):
+async def test_a_drained_driver_answers_pending_writes_and_takes_no_more(rig, events):
     """A stop loses no answer that it can still give; those who wait for others are sent away."""
     driver = await rig.loaded()
     written, parked = events.Token(), events.Token()

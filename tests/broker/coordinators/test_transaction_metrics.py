@@ -30,7 +30,7 @@ def scrape(scraped):
 
 
 def test_transactions_by_state(scrape):
-    """Of all shards together; those that have ended everywhere keep nobody waiting."""
+    """The figures sum all shards; those that have ended everywhere delay no reader."""
     found = scrape(
         [
             shard((TransactionStatus.ONGOING, 5_000), (TransactionStatus.COMPLETE_COMMIT, 90_000)),

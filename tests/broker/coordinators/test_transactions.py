@@ -2,8 +2,8 @@
 
 import pytest
 
-from stratalog.broker.client_admin import delete_topics
 from stratalog.broker.coordinators.transactions import transaction_settings
+from stratalog.client.admin import delete_topics
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.events import AddPartitions, EndTransaction, InitProducer
 from stratalog.wire.batch import Record, build_batch
@@ -80,7 +80,7 @@ def test_a_transaction_from_begin_to_end(coordinator):
 
 
 def test_time_passes(coordinator):
-    """What takes too long is aborted, and an id that nobody uses any more is forgotten."""
+    """Overlong transactions are aborted, and unused ids are forgotten."""
     coordinator.settings["transactional.id.expiration.ms"] = "500"
     coordinator.restart()
     coordinator.wait_until(lambda: len(coordinator.node.transactions.drivers()) == 2)
@@ -114,7 +114,7 @@ def test_an_end_whose_markers_cannot_be_written_is_taken_up_after_a_restart(coor
 
 
 def test_producer_ids_that_cannot_be_had(coordinator):
-    """The request is told to come again."""
+    """The request has to come again."""
 
     async def none():
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "no")
@@ -125,7 +125,7 @@ def test_producer_ids_that_cannot_be_had(coordinator):
 
 
 def test_a_log_that_cannot_be_read_is_left_as_it_is(coordinator, caplog):
-    """What it coordinates is not available, with the reason; other partitions are served."""
+    """Its groups and transactions are not available, with the reason; other partitions are served."""
     number = coordinator.node.transactions.host.partition_of("x")
     partition = coordinator.partition("__transaction_state", number).partition
     batch = build_batch([Record(0, 1, encode_key("x"), b"\0\7rubbish")])

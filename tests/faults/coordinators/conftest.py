@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stratalog.broker.broker_link import BrokerLink
+from stratalog.client.link import BrokerLink
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
@@ -61,7 +61,7 @@ def name_of(code: int) -> str:
 
 
 class Wire:
-    """One connection to the broker at a port. Codes are told by name."""
+    """One connection to the broker at a port. Codes are given by name."""
 
     def __init__(self, port: int, opened: list[BrokerLink]) -> None:
         """``opened``: where to keep what is to be closed after the test."""
@@ -317,7 +317,7 @@ class Wire:
         return self.call(request, version)
 
     def transaction(self, transactional_id: str = "x") -> Any:
-        """What DescribeTransactions tells."""
+        """The answer of DescribeTransactions."""
         answer = self.call(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
         return answer.transaction_states[0]
 
@@ -342,7 +342,7 @@ class Wire:
     # -- everything ---------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[tuple[str, str, str, str]]:
-        """What ListGroups tells, in order."""
+        """The groups of ListGroups, in order."""
         answer = self.call(ListGroupsRequest(states_filter=[], types_filter=[]), 5)
         assert answer.error_code == 0, name_of(answer.error_code)
         return sorted((one.group_id, one.protocol_type, one.group_state, one.group_type) for one in answer.groups)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from stratalog.broker.client_records import fetch
-from stratalog.broker.clock import SystemClock
+from stratalog.broker.runtime.clock import SystemClock
+from stratalog.client.records import fetch
 from stratalog.wire.topic import TopicPartition
 
 HOUR_MS = 3_600_000
@@ -64,7 +64,7 @@ def looked(node):
         node.wait_until(lambda shard=shard, before=before: shard._next_expiry_ms > before + 20)
 
 
-def test_jumps_expire_nobody(start, clock):
+def test_jumps_expire_no_member(start, clock):
     """Sessions, rebalances, open transactions, committed offsets and transactional ids outlive every jump."""
     node, wire = start()
     (member,) = wire.stable("classic", None)
@@ -93,7 +93,7 @@ def test_jumps_expire_nobody(start, clock):
 
 
 @pytest.mark.parametrize("jump_ms", [-20 * YEAR_MS, 20 * YEAR_MS])
-def test_nothing_waits_for_ever_after_a_jump(start, clock, jump_ms):
+def test_no_request_waits_for_ever_after_a_jump(start, clock, jump_ms):
     """Sessions end, transactions are aborted, members get their new assignments, as if the clock had not jumped."""
     node, wire = start(transaction_max_timeout_ms=900_000)
     late = wire.another()

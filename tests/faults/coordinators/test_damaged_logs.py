@@ -13,17 +13,17 @@ import pytest
 
 from stratalog.broker.coordinators.log_loader import load_log
 from stratalog.hot.config import LogConfig
-from stratalog.hot.filesystem import RealFilesystem
-from stratalog.hot.log import Log
+from stratalog.hot.log.log import Log
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import Now
 from stratalog.metadata.groups.group import GroupSettings
-from stratalog.metadata.groups.group_shard import GroupShard
-from stratalog.metadata.image import EMPTY_IMAGE
-from stratalog.metadata.partitioner import coordinator_partition
+from stratalog.metadata.groups.shard.shard import GroupShard
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.transactions.events import TransactionSettings
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, ErrorCode
+from stratalog.wire.partitioner import coordinator_partition
 from stratalog.wire.records.group import GroupMetadataKey, encode_key
 from stratalog.wire.topic import TopicPartition
 
@@ -94,7 +94,7 @@ def flip(path, position):
 
 
 def state_of(shard):
-    """What a shard holds, to be compared."""
+    """Contents of a shard, to be compared."""
     if isinstance(shard, TransactionShard):
         return {name: one.record() for name, one in shard.transactions.items()}
     return (
@@ -187,7 +187,7 @@ def test_whatever_records_say_a_load_ends(place, topic):
 
 
 def answers(wire, partition):
-    """What clients of a partition's groups and of its transactional ids are told."""
+    """Answers to clients of a partition's groups and of its transactional ids."""
     key = KEYS[partition]
     return {
         "commit": wire.commit(key, 6),
@@ -250,7 +250,7 @@ def test_a_flipped_byte_in_the_middle(place, restarted, caplog, topic):
 
 JUNK = {
     "a value that ends early": (encode_key(GroupMetadataKey(group="g")), b"\x00\x03\x00"),
-    "a version nobody defined": (encode_key(GroupMetadataKey(group="g")), b"\x00\x63" + bytes(40)),
+    "an undefined version": (encode_key(GroupMetadataKey(group="g")), b"\x00\x63" + bytes(40)),
     "an offset that is none": (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x03abc"),
     "a key that ends early": (b"\x00\x01\x00\x09g", b"\x00\x03" + bytes(30)),
     "no key": (None, b"v"),
@@ -259,7 +259,7 @@ JUNK = {
 
 @pytest.mark.parametrize("what", JUNK)
 def test_a_record_that_cannot_be_read_with_a_good_crc(start_node, wire_to, caplog, what):
-    """It says which one it is; what it means nobody knows, so nothing behind it is believed."""
+    """It says which one it is; its meaning is unknown, so nothing behind it is believed."""
     node = start_node(**SETTINGS)
     node.create("t", 4)
     wire = wire_to(node.port).ready()
@@ -280,7 +280,7 @@ def test_a_record_that_cannot_be_read_with_a_good_crc(start_node, wire_to, caplo
 
 @pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
 def test_a_torn_tail_after_a_kill(place, restarted, caplog, topic):
-    """What was being written when the broker died is cut off as everywhere; nobody was told that it was safe."""
+    """An unfinished write of a dead broker is cut off as everywhere; it was never acknowledged."""
     path = segment(place, topic)
     sound = path.read_bytes()
     (place / "data" / CLEAN).unlink()
@@ -298,7 +298,7 @@ def test_a_torn_tail_after_a_kill(place, restarted, caplog, topic):
 
 @pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
 def test_a_log_that_lost_acknowledged_records_is_quarantined_first(place, restarted, caplog, topic):
-    """After a kill recovery finds the flipped byte: it keeps the damaged bytes aside and says so. What was before them
+    """After a kill recovery finds the flipped byte: it keeps the damaged bytes aside and says so. Records before them
     is loaded, the coordinator serves, and later records never take the offsets of lost ones.
     """
     path = segment(place, topic)

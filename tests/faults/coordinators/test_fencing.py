@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.broker.client_records import fetch, visible_records
+from stratalog.client.records import fetch, visible_records
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -61,7 +61,7 @@ def protocol(request, start_node, wire_to):
 
 
 def check_fenced(it, first):
-    """Nothing that the first one can send does anything any more; each request has Kafka's code."""
+    """No request of the first one has an effect any more; each request has Kafka's code."""
     check_refused(it, first)
     expected = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
     assert it.wire.init(**expected).error_code == ErrorCode.PRODUCER_FENCED
@@ -117,7 +117,7 @@ def test_the_first_is_fenced_while_its_transaction_is_open(protocol, stage):
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 def test_a_decided_transaction_is_finished_first(protocol, commit):
-    """While markers are missing the second one is told to come again; what was decided holds, then the first is fenced."""
+    """While markers are missing the second one must retry; the decision holds, then the first is fenced."""
     it = protocol
     first = it.wire.producer()
     it.add(first)
@@ -155,7 +155,7 @@ def test_the_second_is_fenced_by_the_third_in_the_same_moment(protocol):
 
 
 def test_a_first_that_takes_too_long_may_begin_anew(protocol, wire_to):
-    """After its time-out its transaction is aborted in a raised epoch and what it sends is refused; as nobody else has
+    """After its time-out its transaction is aborted in a raised epoch and what it sends is refused; as no other has
     come, it may go on under that epoch if it says who it was (KIP-360).
     """
     it = protocol
@@ -175,7 +175,7 @@ def test_a_first_that_takes_too_long_may_begin_anew(protocol, wire_to):
 
 def test_a_late_batch_behind_a_marker_that_waits_for_a_worker(start_node, wire_to):
     """Version 1: a batch that a worker compresses anew holds back the marker behind it, and the log still calls the
-    transaction open. A batch that comes then is refused; behind the marker it would begin a transaction that nobody ends.
+    transaction open. A batch that comes then is refused; behind the marker it would begin a transaction that no producer ends.
     """
     node = start_node(**SETTINGS)
     node.create("t", 1, compression_type="zstd")

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from stratalog.broker.client_records import fetch, visible_records
 from stratalog.broker.coordinators import shard_driver
+from stratalog.client.records import fetch, visible_records
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.topic import TopicPartition
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from stratalog.broker.clock import SystemClock
+from stratalog.broker.runtime.clock import SystemClock
 
 SETTINGS = {
     "offsets_topic_num_partitions": 1,
@@ -102,7 +102,7 @@ def test_a_classic_member_that_does_not_join_in_time(wire, pass_time):
 
 
 def test_a_classic_leader_that_does_not_sync_in_time(wire, pass_time, member_of):
-    """Who has not synced within the rebalance time-out is thrown out; the others join again."""
+    """A member that has not synced within the rebalance time-out is thrown out; the others join again."""
     leader = wire.join("g", rebalance_ms=20_000)
     assert leader.error_code == 0
     pass_time(25)

@@ -1,4 +1,4 @@
-"""What brokers of the tests are made to do; Python imports this by itself where PYTHONPATH names this folder.
+"""Plants faults into brokers of the tests; Python imports this by itself where PYTHONPATH names this folder.
 
 ``DIES_AT`` is ``point:marker``: a process that comes to the point of `sim.points` ends with SIGKILL, once per marker
 file; with ``DIES_FIRST`` at its first passing, whatever the number of the point says. ``SMALL``: manifests spill after a few entries, and chunks are copied to the cache from a directory, too.
@@ -8,7 +8,8 @@ import os
 import signal
 
 if "SMALL" in os.environ:
-    from stratalog.tier import fill, manifest_pages
+    from stratalog.tier.manifests import pages as manifest_pages
+    from stratalog.tier.reading import fill
 
     fill._file_beside = lambda *_: None
     manifest_pages.INLINE_MAX, manifest_pages.INLINE_KEPT, manifest_pages.FANOUT = 6, 3, 3

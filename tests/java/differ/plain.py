@@ -15,7 +15,7 @@ RANDOM_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SHORT_MEMBER_ID = re.compile(r"[\w-]{22}")
 """Member ids of consumer groups that the coordinator draws; a story gives ids of one letter."""
 TIME_RANGE = re.compile(r"within \[-?\d+, -?\d+\]")
-"""What a time of a record is compared with depends on the broker's clock."""
+"""The reference for a record's time depends on the broker's clock."""
 TIMES = frozenset(
     {
         "last_caught_up_timestamp",
@@ -60,7 +60,7 @@ UNORDERED = frozenset({"AclDescription", "DescribeAclsResource", "EntityData", "
 
 
 class Aliases:
-    """What stands for a value that only one broker has: equal values get equal aliases, numbered by first sight."""
+    """An alias for a value that only one broker has: equal values get equal aliases, numbered by first sight."""
 
     def __init__(self, texts: dict[str, str], port: int) -> None:
         self._texts = dict(texts)

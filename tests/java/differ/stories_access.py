@@ -1,4 +1,4 @@
-"""Who may do what and how much: rules, quotas, credentials, and authentication where there is none."""
+"""Rights and limits: rules, quotas, credentials, and authentication where there is none."""
 
 from __future__ import annotations
 

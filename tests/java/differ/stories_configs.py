@@ -166,6 +166,8 @@ BROKER_CHANGES = Story(
         change("unknown listener's deleted", BROKER, "1", (DELETE, "listener.name.nowhere.max.connections", None)),
         change("unknown setting of a listener", BROKER, "1", (SET, "listener.name.plaintext.no.such", "1")),
         change("its deletion", BROKER, "1", (DELETE, "listener.name.plaintext.no.such", None)),
+        change("key store of no listener", BROKER, "1", (SET, "ssl.keystore.location", "/x")),
+        change("key store of no listener, for all", BROKER, "", (SET, "ssl.keystore.location", "/x")),
         change("unknown broker", BROKER, "9", (SET, "log.cleaner.threads", "2")),
         change("no broker", BROKER, "x", (SET, "log.cleaner.threads", "2")),
         change("min.insync.replicas of all", BROKER, "", (SET, "min.insync.replicas", "2")),

@@ -18,7 +18,7 @@ def beat(label: str, group: str, member: Any, epoch: Any, **body: Any) -> Ask:
 
 
 def joining(**body: Any) -> dict[str, Any]:
-    """What the first heartbeat of a member tells."""
+    """Fields of the first heartbeat of a member."""
     return {"rebalance_timeout_ms": 30_000, "topic_partitions": [], **body}
 
 

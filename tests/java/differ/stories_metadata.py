@@ -1,4 +1,4 @@
-"""What clients ask first: versions, metadata, the cluster, topics by pages."""
+"""The first requests of clients: versions, metadata, the cluster, topics by pages."""
 
 from __future__ import annotations
 

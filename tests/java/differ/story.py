@@ -1,4 +1,4 @@
-"""The words in which stories are told: requests, what they know of earlier answers, differences that are wanted.
+"""The words of stories: requests, what they know of earlier answers, differences that are wanted.
 
 A story is a list of requests that both brokers get in the same order. It runs once for each version of the API that it
 judges; ``{v}`` in a text is that version, so that every run has topics and groups of its own.

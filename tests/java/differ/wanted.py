@@ -1,4 +1,4 @@
-"""The differences that are meant to be, each with its reason. What is not listed here is a fault."""
+"""The differences that are meant to be, each with its reason. A difference that is not listed is a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.java.differ.story import Wanted
 TEXT = "['\"].*['\"]"
 MISSING = "'<missing>'"
 CLOSED = "connection|error_code|error_message|resources|results|filter_results"
-"""What differs where Kafka ends the connection and this broker answers."""
+"""Differences where Kafka ends the connection and this broker answers."""
 DESCRIBED = r".*: (?:topics\.[^:]*|results\[\])\.configs\."
 """Where answers of CreateTopics and DescribeConfigs list settings."""
 OF_BROKER = r"broker(?: with synonyms)?: results\[\]\.configs\."
@@ -107,13 +107,13 @@ SETTINGS = (
     ),
     Wanted(
         "one process without a controller's listener",
-        "node, roles, voters and listeners are told in Kafka's file, and are defaults or flags here",
+        "node, roles, voters and listeners stand in Kafka's file, and are defaults or flags here",
         path=rf"{OF_BROKER}(?:broker\.id|controller\.listener\.names|controller\.quorum\.voters|listeners|node\.id"
         r"|listener\.security\.protocol\.map|process\.roles)\..*",
     ),
     Wanted(
-        "advertised listeners are told",
-        "those that nobody set are described as what clients are told",
+        "advertised listeners are described",
+        "if they are not set, the addresses that clients get are described",
         path=rf"{OF_BROKER}advertised\.listeners\..*",
     ),
     Wanted(
@@ -182,7 +182,7 @@ TOPICS = (
     ),
     Wanted(
         "unknown kinds of elections",
-        "refused before the partitions are looked at, of which this request has none",
+        "refused before the partitions are looked at; this request has none",
         story="elections",
         path="no kind: error_code",
     ),
@@ -227,7 +227,7 @@ RECORDS = (
     ),
     Wanted(
         "log start beside what is no batch",
-        "it is told beside every INVALID_RECORD; Kafka tells -1 where it did not get as far as the log",
+        "it comes with every INVALID_RECORD; Kafka gives -1 where it did not get as far as the log",
         story="batches that are not whole",
         path=r"(?:empty|two batches|cut|magic 1): .*\.log_start_offset",
         kafka="-1",
@@ -244,7 +244,7 @@ GROUPS = (
     ),
     Wanted(
         "offsets of groups that are named twice",
-        "all offsets of a group are told once in an answer, however often the request names it",
+        "all offsets of a group come once in an answer, however often the request names it",
         story="fetched offsets of groups",
         path=r"twice: groups",
     ),

@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from stratalog.metadata.coordination import Now, Reply, Write
-from stratalog.metadata.groups.consumer_group import ConsumerGroup
-from stratalog.metadata.groups.consumer_requests import DescribeConsumerGroup
+from stratalog.metadata.groups.consumer.group import ConsumerGroup
+from stratalog.metadata.groups.consumer.requests import DescribeConsumerGroup
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_shard import GroupShard, TopicsChanged
-from stratalog.metadata.image import EMPTY_IMAGE, Provenance
+from stratalog.metadata.groups.shard.shard import GroupShard, TopicsChanged
+from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
@@ -166,7 +166,7 @@ class GroupWorld:
 
     @property
     def facts(self):
-        """What the records of the group say."""
+        """The group as its records say."""
         return self.group.facts
 
     def member(self, member_id):

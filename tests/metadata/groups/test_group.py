@@ -1,7 +1,7 @@
-"""What all groups have in common."""
+"""Shared by all groups."""
 
-from stratalog.metadata.config_catalog import definitions
 from stratalog.metadata.groups.group import GroupSettings, GroupType
+from stratalog.metadata.settings.catalog import definitions
 
 
 def test_types_are_named_as_in_kafka():

@@ -1,4 +1,4 @@
-"""What a shard of groups is asked and told beside the requests of members."""
+"""The questions and events of a shard of groups beside the requests of members."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from stratalog.metadata.groups.group_events import (
     SettingsChanged,
     TopicsChanged,
 )
-from stratalog.metadata.groups.group_routes import ROUTES
-from stratalog.metadata.groups.group_shard import GroupShard
-from stratalog.metadata.image import EMPTY_IMAGE
+from stratalog.metadata.groups.shard.routes import ROUTES
+from stratalog.metadata.groups.shard.shard import GroupShard
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode
 
 
@@ -43,7 +43,7 @@ def test_a_list_without_filters_shows_every_group(classic_world):
 
 
 def test_the_image_and_the_settings_are_the_newest(classic_world):
-    """What a shard is told is what its groups see from then on."""
+    """The shard's image and settings are what its groups see from then on."""
     shard, now = classic_world().shard, classic_world().now
     settings = GroupSettings(offset_metadata_max_bytes=1)
     assert shard.step(SettingsChanged(settings), now) == []

@@ -11,7 +11,9 @@ changes = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 
 @given(steps=changes)
 @example(steps=[("b", 4, 0), ("b", 5, 3), ("a", 1, 2)])
 def test_model(steps):
-    """Every deadline is told once, when it has come, the earliest first; what is next is never told too late."""
+    """Every deadline is reported once, when it has come, the earliest
+    first; the next one is never reported too late.
+    """
     timers, wanted, now = MemberTimers(), {}, 0
     for key, deadline, elapsed in steps:
         if deadline is None:

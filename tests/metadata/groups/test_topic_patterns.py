@@ -32,7 +32,7 @@ def test_whole_names(pattern, matching):
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "a**", r"(?=a)b", r"(a)\1", "a{2000}"])
 def test_refused(pattern):
-    """What cannot be read is refused with the reason; so is what cannot be matched in linear time."""
+    """An unreadable expression is refused with the reason; so is one that cannot be matched in linear time."""
     with pytest.raises(KafkaError, match=r"is not a valid regular expression: .+") as caught:
         compile_pattern(pattern)
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -109,8 +109,8 @@ class Desk:
 
     # -- requests in short
 
-    def init(self, token="init", tid="x", timeout_ms=60_000, expected=None):
-        self.do(InitProducer(token, tid, timeout_ms, expected))
+    def init(self, token="init", tid="x", timeout_ms=60_000, expected=None, ids_from=0):
+        self.do(InitProducer(token, tid, timeout_ms, expected, ids_from))
         self.commit()
         return self.answers.get(token)
 

@@ -79,7 +79,7 @@ def test_an_end_of_the_last_epoch_may_be_repeated_too():
 
 
 def test_strangers():
-    """Another producer id is told so, an epoch from the future is fenced."""
+    """Another producer id is refused, an epoch from the future is fenced."""
     for status in TransactionStatus:
         assert verdict(status, Producer(8, 4), commit=False) == "INVALID_PRODUCER_ID_MAPPING"
         assert verdict(status, Producer(7, 9), commit=False) == FENCED

@@ -10,14 +10,14 @@ ABORTABLE = KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
 
 
 @pytest.mark.parametrize(("api_key", "since"), [(22, 4), (24, 2), (25, 2), (26, 2)])
-def test_fenced_producers_are_told_what_their_version_knows(api_key, since):
+def test_fenced_producers_get_an_error_their_version_knows(api_key, since):
     """PRODUCER_FENCED since KIP-588, INVALID_PRODUCER_EPOCH before."""
     assert for_version(FENCED, api_key, since) is ErrorCode.PRODUCER_FENCED
     assert for_version(FENCED, api_key, since - 1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @pytest.mark.parametrize(("api_key", "since"), [(0, 11), (24, 4), (25, 4), (26, 4), (28, 4)])
-def test_abortable_errors_are_told_to_who_knows_them(api_key, since):
+def test_abortable_errors_go_to_versions_that_know_them(api_key, since):
     """TRANSACTION_ABORTABLE since KIP-890, INVALID_TXN_STATE before."""
     assert for_version(ABORTABLE, api_key, since) is ErrorCode.TRANSACTION_ABORTABLE
     assert for_version(ABORTABLE, api_key, since - 1) is ErrorCode.INVALID_TXN_STATE

@@ -1,11 +1,11 @@
-"""What a transaction shard is told, and what it asks for."""
+"""The events and requests of a transaction shard."""
 
 import dataclasses
 
-from stratalog.broker.config import load_config
 from stratalog.broker.coordinators.transactions import transaction_settings
+from stratalog.broker.settings.config import load_config
 from stratalog.metadata.coordination import Producer
-from stratalog.metadata.image import EMPTY_IMAGE
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.transactions import events
 from stratalog.metadata.transactions.events import AllocateProducerId, SendMarkers, TimedOut, TransactionSettings
 from stratalog.metadata.transactions.shard import TransactionShard
@@ -21,7 +21,7 @@ def test_the_defaults_are_those_of_the_settings(tmp_path):
 
 
 def test_every_event_is_taken():
-    """What is neither an action nor the settings, the shard knows what to do with."""
+    """The shard handles every event that is neither an action nor the settings."""
     shard = TransactionShard(TransactionSettings())
     for name in events.__all__:
         kind = getattr(events, name)
@@ -29,7 +29,7 @@ def test_every_event_is_taken():
             assert kind in shard._steps, name
 
 
-def test_a_time_out_is_nobodys_request():
-    """So nobody is told when the producer id that it needs cannot be had."""
+def test_a_time_out_has_no_request_to_answer():
+    """So there is no answer when the producer id that it needs cannot be had."""
     assert TimedOut("x", Producer(1, 0)).token is None
     assert "TimedOut" not in events.__all__

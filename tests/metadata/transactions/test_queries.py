@@ -56,7 +56,7 @@ def test_filters():
 
 
 def test_verification_and_outcomes():
-    """A partition that was never added is told so; outcomes are grouped by topic."""
+    """A partition that was never added gets an error; outcomes are grouped by topic."""
     (result,) = verified(transaction(partitions={T0}), [T0, T1]).results_by_transaction
     (topic,) = result.topic_results
     codes = [(one.partition_index, one.partition_error_code) for one in topic.results_by_partition]

@@ -46,7 +46,7 @@ def test_the_same_transactional_id_keeps_its_producer_id(desk):
 
 
 def test_an_answer_waits_for_its_record(desk):
-    """What is not in the log was never said."""
+    """An answer outside the log was never given."""
     table = desk()
     producer = table.start()
     table.add(producer, "0")
@@ -67,7 +67,7 @@ def test_timeouts_have_a_limit(desk, timeout_ms):
 
 
 def test_a_new_producer_aborts_what_the_old_one_has_left_open(desk):
-    """It is told to come again, and then has an epoch beyond that of the markers."""
+    """It has to come again, and then has an epoch beyond that of the markers."""
     table, producer = opened(desk)
     table.init()
     assert table.code("init") is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -91,7 +91,7 @@ def test_a_new_producer_may_wait_for_the_abort(desk):
 
 
 def test_patience_ends(desk):
-    """Who has waited long enough is sent away."""
+    """A request that has waited long enough is sent away."""
     table, _ = opened(desk, patience_ms=100)
     table.init()
     table.wait(99)
@@ -133,6 +133,23 @@ def test_going_on_after_an_error(desk):
     table.start()
     table.init("too late", expected=Producer(producer.producer_id, 1))
     assert table.code("too late") is ErrorCode.PRODUCER_FENCED
+
+
+def test_going_on_with_another_id_after_an_error(desk):
+    """A new era of producer ids has begun: the call that gave the new id is repeated with the same answer, but only as long
+    as the new id has not begun a transaction.
+    """
+    table = desk()
+    old = table.start()
+    new = table.init("bump", expected=old, ids_from=old.producer_id + 1)
+    assert new.producer_id > old.producer_id
+    again = table.init("lost answer", expected=old, ids_from=old.producer_id + 1)
+    assert (again.producer_id, again.producer_epoch) == (new.producer_id, new.producer_epoch)
+    table.add(Producer(new.producer_id, new.producer_epoch), "0")
+    table.commit()
+    table.init("too late", expected=old)
+    assert table.code("too late") is ErrorCode.PRODUCER_FENCED
+    assert table.status() == "Ongoing"
 
 
 def test_a_zombie_that_goes_on_does_not_touch_the_open_transaction(desk):
@@ -199,7 +216,7 @@ def test_an_open_transaction_whose_epochs_have_run_out_is_aborted_all_the_same(d
         assert table.shard.transactions["x"].producer == Producer(101, 0)
 
 
-def test_what_waits_for_a_producer_id(desk):
+def test_requests_that_wait_for_a_producer_id(desk):
     """It is parked meanwhile, and forgotten if there is none; a late id changes nothing."""
     table = desk()
     table.gives_ids = False
@@ -250,7 +267,7 @@ def test_reports_about_other_ends_change_nothing(desk):
 
 
 def test_an_end_that_is_repeated_is_answered_the_same(desk):
-    """Before the markers stand it is told to wait, afterwards what it was told first."""
+    """Before the markers stand it has to wait, afterwards it gets the first answer again."""
     table, producer = opened(desk)
     table.end(producer)
     table.commit()

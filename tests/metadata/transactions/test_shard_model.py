@@ -1,6 +1,6 @@
 """Random lives of producers, against what a client may conclude from the answers it got.
 
-The model knows nothing of states. It keeps, for every transaction, what its producer was told, and for every partition
+The model knows nothing of states. It keeps the answers to the producer of every transaction, and for every partition
 which transaction is open there; markers end transactions in partitions as the log of a partition would.
 """
 
@@ -108,7 +108,7 @@ class Lives(RuleBasedStateMachine):
                 client.producer, commit=client.attempt.asked, token=token, tid=client.tid, version=client.version
             )
 
-    # -- what they are told
+    # -- answers
 
     def answered(self, token, answer):
         _, kind, owner, *details = token
@@ -216,7 +216,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(tid=st.sampled_from("ab"))
     def use_up_epochs(self, tid):
-        """Nearly all epochs of a producer are used up, where nobody is in the middle of anything."""
+        """Nearly all epochs of a producer are used up, where no request is under way."""
         transaction = self.desk.shard.transactions.get(tid)
         quiet = not self.desk.pending and not any(one.busy for one in self.clients if one.tid == tid)
         if transaction is None or not quiet or not transaction.status.resting:
@@ -246,7 +246,7 @@ class Lives(RuleBasedStateMachine):
             )
 
     def teardown(self):
-        """Left alone, everything ends, and as it was told."""
+        """Left alone, every transaction ends, and as its answer said."""
         for _ in range(6):
             self.desk.commit()
             while self.desk.markers:

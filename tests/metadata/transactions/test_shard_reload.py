@@ -1,4 +1,4 @@
-"""What a transaction shard finds again when it is loaded, and what it tells who asks."""
+"""The state that a transaction shard finds again when it is loaded, and its answers from it."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_reload_during_partial_markers_sends_all(desk):
 
 
 def test_requests_that_wait_fail_with_the_shard(desk):
-    """Whoever is parked is told."""
+    """Parked requests get an error."""
     table, producer = opened(desk, patience_ms=100)
     table.end(producer)
     table.do(InitProducer("init", "x", 60_000))
@@ -80,7 +80,7 @@ def test_a_log_that_cannot_be_this_one_is_refused(desk):
 
 
 def test_questions_are_answered_when_what_they_tell_is_committed(desk):
-    """Nobody is told of a state that a crash could take back."""
+    """A state that a crash could take back is not shown."""
     table = desk()
     producer = table.start()
     table.add(producer, "0")

@@ -28,7 +28,7 @@ def test_a_decision_is_final():
 
 
 def test_only_what_has_begun_can_be_committed():
-    """Nothing commits but an open transaction; an abort may also be one of nothing (KIP-890)."""
+    """Only an open transaction commits; an abort may also be one of nothing (KIP-890)."""
     assert PRECEDING[TransactionStatus.PREPARE_COMMIT] == {TransactionStatus.ONGOING}
     assert {status for status in TransactionStatus if status.resting} < PRECEDING[TransactionStatus.PREPARE_ABORT]
     assert [status.title for status in TransactionStatus if status.ending] == ["PrepareCommit", "PrepareAbort"]

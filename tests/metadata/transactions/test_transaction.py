@@ -21,7 +21,7 @@ def transaction(**fields):
 
 
 def restored(one):
-    """What a reload makes of it."""
+    """The state after a reload."""
     key, value = one.record()
     return Transaction.from_value(decode_key(key), decode_value(value))
 
@@ -35,6 +35,17 @@ def test_an_id_of_a_missing_time_is_given_up():
     assert one.producer == Producer(9, 0)
     assert one.begin_producer(None, 60_000, None, 2, ids_from=8)
     assert one.producer == Producer(9, 1)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+def test_going_on_with_another_id_after_an_error(epoch):
+    """KIP-360: the answer that gave the new id was lost, and the same call gets it again; the call of a stranger does not."""
+    one = transaction(producer_epoch=epoch)
+    for _ in range(2):
+        assert one.begin_producer(Producer(7, epoch), 60_000, 9, 1, ids_from=8)
+        assert one.producer == Producer(9, 0)
+    with pytest.raises(KafkaError, match="was taken over"):
+        one.begin_producer(Producer(7, epoch + 1), 60_000, 10, 1, ids_from=8)
 
 
 def test_the_last_two_epochs_are_not_given_out():
@@ -114,7 +125,7 @@ def test_a_status_from_the_future_is_refused():
     st.sets(st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 9))),
     st.integers(0, 2),
 )
-def test_what_is_written_is_read_back(producer_id, epoch, status, partitions, version):
+def test_written_records_are_read_back(producer_id, epoch, status, partitions, version):
     """Everything but the last epoch, which Kafka does not write either."""
     partitions = set() if status is TransactionStatus.EMPTY else partitions
     one = transaction(

@@ -5,7 +5,7 @@ from stratalog.metadata.transactions.waiting import Waiting
 
 
 def test_they_go_on_in_their_order():
-    """All that wait for one end, and nobody else."""
+    """All requests that wait for one end, and no others."""
     waiting = Waiting()
     for token, tid in [(1, "a"), (2, "b"), (3, "a")]:
         waiting.add(InitProducer(token, tid, 1), deadline_ms=50)

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.cli_spark_zip import write_zip
-from stratalog.spark.java import ensure_java
+from stratalog.cli.spark.spark_zip import write_zip
+from stratalog.spark.sessions.java import ensure_java
 from stratalog.tier import open_store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,7 +81,7 @@ class Driver:
     log: Path
 
     def answers(self) -> Any:
-        """What it printed last, once it has ended well."""
+        """Its last output, once it has ended well."""
         out = self.ended(0)
         return json.loads(out.strip().splitlines()[-1])
 
@@ -92,7 +92,7 @@ class Driver:
         return out
 
     def words(self) -> str:
-        """What it has said on stderr."""
+        """Its output on stderr."""
         return self.log.read_text(errors="replace")
 
     def kill(self) -> None:
@@ -116,7 +116,7 @@ def new_python(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         python = str(place / "bin" / "python")
         code = "import sysconfig; print(sysconfig.get_path('purelib'))"
         own = subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-        # What is in that folder can be imported; its own .pth files, one of which is that of the checkout, are not read.
+        # Packages of that folder can be imported; its .pth files, the checkout's among them, are not read.
         Path(own, "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
         if wheel is not None:
             pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
@@ -148,7 +148,7 @@ def wheel_python(new_python: Callable[..., str], tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="session")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``stratalog spark-zip`` writes."""
+    """The file that ``stratalog spark-zip`` writes."""
     path = tmp_path_factory.mktemp("zip") / "stratalog.zip"
     assert write_zip(path) > 100
     return path

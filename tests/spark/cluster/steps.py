@@ -53,7 +53,7 @@ def count(spark: SparkSession, archive: str, **options: str) -> int:
 
 
 def stream(spark: SparkSession, archive: str, place: str, **options: str) -> int:
-    """What is there now, to Parquet below ``place``; the number of rows there afterwards."""
+    """Converts present records to Parquet below ``place``; the number of rows there afterwards."""
     rows = sl.read_stream(spark, archive, topics="orders", startingOffsets="earliest", includeHeaders="true", **options)
     query = (
         rows.writeStream.format("parquet")
@@ -78,7 +78,7 @@ def write_parquet(spark: SparkSession, archive: str, target: str) -> list[Any]:
 
 
 def parquet(spark: SparkSession, place: str) -> list[Any]:
-    """Files that somebody has written."""
+    """Files of another program."""
     return digest(rows_of(spark.read.parquet(place)))
 
 

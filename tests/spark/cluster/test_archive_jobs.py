@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stratalog.tier import open_store
-from stratalog.tier.manifest_store import read_manifest
+from stratalog.tier.manifests.manifest_store import read_manifest
 
 JOBS = Path(__file__).resolve().parents[3] / "spark" / "jobs"
 GONE = b"key-3"
@@ -43,7 +43,7 @@ def job(submit: Callable[..., Any], zipped: Path, bare_python: str, place: Any) 
 
 
 def figures(rows: list[Row], partition: int) -> dict[str, Any]:
-    """What ``stats`` must find, by a loop over single records."""
+    """Figures that ``stats`` must find, by a loop over single records."""
     own = [row for row in rows if row[0] == partition]
     offsets = [row[1] for row in own]
     return {
@@ -61,7 +61,7 @@ def figures(rows: list[Row], partition: int) -> dict[str, Any]:
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """Of each key of a partition the last record; one whose value is null stays for a day."""
+    """The last record of each key of a partition; one whose value is null stays for a day."""
     last = {(row[0], row[4]): row for row in rows if row[4] is not None}
     return sorted(last.values(), key=lambda row: row[:2])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.backfill_target import open_target
+from stratalog.spark.ledger.target import open_target
 
 STEPS = Path(__file__).with_name("steps.py")
 JOB = Path(__file__).resolve().parents[3] / "spark" / "jobs" / "backfill.py"
@@ -36,7 +36,7 @@ def target(archive: Any) -> str:
 
 @pytest.fixture
 def slow_reads(s3: Any, archive: Any) -> dict[str, str]:
-    """Options of the source by which each GET of an object takes a while: there is time to kill somebody."""
+    """Options of the source by which each GET of an object takes a while: there is time for a kill."""
     rule = s3.proxy.rule(action="delay", method="GET", path=SEGMENT, count=1000, seconds=SLOW_SECONDS)
     s3.proxy.script.replace([rule])
     return dict(s3.options(s3.proxy.url))

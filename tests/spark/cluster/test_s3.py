@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.spark.backfill_target import open_target
+from stratalog.spark.ledger.target import open_target
 
 JOB = Path(__file__).resolve().parents[3] / "spark" / "jobs" / "backfill.py"
 

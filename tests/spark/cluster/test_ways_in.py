@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stratalog.spark.backfill_target import open_target
+from stratalog.spark.ledger.target import open_target
 from stratalog.tier import open_store
 
 JOB = Path(__file__).resolve().parents[3] / "spark" / "jobs" / "backfill.py"

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from stratalog.spark.backfill import BackfillSettings, backfill
-from stratalog.spark.ledger_store import LedgerStore
+from stratalog.spark.backfill.backfill import BackfillSettings, backfill
+from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.sinks import is_table, open_table
 from stratalog.spark.sinks.delta import _storage_options
-from stratalog.tier.store import StoreUnavailable
+from stratalog.tier.stores.store import StoreUnavailable
 from stratalog.wire.errors import Invalid
 
 

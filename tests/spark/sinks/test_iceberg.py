@@ -13,9 +13,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
-from stratalog.spark.backfill import BackfillSettings, backfill
-from stratalog.spark.ledger_store import LedgerStore
-from stratalog.spark.sinks import Table, open_table
+from stratalog.spark.backfill.backfill import BackfillSettings, backfill
+from stratalog.spark.ledger.lake_table import Table
+from stratalog.spark.ledger.ledger_store import LedgerStore
+from stratalog.spark.sinks import open_table
 from stratalog.wire.errors import Invalid
 
 

@@ -19,7 +19,7 @@ from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
 from stratalog import spark as sl
-from stratalog.spark.backfill import backfill
+from stratalog.spark.backfill.backfill import backfill
 from stratalog.spark.sinks import open_table
 from stratalog.spark.sinks.iceberg_reading import iceberg_conf
 from stratalog.wire.errors import Invalid
@@ -39,8 +39,8 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "warehouse"
 
 
-def test_a_pyspark_without_a_runtime_is_told_so() -> None:
-    """What it is, which would do, and what else reads the table."""
+def test_a_pyspark_without_a_runtime_gets_an_error() -> None:
+    """The error names the version, those that would do, and other readers of the table."""
     for version in ("4.2.1", "4.3.0", "5.0.0.dev1"):
         with pytest.raises(Invalid, match=rf"no runtime for PySpark {version} yet, only for 4\.1: .*pyiceberg"):
             iceberg_conf(version, "lake", {"type": "sql", "uri": "sqlite:////tmp/c.db"})

@@ -21,8 +21,8 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
-from stratalog.spark.backfill import backfill
-from stratalog.spark.ledger_store import LedgerStore
+from stratalog.spark.backfill.backfill import backfill
+from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.sinks import open_table
 from stratalog.spark.sinks.delta import _storage_options
 

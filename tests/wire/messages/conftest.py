@@ -1,4 +1,4 @@
-"""What kio and kafka-python make of the same bytes, in one plain form: nested dicts by field name."""
+"""The reading of the same bytes by kio and kafka-python, in one plain form: nested dicts by field name."""
 
 import dataclasses
 import datetime as dt

@@ -30,7 +30,7 @@ def test_request_versions():
 
 
 def test_request_nothing_new():
-    """What did not change is null, or -1 for the rebalance time-out."""
+    """Unchanged fields are null, or -1 for the rebalance time-out."""
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
     assert encode_bytes(request, 1) == bytes.fromhex("0267 026d 00000003 00 00 ffffffff 00 00 00 00 00")
 

@@ -27,7 +27,7 @@ def test_request_versions():
 
 
 def test_response_versions():
-    """What went, filter by filter."""
+    """The removed bindings, filter by filter."""
     gone = DeleteAclsMatchingAcl(
         resource_type=2, resource_name="t", principal="p", host="*", operation=3, permission_type=2
     )

@@ -13,7 +13,7 @@ def test_request():
 
 
 def test_response():
-    """From version 5 on the producer is told with which id and epoch to go on (KIP-890)."""
+    """From version 5 on the producer gets the id and epoch to go on with (KIP-890)."""
     response = EndTxnResponse(error_code=0, producer_id=7, producer_epoch=2)
     assert encode_bytes(response, 4).hex() == "00000000" + "0000" + "00"
     assert encode_bytes(response, 5).hex() == "00000000" + "0000" + "0000000000000007" + "0002" + "00"

@@ -57,7 +57,7 @@ def test_request_versions():
 
 
 def test_request_defaults():
-    """What an old request does not say reads as Kafka's default."""
+    """Fields missing in an old request read as Kafka's default."""
     old = decode(FetchRequest, 4, encode_bytes(request(), 4))
     assert (old.session_id, old.session_epoch, old.rack_id, old.forgotten_topics_data) == (0, -1, "", [])
     partition = old.topics[0].partitions[0]

@@ -18,7 +18,7 @@ def test_request():
 
 
 def test_response():
-    """What passed, and the states that do not exist."""
+    """The transactions that passed, and the states that do not exist."""
     state = TransactionState(transactional_id="x", producer_id=7, transaction_state="Dead")
     response = ListTransactionsResponse(unknown_state_filters=["q"], transaction_states=[state])
     passed = "02" + "0278" + "0000000000000007" + "05" + b"Dead".hex() + "00"

@@ -12,7 +12,7 @@ from stratalog.wire.schema import decode, encode_bytes
 
 
 def test_request_versions():
-    """Who asks is said from version 3 on; before, it is the consumer that may look beyond the high watermark."""
+    """The sender is named from version 3 on; before, it is the consumer that may look beyond the high watermark."""
     partition = OffsetForLeaderPartition(partition=1, current_leader_epoch=4, leader_epoch=3)
     request = OffsetForLeaderEpochRequest(
         replica_id=2, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]

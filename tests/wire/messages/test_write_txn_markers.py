@@ -13,7 +13,7 @@ from stratalog.wire.schema import encode_bytes
 
 
 def test_request():
-    """The transaction version is told from version 2 on (KIP-1228)."""
+    """The transaction version is sent from version 2 on (KIP-1228)."""
     marker = WritableTxnMarker(
         producer_id=7,
         producer_epoch=1,

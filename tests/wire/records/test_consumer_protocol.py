@@ -1,4 +1,4 @@
-"""What consumers write into the opaque bytes of the classic protocol."""
+"""The opaque bytes that consumers write in the classic protocol."""
 
 import pytest
 from hypothesis import given

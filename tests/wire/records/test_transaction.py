@@ -64,7 +64,7 @@ def test_unknown_versions_are_refused():
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_round_trip(messages, data):
-    """What is written is read back, in both versions."""
+    """Written records are read back, in both versions."""
     for version in (0, 1):
         written = data.draw(messages(TransactionLogValue, version))
         assert decode_value(encode_value(written, version)) == written

@@ -1,0 +1,118 @@
+"""How the tests share the cores of a machine, and how much CPU each may take."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+
+import pytest
+
+CPU_SECONDS_MAX = 2.0
+"""CPU time of the test process, all its threads, for the body of one test. Waiting and other processes do not count."""
+
+MEASURE = "values = {1: (2, 3), 'a': [x for x in range(9)]}\n" * 100
+MEASURE_SECONDS = 0.003
+"""CPU time that parsing `MEASURE` takes where nothing else runs, on the machine on which the limit was chosen."""
+
+COSTLY_TESTS: dict[str, str] = {
+    "tests/faults/test_pages.py::test_small_objects_are_merged_while_they_are_read": "reads until merges have come through",
+    "tests/sim/test_bugs.py::test_every_bug_is_found": "runs of the whole broker until one finds the bug",
+    "tests/sim/test_points.py::test_unsynced_bytes_are_gone": "a story of the whole broker with several power cuts",
+    "tests/sim/test_seeds.py::test_every_invariant_holds": "25 runs of the whole broker",
+    "tests/spark/rewrite/test_compact.py::test_a_kill_at_any_call_loses_nothing_and_leaves_nothing_behind": "every fifth call",
+    "tests/spark/rewrite/test_erase.py::test_a_kill_at_any_call_loses_nothing_else": "every fifth call",
+    "tests/test_imports.py::test_no_files_need_each_other": "reads every file of every room",
+    "tests/tier/test_model.py::test_the_protocol_holds": "every order of events within a bound",
+    "tests/tier/test_model_removal.py::test_no_object_goes_that_a_reader_may_need": "every order of events within a bound",
+    "tests/tier/test_model_replicas.py::test_logs_and_archive_agree": "every order of events within a bound",
+    "tests/tier/stores/s3/test_store.py::test_listing_and_deleting_go_in_pages": "thousands of objects on a server in the process",
+}
+"""Test function: why it may take more than `CPU_SECONDS_MAX` in the default run. Cheaper is better than listed here."""
+
+UNLIMITED = frozenset(
+    {"browser", "cluster", "conformance", "crash", "iceberg", "java", "node", "package", "s3", "slow"}
+)
+"""Markers whose tests are no part of the default run; each may take the time it takes."""
+
+LONGEST_FIRST = ("tests/tier/test_model", "tests/sim/", "tests/faults/")
+"""Files that take longest, by how their names begin: begun last, they would keep one core busy alone."""
+
+
+def is_spark(item: pytest.Item) -> bool:
+    """True if the test uses the Spark session of its process."""
+    return item.get_closest_marker("spark") is not None or "spark" in getattr(item, "fixturenames", ())
+
+
+def turn(item: pytest.Item) -> int:
+    """The place of a test in the run: Spark, the files of `LONGEST_FIRST`, all others."""
+    if is_spark(item):
+        return 0
+    ranks = [rank for rank, start in enumerate(LONGEST_FIRST, 1) if item.nodeid.startswith(start)]
+    return ranks[0] if ranks else len(LONGEST_FIRST) + 1
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the processes of xdist put the longest first, and Spark into one group, so that one JVM serves all its tests.
+
+    A single process keeps the order of the files: quick tests fail before a JVM starts.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    items.sort(key=turn)
+    for item in items:
+        if is_spark(item):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With ``--dist loadgroup`` the tests of a group or, without one, of a file run in one process."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415 - a test run without xdist is a test run, too
+
+    class GroupsAndFiles(LoadGroupScheduling):
+        """Keeps files together, so that what their fixtures start for a module is started once."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return group if group != nodeid else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
+    return GroupsAndFiles(config, log)  # type: ignore[arg-type]
+
+
+def is_limited(item: pytest.Item) -> bool:
+    """True for tests of the default run, those on Spark aside, that `COSTLY_TESTS` does not name."""
+    markers = {marker.name for marker in item.iter_markers()}
+    if markers & UNLIMITED:
+        return False
+    if item.nodeid.startswith(("tests/spark/", "tests/cli/spark/")):
+        return False  # the first one of a process pays for the imports of all: Arrow, pandas, PySpark
+    return item.nodeid.partition("[")[0].partition("@")[0] not in COSTLY_TESTS
+
+
+def slowness() -> float:
+    """How many times longer this machine computes now than the quiet one of `MEASURE_SECONDS`; 1 at least.
+
+    Neighbours take caches and half of a core's units away, so CPU time grows with the load, too.
+    """
+    begun = time.process_time()
+    for _ in range(30):
+        sum(1 for _ in ast.walk(ast.parse(MEASURE)))
+    return max(1.0, (time.process_time() - begun) / 30 / MEASURE_SECONDS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test of the default run whose body takes more CPU time than a unit test may."""
+    begun = time.process_time()
+    yield
+    seconds = time.process_time() - begun
+    if seconds > CPU_SECONDS_MAX and is_limited(item) and seconds > CPU_SECONDS_MAX * slowness():
+        pytest.fail(
+            f"{seconds:.1f} s of CPU, more than {CPU_SECONDS_MAX} s: make the test cheaper, mark it slow, "
+            "or name it in COSTLY_TESTS of conftest.py",
+            pytrace=False,
+        )

@@ -1,0 +1,153 @@
+"""No write goes to a bucket before it was looked at, and none at all to a wrong one."""
+
+import asyncio
+
+import pytest
+
+from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
+from stratalog.broker.archive.known_bucket import read_known_bucket
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.work.work import Worker
+from stratalog.wire.errors import Invalid
+
+PARTITION = PartitionId("t", bytes(16), 0)
+CLAIM = commands.Claim(PARTITION, Claimant(0, 1, b"u" * 16), 10, 0)
+READ = commands.ReadManifest(PARTITION)
+
+
+class Rig:
+    """A data directory, and one run on it after the other, with whatever bucket."""
+
+    def __init__(self, tmp_path) -> None:
+        self.directory = str(tmp_path)
+        self.store = MemoryStore()
+        self.sent, self.told = [], []
+        self.archived = False
+        self.down = False
+        self.now_ms = 0
+        self.run()
+
+    def run(self) -> BucketGate:
+        ports = GatePorts(
+            submit=self.submit,
+            files=RealFilesystem(),
+            directory=self.directory,
+            url="s3://b/p",
+            cluster_id="c",
+            node_id=1,
+            incarnation=lambda: 0,
+            archives_known=lambda: self.archived,
+            second_timeline=self.told.append,
+            now_ms=lambda: 7,
+            elapsed_ms=lambda: self.now_ms,
+        )
+        self.gate = BucketGate(ports)
+        return self.gate
+
+    def submit(self, command, answered) -> None:
+        self.sent.append(type(command).__name__)
+        report = commands.FailedReport("down", retriable=True) if self.down else Worker(self.store).execute(command)
+        asyncio.get_running_loop().call_soon(answered, report)
+
+    async def ask(self, command):
+        done = asyncio.get_running_loop().create_future()
+        self.gate.submit(command, done.set_result)
+        return await asyncio.wait_for(done, 5)
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+async def test_the_first_write_signs_the_bucket(rig):
+    """Later ones pass at once; reads never wait."""
+    await rig.ask(READ)
+    assert rig.sent == ["ReadManifest"]
+    assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
+    await rig.ask(CLAIM)
+    assert rig.sent[1:] == ["LookAtBucket", "SignBucket", "Claim", "Claim"]
+    known = read_known_bucket(RealFilesystem(), rig.directory)
+    assert known == rig.gate.known
+    assert known.bucket_id
+    assert rig.gate.start_uuid in rig.gate.made.ids
+
+
+async def test_a_start_on_another_bucket_is_refused_with_the_way_out(rig):
+    """Also on an empty one; the right one is taken at once."""
+    await rig.ask(CLAIM)
+    right, rig.store = rig.store, MemoryStore()
+    with pytest.raises(Invalid, match=r"is not the one .* no identity.*stratalog tier adopt --data"):
+        await rig.run().look_at_start()
+    rig.store = right
+    await rig.run().look_at_start()
+    assert not rig.told
+
+
+async def test_a_bucket_that_does_not_answer_does_not_hold_a_start(rig):
+    """It is looked at before the first write: a wrong one gets none, and no reads, until the right one is back."""
+    await rig.ask(CLAIM)
+    right, rig.store = rig.store, MemoryStore()
+    rig.down = True
+    gate = rig.run()
+    await gate.look_at_start(0.2)
+    assert isinstance(await rig.ask(CLAIM), commands.FailedReport)
+    rig.down = False
+    assert isinstance(await rig.ask(CLAIM), commands.LostReport)
+    rig.sent.clear()
+    assert isinstance(await rig.ask(READ), commands.LostReport)
+    assert (rig.sent, list(rig.store.list(""))) == ([], [])
+    assert "is not the one" in gate.wrong
+    rig.store = right
+    rig.now_ms += 5_000
+    await rig.ask(CLAIM)
+    await asyncio.sleep(0.01)
+    assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
+    assert gate.wrong == ""
+
+
+async def test_an_old_directory_is_taken_over_only_by_a_bucket_that_knows_its_cluster(rig, tmp_path):
+    """It has archives and remembers no identity."""
+    rig.archived = True
+    with pytest.raises(Invalid, match="knows nothing of the cluster c"):
+        await rig.run().look_at_start()
+    rig.archived = False
+    await rig.ask(CLAIM)
+    (tmp_path / "known-bucket").unlink()
+    rig.archived = True
+    await rig.run().look_at_start()
+    assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
+
+
+async def test_a_note_of_an_unknown_start_is_logged_once_and_then_overwritten(rig, tmp_path):
+    """The directory went back to a copy; the next run knows the note."""
+    await rig.ask(CLAIM)
+    copy = (tmp_path / "known-bucket").read_bytes()
+    rig.run()
+    await rig.ask(CLAIM)
+    (tmp_path / "known-bucket").write_bytes(copy)
+    await rig.run().look_at_start()
+    assert len(rig.told) == 1
+    assert "went back in time" in rig.told[0]
+    await rig.ask(CLAIM)
+    rig.told.clear()
+    await rig.run().look_at_start()
+    await rig.ask(CLAIM)
+    assert rig.told == []
+
+
+async def test_a_disk_that_refuses_the_note_gets_no_write_through(rig, monkeypatch):
+    """A start that wrote to the bucket and was forgotten would look like another timeline."""
+    import stratalog.broker.archive.bucket_gate as module
+
+    def refuse(*_):
+        raise OSError("full")
+
+    monkeypatch.setattr(module, "write_known_bucket", refuse)
+    report = await rig.ask(CLAIM)
+    assert isinstance(report, commands.FailedReport)
+    assert list(rig.store.list("")) == []

@@ -1,0 +1,189 @@
+"""When a comparison begins and ends, with the archive and the bucket played by hand: one at a time, and none forgotten."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.archive.comparisons import ComparisonPorts, Comparisons
+from stratalog.broker.replicas.led_partitions import Led
+from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from stratalog.wire.topic import TopicPartition
+
+US = Claimant(0, 1, bytes(16))
+
+
+class Unified(SimpleNamespace):
+    """A log by identity, as a key."""
+
+    __hash__ = object.__hash__
+
+
+class Rig:
+    """One partition; every call of its archive is noted in ``calls``, every command waits in ``queue``."""
+
+    def __init__(self) -> None:
+        self.calls, self.queue, self.raised, self.skips = [], [], [], []
+        self.disk_takes = True
+        self.suspect = False
+        log = SimpleNamespace(
+            log_end_offset=10,
+            log_start_offset=0,
+            local_log_start_offset=0,
+            first_base_offset=0,
+            may_have_gaps=False,
+            recovery=SimpleNamespace(segments_checked=0),
+            config=SimpleNamespace(flush_messages=1),
+            leader_epochs=SimpleNamespace(entries=[]),
+            advance_log_start=lambda _: None,
+        )
+        self.partition = SimpleNamespace(held_back=None, leader_epoch=1)
+        self.unified = Unified(
+            log=log, partition=self.partition, topic_partition=TopicPartition("t", 0), topic_id=bytes(16)
+        )
+        self.archives = {}
+        self.archive = self.lead("first")
+        checkpoints = SimpleNamespace(
+            is_suspect=lambda _: self.suspect,
+            suspect=lambda _: self.disk_takes,
+            suspect_all=lambda: True,
+            clear=lambda _: self.calls.append("clear"),
+        )
+        self.comparisons = Comparisons(
+            ComparisonPorts(
+                submit=lambda command, answered: self.queue.append((command, answered)),
+                gate=SimpleNamespace(equal_claims=None),
+                checkpoints=checkpoints,
+                timelines=SimpleNamespace(
+                    skip_producers=lambda: self.skips.append(1),
+                    raise_epoch=lambda _, above, done: self.raised.append((above, done)),
+                ),
+                archives=self.archives,
+                renew=lambda _: self.lead("second"),
+                cluster_id="c",
+                now_ms=lambda: 0,
+                later=lambda seconds, call: None,
+            )
+        )
+
+    def lead(self, name):
+        """A new archive of the partition."""
+
+        def note(what):
+            return lambda: self.calls.append(f"{name} {what}")
+
+        remote = SimpleNamespace(known=True, start_offset=0, end_offset=5, size_bytes=1, apply=lambda _: True)
+        self.archives[self.unified] = SimpleNamespace(
+            unified=self.unified,
+            remote=remote,
+            claimant=US,
+            comparing=note("comparing"),
+            compared=note("compared"),
+            compare_later=note("later"),
+        )
+        return self.archives[self.unified]
+
+    def answer(self, report) -> None:
+        """To the oldest command."""
+        self.queue.pop(0)[1](report)
+
+
+DELETED = commands.ManifestRead(SimpleNamespace(deleted=True, remote_end=0))
+OTHER = commands.SecondTimelineReport("other", 7)
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_an_archive_that_was_deleted_meanwhile_is_gone_on_with(rig):
+    """There is nothing to compare: it is claimed again, and begins anew if it is wanted."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.answer(DELETED)
+    assert rig.calls == ["first comparing", "clear", "first compared"]
+    assert not rig.comparisons.running
+
+
+def test_one_log_is_compared_once_at_a_time(rig):
+    """A claim on its way may meet what the comparison is already about: the first to end must not serve the log."""
+    rig.comparisons.compare(rig.archive, "longer", hold=True)
+    rig.comparisons.compare(rig.archive, "other", hold=True)
+    rig.comparisons.second_timeline("the bucket knows another start")
+    assert len(rig.queue) == 1
+    assert rig.partition.held_back
+
+
+def test_a_comparison_that_cannot_be_noted_is_tried_later(rig):
+    """The disk is full: without the note a crash would forget the doubt; the archive must not wait for ever."""
+    rig.disk_takes = False
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert (rig.calls, rig.queue) == (["first later"], [])
+    rig.disk_takes = True
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert len(rig.queue) == 1
+
+
+def test_another_timeline_holds_a_log_back_that_was_served_so_far(rig):
+    """A longer archive was a doubt only, a claim of another timeline is certain; the archive of the new epoch waits too."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert rig.partition.held_back is None
+    rig.answer(OTHER)
+    assert rig.partition.held_back
+    above, done = rig.raised.pop()
+    assert above == 7
+    done()
+    rig.answer(DELETED)
+    assert rig.partition.held_back is None
+    assert rig.calls == ["first comparing", "second comparing", "clear", "second compared"]
+
+
+@pytest.mark.parametrize("certain", ["the claim meets another timeline", "the bucket knows another start"])
+def test_a_comparison_that_runs_on_a_doubt_holds_its_log_once_it_is_certain(rig, certain):
+    """The records that the log would take until the archive answers could lie at offsets that are archived already."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert rig.partition.held_back is None
+    if certain.startswith("the bucket"):
+        rig.comparisons.second_timeline(certain)
+    else:
+        rig.comparisons.compare(rig.archive, certain, hold=True)
+    assert rig.partition.held_back
+    rig.answer(DELETED)
+    assert rig.partition.held_back is None
+
+
+def test_an_epoch_that_was_raised_for_an_earlier_leadership_leaves_the_present_archive_alone(rig):
+    """It is not being compared: an archive that was begun anew would wait for ever for a comparison to end."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.answer(OTHER)
+    _, done = rig.raised.pop()
+    rig.comparisons.forget(rig.unified)
+    rig.lead("third")
+    done()
+    assert rig.calls == ["first comparing"]
+
+
+def test_producer_ids_are_skipped_while_every_log_is_being_compared(rig):
+    """Each log lacks its checkpoint and is compared at the start, when
+    the bucket shows a start that is unknown here.
+    """
+    rig.comparisons.begin(rig.archive, None, Led.LOST)
+    rig.comparisons.second_timeline("the bucket knows another start")
+    assert rig.skips
+
+
+def test_producer_ids_are_skipped_without_any_archive(rig):
+    """Records of topics without archives went back as well, and their producers kept their ids."""
+    rig.archives.clear()
+    rig.comparisons.second_timeline("the bucket knows another start")
+    assert rig.skips
+
+
+@pytest.mark.parametrize("led", [Led.LOST, Led.OPENED, Led.RECONFIGURED])
+def test_a_start_without_a_checkpoint_meets_another_timeline(rig, led):
+    """It lacks something anyway, and nothing says yet that the directory went back: the bucket does."""
+    rig.comparisons.begin(rig.archive, None, led)
+    assert isinstance(rig.queue[0][0], commands.Claim)
+    rig.answer(OTHER)
+    assert len(rig.raised) == 1
+    assert rig.skips, "the metadata log went back with the rest of the disk, and would give out its producer ids again"

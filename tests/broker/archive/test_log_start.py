@@ -1,0 +1,77 @@
+"""The log start in two places: which of them is behind, and why it moved."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.archive.log_start import ArchiveLogStart
+from stratalog.hot.config import LogConfig
+from stratalog.tier.bucket.trash import DELETED_RECORDS, LOG_START_MOVED, RETENTION
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant
+
+PARTITION = PartitionId("t", bytes(16), 0)
+
+
+@pytest.fixture
+def log():
+    """A log that starts at 50, in a segment that begins at 45."""
+    found = SimpleNamespace(log_start_offset=50, first_base_offset=45, config=LogConfig(retention_ms=1000))
+
+    def advance(offset):
+        moves = offset > found.log_start_offset
+        found.log_start_offset = max(offset, found.log_start_offset)
+        return moves
+
+    found.advance_log_start = advance
+    return found
+
+
+@pytest.fixture
+def start(log):
+    """The log start of one leadership of it."""
+    unified = SimpleNamespace(log=log, partition=SimpleNamespace(high_watermark=80))
+    claimant = Claimant(0, 1, bytes(16))
+    return ArchiveLogStart(unified, SimpleNamespace(known_end=70), PARTITION, claimant, lambda: 9)
+
+
+def test_the_manifest_learns_what_it_does_not_know(start):
+    """A higher log start, or that the local log begins behind its end."""
+    assert start.is_news(49, 60)
+    assert not start.is_news(50, 60)
+    assert start.is_news(50, 44)
+
+
+def test_archiving_resumes_at_the_first_local_batch_unless_that_leaves_a_hole(start, log):
+    """A log start below the first local segment: what lies between is only in the archive."""
+    assert start.resume_at() == 45
+    log.first_base_offset = 51
+    assert start.resume_at() is None
+
+
+def test_an_older_checkpoint_follows_the_manifest(start, log, caplog):
+    """It never passes the high watermark; each move is logged, with both offsets and why."""
+    start.follow(60)
+    assert log.log_start_offset == 60
+    start.follow(90)
+    assert log.log_start_offset == 80
+    start.follow(90)
+    start.follow(7)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert told[0].endswith("the log start moves from offset 50 to 60, because its archive begins there")
+    assert told[1].endswith("the log start moves from offset 60 to 80, because its archive begins there")
+
+
+def test_why_it_moved(start, log):
+    """By retention, by hand, or before this leadership: then only a log without limits rules retention out."""
+    assert start.command().reason == LOG_START_MOVED
+    log.config = replace(log.config, retention_ms=-1)
+    assert start.command().reason == DELETED_RECORDS
+    log.config = LogConfig(retention_ms=1000)
+    log.log_start_offset = start.retained_to = 60
+    command = start.command()
+    assert (command.reason, command.offset, command.resume_at, command.known_end) == (RETENTION, 60, 45, 70)
+    log.log_start_offset = 61
+    assert start.command().reason == DELETED_RECORDS

@@ -1,0 +1,239 @@
+"""Rule 8 at a start: the archive is asked before the first write, and it wins."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.archive.reconciling import Reconciling
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log.log import Log
+from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.tier.bucket.trash import DELETED_RECORDS
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant, set_log_start
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages import commands
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.work import Worker
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.topic import TopicPartition
+
+PARTITION = PartitionId("t", bytes(16), 0)
+CONFIG = LogConfig(remote_storage_enable=True)
+
+
+class Rig:
+    """A local log of as many batches as the test says, and what the archive knows."""
+
+    def __init__(self, tmp_path) -> None:
+        self.tmp_path = tmp_path
+        self.store = MemoryStore()
+        self.worker = Worker(self.store)
+        self.queue, self.timers, self.views = [], [], []
+        self.finished = 0
+        self.restarted = 0
+        self.log = self.open(CONFIG)
+
+    def open(self, config, *, clean=True) -> Log:
+        path = str(self.tmp_path / "t-0")
+        name = TopicPartition("t", 0)
+        return Log.open(path, name, bytes(16), config, files=RealFilesystem(), now_ms=0, clean=clean)
+
+    def write(self, batches, epoch=1) -> None:
+        self.log.assign_leader_epoch(epoch)
+        for _ in range(batches):
+            batch = build_batch([Record(n, 1000, None, b"v") for n in range(5)])
+            self.log.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=0)
+        self.log.write_queued()
+        self.log.sync()
+
+    def archive(self, batches, epoch=1) -> None:
+        data = b"".join(
+            bytes(build_batch([Record(5 * b + n, 1000, None, b"v") for n in range(5)], leader_epoch=epoch))
+            for b in range(batches)
+        )
+        archive_log(self.store, PARTITION, [data], now_ms=0)
+
+    def restart(self) -> None:
+        self.restarted += 1
+
+    def begin(self, checkpoint=None, *, lost=False, hold=True) -> Reconciling:
+        self.partition = SimpleNamespace(
+            held_back=None, leader_epoch=2, restarted=self.restart, directory=SimpleNamespace(fail=print)
+        )
+        self.unified = SimpleNamespace(
+            log=self.log, partition=self.partition, topic_partition=TopicPartition("t", 0), topic_id=bytes(16)
+        )
+        self.remote = SimpleNamespace(apply=self.views.append, entries=None)
+        self.reconciling = Reconciling(
+            self.unified,
+            SimpleNamespace(apply=self.apply, entries=None),
+            claimant=Claimant(0, 2, b"c" * 16),
+            cluster_id="c",
+            submit=lambda command, answered: self.queue.append((command, answered)),
+            now_ms=lambda: 0,
+            checkpoint=checkpoint,
+            lost=lost,
+            later=lambda seconds, call: self.timers.append(call),
+        )
+        self.hold = hold
+        return self.reconciling
+
+    def apply(self, view) -> bool:
+        self.views.append(view)
+        return True
+
+    def start(self) -> None:
+        self.reconciling.start(self.done, hold=self.hold)
+
+    def done(self) -> None:
+        self.finished += 1
+
+    def run(self, report=None) -> None:
+        command, answered = self.queue.pop(0)
+        answered(self.worker.execute(command) if report is None else report)
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "lost", "needed"),
+    [
+        (None, False, True),
+        (RemoteLogState(0, 10, 0), False, False),
+        (RemoteLogState(0, 20, 0), False, False),
+        (RemoteLogState(0, 21, 0), False, True),
+        (RemoteLogState(0, 0, 0), True, True),
+    ],
+    ids=["no checkpoint", "below the end", "at the end", "above the end", "lost directory"],
+)
+def test_the_archive_is_asked_only_where_something_may_be_missing(rig, checkpoint, lost, needed):
+    """Every other leader starts without the bucket."""
+    rig.write(4)
+    assert rig.begin(checkpoint, lost=lost).needed() is needed
+
+
+@pytest.mark.parametrize(("flush_messages", "needed"), [(1, False), (2, True)])
+def test_an_unclean_stop_without_sync_on_ack_needs_the_archive(rig, flush_messages, needed):
+    """With sync on ack nothing that was archived can be missing."""
+    rig.write(4)
+    rig.log = rig.open(LogConfig(remote_storage_enable=True, flush_messages=flush_messages), clean=False)
+    assert rig.begin(RemoteLogState(0, 10, 0)).needed() is needed
+
+
+def test_nothing_is_served_until_the_archive_has_answered(rig):
+    """However long it takes; the claim comes first."""
+    rig.write(4)
+    rig.archive(2)
+    rig.begin()
+    rig.start()
+    for _ in range(3):
+        assert rig.partition.held_back
+        assert isinstance(rig.queue[0][0], commands.Claim)
+        rig.run(commands.FailedReport("down", retriable=True))
+        rig.timers.pop()()
+    rig.run()
+    assert rig.partition.held_back is None
+    assert rig.finished == 1
+    assert read_manifest(rig.store, PARTITION).manifest.claimant.leader_epoch == 2
+
+
+def test_a_log_that_agrees_is_kept(rig):
+    """The log stays untouched."""
+    rig.write(4)
+    rig.archive(2)
+    rig.begin()
+    rig.start()
+    rig.run()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.restarted) == (0, 20, 0)
+
+
+def test_the_first_archive_of_a_log_begins_at_its_first_segment(rig):
+    """Not at a log start in the middle of it."""
+    rig.write(4)
+    rig.log.advance_log_start(7)
+    rig.begin()
+    rig.start()
+    rig.run()
+    assert read_manifest(rig.store, PARTITION).manifest.remote_end == 0
+    assert rig.log.log_start_offset == 7
+
+
+@pytest.mark.parametrize("local", [4, 1], ids=["the log is kept", "the archive wins"])
+def test_a_moving_log_start_is_reported(rig, local, caplog):
+    """With topic, partition, both offsets and why: a copy was put back."""
+    rig.write(local)
+    rig.archive(2)
+    change_manifest(
+        rig.store, PARTITION, lambda held: set_log_start(held, held.claimant, 7, now_ms=0, reason=DELETED_RECORDS)
+    )
+    rig.begin()
+    rig.start()
+    rig.run()
+    if rig.queue:
+        rig.run()
+    assert rig.log.log_start_offset == 7
+    assert "the log start moves from offset 0 to 7, because its archive begins there" in caplog.text
+    assert caplog.text.count("t-0: the log start moves") == 1
+
+
+@pytest.mark.parametrize(("local", "epoch"), [(0, 1), (1, 1), (4, 3)], ids=["empty", "shorter", "other epochs"])
+def test_the_archive_wins(rig, local, epoch):
+    """The local data is kept aside and the log goes on at the remote end, with the archive's epochs."""
+    if local:
+        rig.write(local, epoch)
+    rig.archive(3)
+    rig.begin(lost=not local)
+    rig.start()
+    rig.run()
+    rig.run()  # what producers the newest object knows
+    assert (rig.log.local_log_start_offset, rig.log.log_end_offset) == (15, 15)
+    assert rig.log.log_start_offset == 0
+    assert rig.log.leader_epochs.entries[0].start_offset == 0
+    assert rig.restarted == 1
+    assert rig.partition.held_back is None
+    assert rig.finished == 1
+
+
+def test_a_log_that_was_served_all_the_time_is_held_back_only_if_the_archive_wins(rig):
+    """Tiering was switched on later: produce goes on while the bucket is asked."""
+    rig.write(4)
+    rig.begin(hold=False)
+    rig.start()
+    assert rig.partition.held_back is None
+    rig.run()
+    assert rig.finished == 1
+
+
+def test_answers_that_come_after_the_end_change_nothing(rig):
+    """The topic was deleted meanwhile."""
+    rig.archive(3)
+    rig.begin()
+    rig.start()
+    rig.reconciling.close()
+    rig.run()
+    assert (rig.log.log_end_offset, rig.finished, rig.views) == (0, 0, [])
+
+
+def test_a_log_that_lacks_what_a_lost_archive_holds_waits(rig, caplog):
+    """No manifest is made in the place of the one that the checkpoint names; the reason is logged once."""
+    rig.write(4)
+    rig.begin(RemoteLogState(0, 30, 1))
+    rig.start()
+    for _ in range(3):
+        rig.run()
+        rig.timers.pop()()
+    assert rig.partition.held_back
+    assert "is missing" in rig.reconciling.waits_for
+    assert caplog.text.count("waits for its archive") == 1
+    assert list(rig.store.list("")) == []
+    rig.archive(6)
+    rig.run()
+    rig.run()
+    assert rig.partition.held_back is None
+    assert (rig.reconciling.waits_for, rig.log.log_end_offset) == ("", 30)

@@ -1,0 +1,78 @@
+"""Where retention would move the log start of a tiered partition: asked for, and nothing is moved."""
+
+from dataclasses import replace
+
+import pytest
+
+from stratalog.broker.archive.retention import planned_log_start, retained_bytes
+
+TIERED = {
+    "remote_storage_enable": "true",
+    "internal_segment_bytes": 2000,
+    "local_retention_bytes": 0,
+    "retention_ms": -1,
+}
+
+
+@pytest.fixture
+def broker(start_node):
+    """A broker whose retention never looks of its own."""
+    return start_node(log_retention_check_interval_ms="3600000")
+
+
+def archived(broker, topic="t", batches=20, **configs):
+    """A topic with archived segments and a few records beyond them."""
+    broker.create(topic, **{**TIERED, **configs})
+    for _ in range(batches):
+        broker.produce(topic, *[b"v" * 100] * 5)
+    unified = broker.partition(topic)
+    broker.wait_until(lambda: unified.remote.end_offset == unified.log.active_base_offset > 0)
+    return unified
+
+
+def planned(broker, unified, **changes):
+    """The plan under other settings."""
+
+    def ask():
+        unified.log.update_config(replace(unified.log.config, **changes))
+        return planned_log_start(unified, unified.remote, broker.node.clock.wall_ms() + 10_000)
+
+    return broker.run(ask)
+
+
+def test_nothing_moves_without_limits(broker):
+    """Nor on a topic whose policy is not to delete; a plan has no effect at all."""
+    unified = archived(broker)
+    assert planned(broker, unified) == 0
+    assert planned(broker, unified, retention_ms=1, cleanup_policy=frozenset({"compact"})) == 0
+    assert unified.log.log_start_offset == 0
+
+
+def test_archive_and_local_log_count_once(broker):
+    """The newest bytes stay, whole ranges of them, wherever they are; also where the archive has copies of local ones."""
+    unified = archived(broker, local_retention_bytes=-2)
+    total = broker.run(retained_bytes, unified, unified.remote)
+    local = broker.run(lambda: sum(one.size_bytes for one in unified.log.segments()))
+    assert total == local, "everything is in both places"
+    for kept in (0, 1, total // 2, total - 1):
+        start = planned(broker, unified, retention_bytes=kept)
+        sizes = [unified.remote.entries.segment(n) for n in range(len(unified.remote.entries))]
+        beyond = sum(one.data_bytes for one in sizes if one.base >= start)
+        active = total - sum(one.data_bytes for one in sizes)
+        assert beyond + active >= kept
+        dropped = [one for one in sizes if one.end <= start]
+        assert not dropped or beyond + active < kept + dropped[-1].data_bytes or kept == 0
+    assert planned(broker, unified, retention_bytes=total) == 0
+    assert planned(broker, unified, retention_bytes=-1, retention_ms=1) == unified.remote.end_offset
+
+
+def test_a_manifest_that_was_not_read_yet_is_asked_for(broker):
+    """After a restart only the checkpoint is known: no plan, instead of one by half of the data."""
+    archived(broker)
+    broker.restart()
+    unified = broker.partition("t")
+    assert planned(broker, unified, retention_bytes=1) is None
+    assert broker.run(retained_bytes, unified, unified.remote) == 0
+    broker.run(unified.remote.refresh)
+    broker.wait_until(lambda: unified.remote.entries is not None)
+    assert planned(broker, unified, retention_bytes=1) > 0

@@ -1,0 +1,176 @@
+"""The cluster's own log: durable before any answer, short by snapshots, whole after any stop."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.control.metadata_log import begin_epoch
+from stratalog.metadata.image.snapshot import parse_snapshot_name
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+
+SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
+
+
+def metadata_directory(broker) -> Path:
+    return Path(broker.directory, "data", "__cluster_metadata-0")
+
+
+def snapshots(broker):
+    """The snapshots on the disk, oldest first."""
+    names = (parse_snapshot_name(path.name) for path in metadata_directory(broker).iterdir())
+    return sorted(name for name in names if name is not None)
+
+
+def test_every_start_is_a_new_epoch(tmp_path, watched_files):
+    """Noted durably before it is used, and never by another node."""
+    assert [begin_epoch(watched_files, str(tmp_path), 1) for _ in range(3)] == [1, 2, 3]
+    assert watched_files.calls[-1][0] == "sync"
+    with pytest.raises(Corrupt):
+        begin_epoch(watched_files, str(tmp_path), 2)
+
+
+def test_an_epoch_is_never_below_those_of_the_log(tmp_path, watched_files):
+    """The file has no checksum, and may be lost: a digit that changed must not make this start one of the past."""
+    begin_epoch(watched_files, str(tmp_path), 1)
+    assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 8
+    assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 9
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(start_node, clean):
+    """To go on above the damage would be to forget topics; the error names file and remedy."""
+    node = start_node()
+    node.create("t")
+    node.stop()
+    (path,) = metadata_directory(node).glob("*.log")
+    good = path.read_bytes()
+    damaged = bytearray(good)
+    damaged[len(good) // 3] ^= 1
+    path.write_bytes(damaged)
+    if not clean:
+        Path(node.directory, "data", ".kafka_cleanshutdown").unlink()
+    with pytest.raises(Corrupt, match=r"restore|metadata log"):
+        node.start()
+    assert path.read_bytes() == damaged
+    path.write_bytes(good)
+    node.start()
+    node.produce("t", b"v")
+
+
+@pytest.mark.parametrize("flush_messages", [1, 9_223_372_036_854_775_807])
+def test_cluster_metadata_is_fsynced_before_any_answer_whatever_log_flush_says(
+    start_node, watched_files, flush_messages
+):
+    """The last thing that happens to the metadata log before the answer to CreateTopics is a sync of its file."""
+    node = start_node(files=watched_files, log_flush_interval_messages=flush_messages)
+    watched_files.calls.clear()
+    node.create("t")
+    calls = [(call, path) for call, path in watched_files.calls if "__cluster_metadata" in path]
+    assert [call for call, _ in calls] == ["write", "sync"]
+    assert calls[1][1].endswith(".log")
+    opened = watched_files.calls.index(("open", f"{node.directory}/data/t-0/00000000000000000000.log"))
+    assert watched_files.calls.index(calls[1]) < opened
+
+
+def test_a_restart_reads_the_snapshot_and_the_tail(start_node):
+    """Topics from before and behind the snapshot are there, the log below the snapshot is gone."""
+    node = start_node(**{SNAPSHOT_BYTES.replace(".", "_"): 1500})
+    ids = {f"t{number}": node.create(f"t{number}").topic_id for number in range(12)}
+    log = node.node.control.log.partition.log
+    assert log.log_start_offset > 0
+    (newest,) = snapshots(node)
+    assert newest.end_offset == log.log_start_offset
+    assert newest.epoch == node.node.control.log.partition.leader_epoch
+    node.settings[SNAPSHOT_BYTES] = "100000000"
+    for attempt in range(2):
+        ids[f"later{attempt}"] = node.create(f"later{attempt}").topic_id
+        node.restart()
+        assert {topic.name: topic.topic_id for topic in node.node.image.topics.by_name.values()} == ids
+    assert snapshots(node) == [newest]
+    assert node.produce("t3", b"v") == [0]
+
+
+def test_a_log_without_its_snapshot_is_refused_and_nothing_is_changed(start_node):
+    """Data is never taken for orphaned because metadata is missing."""
+    node = start_node(**{SNAPSHOT_BYTES.replace(".", "_"): 1000})
+    for number in range(9):
+        node.create(f"t{number}")
+    node.produce("t1", b"kept")
+    node.stop()
+    (path,) = metadata_directory(node).glob("*.checkpoint")
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(Corrupt, match="no snapshot reaches"):
+        node.start()
+    node.stop()
+    assert (Path(node.directory) / "data" / "t1-0").is_dir()
+    path.write_bytes(kept)
+    node.start()
+    assert node.values("t1") == [b"kept"]
+
+
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one(start_node):
+    """As long as the log behind the older one is whole."""
+    node = start_node()
+    node.create("t")
+    node.run(lambda: node.node.control.log._files and None)
+    control = node.node.control
+    directory = metadata_directory(node)
+
+    def snapshot_without_trimming():
+        from stratalog.metadata.image.snapshot import SnapshotId, build_snapshot, snapshot_name
+
+        image = control.image
+        name = snapshot_name(SnapshotId(image.provenance.offset + 1, image.provenance.epoch))
+        directory.joinpath(name).write_bytes(b"".join(build_snapshot(image)))
+        return directory / name
+
+    node.run(snapshot_without_trimming)
+    node.create("u")
+    newest = node.run(snapshot_without_trimming)
+    data = bytearray(newest.read_bytes())
+    data[-5] ^= 1
+    newest.write_bytes(data)
+    node.restart()
+    assert sorted(node.node.image.topics.by_name) == ["t", "u"]
+
+
+def test_a_failed_write_of_metadata_ends_the_broker(start_node, watched_files):
+    """The command is answered KAFKA_STORAGE_ERROR, and the node asks to be ended: there is no cluster without it."""
+    node = start_node(files=watched_files)
+    node.create("t")
+    watched_files.fail("sync", "__cluster_metadata")
+    with pytest.raises(KafkaError) as refused:
+        node.create("u")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    node.wait_until(node.node.failed.is_set)
+    assert "u" not in node.node.image.topics.by_name
+
+
+def test_a_full_disk_refuses_commands_until_there_is_room(start_node, watched_files):
+    """The refused command has no effect, before or after a restart."""
+    node = start_node(files=watched_files)
+    node.create("t")
+    watched_files.fail("write", "__cluster_metadata", errno.ENOSPC)
+    with pytest.raises(KafkaError) as refused:
+        node.create("u")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    watched_files.faults.clear()
+    node.create("v")
+    node.restart()
+    assert sorted(node.node.image.topics.by_name) == ["t", "v"]
+
+
+def test_a_snapshot_that_cannot_be_written_costs_no_answer(start_node, watched_files):
+    """The command is on disk already; the log is shortened when there is room again."""
+    node = start_node(files=watched_files, **{SNAPSHOT_BYTES.replace(".", "_"): 10})
+    watched_files.fail("write", ".checkpoint", errno.ENOSPC)
+    node.create("t")
+    before = snapshots(node)
+    watched_files.faults.clear()
+    node.create("u")
+    assert snapshots(node) > before
+    assert not node.node.failed.is_set()
+    node.restart()
+    assert sorted(node.node.image.topics.by_name) == ["t", "u"]

@@ -1,0 +1,208 @@
+"""Log directories: whose they are, who uses them, and what is written down about them."""
+
+import asyncio
+import errno
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.runtime.tick import Tick
+from stratalog.hot.config import LogConfig
+from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+NAME = TopicPartition("t", 0)
+
+
+class Bench:
+    """Opens directories below one place, as often as the test wants."""
+
+    def __init__(self, path: Path, files) -> None:
+        self.path = path
+        self.files = files
+        self.failures = []
+        self.threads = ThreadPoolExecutor(1)
+
+    def open(self, *names, node_id=1) -> Directories:
+        loop = asyncio.get_running_loop()
+        return Directories.open(
+            [str(self.path / name) for name in names],
+            files=self.files,
+            node_id=node_id,
+            loop=loop,
+            tick=Tick(loop),
+            sync_threads=self.threads,
+            on_failed=lambda writer, error: self.failures.append(writer.path),
+        )
+
+    def partition(self, directory, name=NAME, topic_id=b"i" * 16):
+        """A stand-in for a led partition on a real log."""
+        log = directory.files.open_log(name, topic_id, LogConfig(), now_ms=0)
+        log.sync()
+        return SimpleNamespace(log=log, directory=directory, topic_partition=name, high_watermark=log.log_end_offset)
+
+
+@pytest.fixture
+async def bench(tmp_path, watched_files):
+    bench = Bench(tmp_path, watched_files)
+    yield bench
+    bench.threads.shutdown()
+
+
+async def test_a_directory_that_cannot_be_made_is_refused_by_name(bench):
+    """With the setting that names it."""
+    (bench.path / "file").write_text("")
+    with pytest.raises(
+        Invalid, match=r"log\.dirs \(--data\): the directory .*/file/below cannot be made: Not a directory"
+    ):
+        bench.open("file/below")
+
+
+async def test_the_first_start_names_the_cluster_and_the_next_one_keeps_it(bench):
+    """All directories carry the cluster's id and an id of their own."""
+    first = bench.open("a", "b")
+    ids = [directory.directory_id for directory in first.all]
+    assert len(set(ids)) == 2
+    assert len(first.cluster_id) == 22
+    assert not first.cluster_id.startswith("-")
+    first.close([], broker_epoch=5, sync_threads=bench.threads)
+    second = bench.open("a", "b", "c")
+    assert second.cluster_id == first.cluster_id
+    assert [directory.directory_id for directory in second.all][:2] == ids
+    second.close([], broker_epoch=6, sync_threads=bench.threads)
+
+
+async def test_a_directory_is_used_by_one_process(bench):
+    """The second one gets an error, and a failed start leaves no lock behind."""
+    first = bench.open("a")
+    with pytest.raises(Invalid, match="in use by another process"):
+        bench.open("b", "a")
+    first.close([], broker_epoch=1, sync_threads=bench.threads)
+    bench.open("b", "a").close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_directory_of_another_node_or_cluster_is_not_touched(bench):
+    """The message names both sides."""
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+    bench.open("b").close([], broker_epoch=1, sync_threads=bench.threads)
+    before = (bench.path / "a" / "meta.properties").read_bytes()
+    with pytest.raises(Invalid, match=r"belongs to node 1, this broker has node\.id=2"):
+        bench.open("a", node_id=2)
+    with pytest.raises(Invalid, match="different clusters"):
+        bench.open("a", "b")
+    assert (bench.path / "a" / "meta.properties").read_bytes() == before
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_new_partitions_go_where_the_fewest_are(bench):
+    """Offline directories get none, and with all of them offline there is no place."""
+    directories = bench.open("a", "b")
+    one, two = directories.all
+    assert directories.emptiest({one.path: 3, two.path: 2}) is two
+    two.writer.fail(OSError(errno.EIO, "broken"))
+    assert bench.failures == [two.path]
+    assert directories.emptiest({one.path: 3, two.path: 2}) is one
+    assert directories.online == [one]
+    one.writer.fail(OSError(errno.EIO, "broken"))
+    with pytest.raises(OSError, match="every log directory is offline"):
+        directories.emptiest({})
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_the_directory_of_the_metadata_log_alone_gets_no_partitions(bench):
+    """However empty it is."""
+    directories = bench.open("a", "b")
+    one, two = directories.all
+    directories.metadata_only = two.path
+    assert directories.emptiest({one.path: 3, two.path: 0}) is one
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_partition_is_found_where_it_lies(bench):
+    """So that a restart opens it there and nowhere else."""
+    directories = bench.open("a", "b")
+    partition = bench.partition(directories.all[1])
+    directories.close([partition], broker_epoch=1, sync_threads=bench.threads)
+    again = bench.open("a", "b")
+    assert again.holding(NAME) is again.all[1]
+    assert again.holding(TopicPartition("t", 1)) is None
+    again.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_directory_of_the_same_name_and_another_topic_is_kept_aside(bench):
+    """Files that a crash leaves between the deletion of a topic and of its files are renamed, never removed."""
+    directories = bench.open("a")
+    directories.close([bench.partition(directories.all[0])], broker_epoch=1, sync_threads=bench.threads)
+    again = bench.open("a")
+    again.set_aside(NAME, b"i" * 16)
+    assert again.holding(NAME) is not None
+    again.set_aside(NAME, b"n" * 16)
+    assert again.holding(NAME) is None
+    (stray,) = [path for path in (bench.path / "a").iterdir() if path.is_dir()]
+    assert stray.name.startswith("t-0.")
+    assert stray.name.endswith("-stray")
+    assert (stray / "partition.metadata").exists()
+    again.set_aside(NAME, b"n" * 16)  # nothing is left to move
+    again.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+@pytest.mark.parametrize("bit", [0, 3, 21 * 8 + 2, 24 * 8 + 5, 30 * 8, 42 * 8 + 4])
+async def test_a_damaged_topic_id_sets_no_partition_aside(bench, caplog, bit):
+    """A flipped bit makes no other topic of it: the file is written again, and that is logged."""
+    directories = bench.open("a")
+    directories.close([bench.partition(directories.all[0])], broker_epoch=1, sync_threads=bench.threads)
+    path = bench.path / "a" / "t-0" / "partition.metadata"
+    good = path.read_bytes()
+    data = bytearray(good)
+    data[bit // 8] ^= 0x80 >> bit % 8
+    path.write_bytes(data)
+    again = bench.open("a")
+    again.set_aside(NAME, b"i" * 16)
+    assert again.holding(NAME) is again.all[0]
+    assert path.read_bytes() == good
+    assert "partition.metadata is damaged" in caplog.text
+    again.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_checkpoints_hold_the_known_state_of_each_partition(bench):
+    """Recovery point, log start and high watermark, in Kafka's files."""
+    directories = bench.open("a")
+    partition = bench.partition(directories.all[0])
+    partition.high_watermark = 7
+    assert directories.checkpoint([partition])
+    path = directories.all[0].path
+    found = [read_offsets(bench.files, path, name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
+    assert found == [{NAME: 0}, {NAME: 0}, {NAME: 7}]
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_checkpoint_that_fails_takes_its_directory_offline(bench):
+    """But a full disk is only told, because appends and reads may go on."""
+    directories = bench.open("a")
+    partition = bench.partition(directories.all[0])
+    bench.files.fail("write", RECOVERY_POINTS, errno.ENOSPC)
+    assert not directories.checkpoint([partition])
+    assert bench.failures == []
+    bench.files.faults.clear()
+    bench.files.fail("write", RECOVERY_POINTS, errno.EIO)
+    assert not directories.checkpoint([partition])
+    assert bench.failures == [directories.all[0].path]
+    bench.files.faults.clear()
+    assert not directories.checkpoint([partition])
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_the_mark_of_a_clean_stop_is_left_only_where_nothing_failed(bench):
+    """The next start verifies the other directory."""
+    directories = bench.open("a", "b")
+    directories.all[1].writer.fail(OSError(errno.EIO, "broken"))
+    directories.close([], broker_epoch=9, sync_threads=bench.threads)
+    assert (bench.path / "a" / ".kafka_cleanshutdown").exists()
+    assert not (bench.path / "b" / ".kafka_cleanshutdown").exists()
+    again = bench.open("a", "b")
+    assert [directory.files.clean for directory in again.all] == [True, False]
+    again.close([], broker_epoch=1, sync_threads=bench.threads)

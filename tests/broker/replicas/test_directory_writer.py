@@ -1,0 +1,395 @@
+"""The write and sync cycle of one log directory."""
+
+import asyncio
+import errno
+import threading
+from concurrent.futures import Executor, Future
+
+import pytest
+
+from stratalog.broker.replicas import directory_writer
+from stratalog.broker.replicas.directory_writer import INLINE_BYTES_MAX, DirectoryWriter
+from stratalog.broker.runtime.tick import Tick
+
+
+class Threads(Executor):
+    """Runs what was submitted when the test says so, in a thread, as the real ones do."""
+
+    def __init__(self) -> None:
+        self.waiting = []
+
+    def submit(self, function, /, *args):
+        self.waiting.append(lambda: function(*args))
+        return Future()
+
+    async def run(self) -> None:
+        """Run everything that waits, and let the loop hear of it."""
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            thread = threading.Thread(target=one)
+            thread.start()
+            thread.join()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+class Owner:
+    """A log and its owner in one, made of counters; fails as told."""
+
+    def __init__(self, name="o", sync_on_ack=True) -> None:
+        self.log = self
+        self.name = name
+        self.sync_on_ack = sync_on_ack
+        self.queued_bytes = 100
+        self.heard = []
+        self.write_error = self.begin_error = self.sync_error = self.discard_error = None
+        self.dirty = False
+
+    # as a log
+    def write_queued(self):
+        if self.write_error is not None:
+            raise self.write_error
+        self.dirty = True
+        self.heard.append("write")
+
+    def begin_sync(self):
+        if self.begin_error is not None:
+            raise self.begin_error
+        dirty, self.dirty = self.dirty, False
+        return self if dirty else None
+
+    def run(self):
+        if self.sync_error is not None:
+            raise self.sync_error
+
+    def finish_sync(self, ticket):
+        assert ticket is self
+
+    def discard_unwritten(self):
+        if self.discard_error is not None:
+            raise self.discard_error
+        self.heard.append("discarded")
+
+    # as its owner
+    def on_written(self):
+        self.heard.append("written")
+
+    def flush_due(self):
+        return self.sync_on_ack
+
+    def on_flushed(self):
+        self.heard.append("flushed")
+
+    def on_write_refused(self, error):
+        self.heard.append("refused")
+
+    def on_storage_failed(self, error):
+        self.heard.append("failed")
+
+
+class Bench:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.threads = Threads()
+        self.failures = []
+        self.writer = DirectoryWriter(
+            "/data",
+            loop=loop,
+            tick=Tick(loop),
+            sync_threads=self.threads,
+            on_failed=lambda writer, error: self.failures.append(error),
+        )
+
+    def owner(self, name="o", **options) -> Owner:
+        owner = Owner(name, **options)
+        self.writer.add(owner)
+        return owner
+
+    async def turn(self) -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench():
+    return Bench()
+
+
+async def test_appends_of_one_turn_are_written_once(bench):
+    """However many appends a log took, and in the same turn for all logs."""
+    one, two = bench.owner(), bench.owner()
+    for owner in (one, two, one):
+        bench.writer.enqueue(owner)
+    assert one.heard == []
+    await bench.turn()
+    assert one.heard == two.heard == ["write", "written"]
+    assert len(bench.threads.waiting) == 2
+    await bench.threads.run()
+    assert one.heard[-1] == two.heard[-1] == "flushed"
+    assert bench.writer.sync_cycles == 1
+    assert bench.writer.idle
+
+
+async def test_one_cycle_at_a_time_and_the_next_takes_all(bench):
+    """Records written while files are being synced share the following cycle."""
+    one, two = bench.owner(), bench.owner()
+    bench.writer.enqueue(one)
+    await bench.turn()
+    for owner in (one, two, one):
+        bench.writer.enqueue(owner)
+        await bench.turn()
+    assert len(bench.threads.waiting) == 1
+    assert not bench.writer.idle
+    await bench.threads.run()
+    assert len(bench.threads.waiting) == 2
+    await bench.threads.run()
+    assert bench.writer.sync_cycles == 2
+    assert one.heard.count("flushed") == 2
+    assert two.heard.count("flushed") == 1
+
+
+async def test_nothing_is_synced_before_it_is_due(bench):
+    """flush.messages above the written count leaves it to the system, until a sync is asked for."""
+    owner = bench.owner(sync_on_ack=False)
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    assert bench.threads.waiting == []
+    bench.writer.sync(owner)
+    assert len(bench.threads.waiting) == 1
+    await bench.threads.run()
+    assert owner.heard == ["write", "written", "flushed"]
+
+
+async def test_much_is_written_in_several_turns(bench):
+    """Other connections get their turn after 4 MiB."""
+    owners = [bench.owner() for _ in range(3)]
+    for owner in owners:
+        owner.queued_bytes = INLINE_BYTES_MAX
+        bench.writer.enqueue(owner)
+    counts = []
+    for _ in range(5):
+        await asyncio.sleep(0)
+        counts.append(sum("written" in owner.heard for owner in owners))
+    assert set(counts) == {0, 1, 2, 3} or set(counts) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("where", ["write", "sync"])
+async def test_a_failed_write_or_sync_takes_the_directory_offline(bench, where):
+    """Every log in it hears of that once, no write is tried again, and later calls change nothing."""
+    bad, other = bench.owner(), bench.owner()
+    setattr(bad, f"{where}_error", OSError(errno.EIO, "broken"))
+    bench.writer.enqueue(bad)
+    bench.writer.enqueue(other)
+    await bench.turn()
+    await bench.threads.run()
+    assert bench.writer.offline is bench.failures[0]
+    assert len(bench.failures) == 1
+    assert bad.heard.count("failed") == other.heard.count("failed") == 1
+    assert "flushed" not in bad.heard
+    before = list(bad.heard), list(other.heard)
+    bad.write_error = bad.sync_error = None
+    for owner in (bad, other):
+        bench.writer.enqueue(owner)
+        bench.writer.sync(owner)
+    bench.writer.fail(OSError("again"))
+    await bench.turn()
+    await bench.threads.run()
+    assert (bad.heard, other.heard) == before
+    assert len(bench.failures) == 1
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+async def test_a_shortage_refuses_and_goes_on(bench, code):
+    """Only what did not fit is refused; the directory stays, and the others in it too."""
+    bad, other = bench.owner(), bench.owner()
+    bad.write_error = OSError(code, "full")
+    bench.writer.enqueue(bad)
+    bench.writer.enqueue(other)
+    await bench.turn()
+    await bench.threads.run()
+    assert bad.heard == ["discarded", "refused"]
+    assert other.heard == ["write", "written", "flushed"]
+    assert bench.writer.offline is None
+    bad.write_error = None
+    bench.writer.enqueue(bad)
+    await bench.turn()
+    assert bad.heard[-1] == "written"
+
+
+async def test_a_lack_of_descriptors_ends_the_wait_of_written_appends(bench):
+    """Where nothing asks for a sync soon, files would stay open until then, and the lack with them."""
+    written, idle = bench.owner(sync_on_ack=False), bench.owner(sync_on_ack=False)
+    bench.writer.enqueue(written)
+    await bench.turn()
+    bench.writer.report(OSError(errno.ENOSPC, "full"))
+    await bench.threads.run()
+    assert written.heard == ["write", "written"]
+    bench.writer.report(OSError(errno.EMFILE, "too many open files"))
+    await bench.threads.run()
+    assert (written.heard, idle.heard) == (["write", "written", "flushed"], [])
+
+
+async def test_a_log_that_cannot_be_put_in_order_is_tried_again(bench):
+    """Housekeeping asks until there is room; another error is the end of the directory."""
+    owner = bench.owner()
+    owner.write_error = owner.discard_error = OSError(errno.ENOSPC, "full")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    assert owner.heard == ["refused"]
+    bench.writer.retry_refused()
+    assert owner.heard == ["refused"]
+    owner.discard_error = None
+    bench.writer.retry_refused()
+    bench.writer.retry_refused()
+    assert owner.heard == ["refused", "discarded"]
+    owner.discard_error = OSError(errno.EIO, "broken")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    assert bench.writer.offline is owner.discard_error
+
+
+async def test_errors_met_by_others_are_sorted_the_same_way(bench):
+    """A full disk is waited for wherever it is met, anything else takes the directory offline."""
+    owner = bench.owner()
+    bench.writer.report(OSError(errno.ENOSPC, "full"))
+    bench.writer.report(OSError(errno.ENOSPC, "full"), owner)
+    bench.writer.report(OSError(errno.EMFILE, "too many open files"))
+    assert bench.writer.offline is None
+    assert owner.heard == ["discarded", "refused"]
+    bench.writer.report(OSError(errno.EIO, "broken"), owner)
+    assert bench.writer.offline is not None
+    assert owner.heard[-1] == "failed"
+
+
+async def test_a_log_that_is_let_go_hears_nothing_more(bench):
+    """Not of its queue, and not of the sync that was under way."""
+    syncing, queued = bench.owner(), bench.owner()
+    bench.writer.enqueue(syncing)
+    await bench.turn()
+    bench.writer.enqueue(queued)
+    bench.writer.remove(syncing)
+    bench.writer.remove(queued)
+    await bench.turn()
+    await bench.threads.run()
+    assert syncing.heard == ["write", "written"]
+    assert queued.heard == []
+    assert bench.writer.idle
+
+
+async def test_a_mistake_in_one_owner_does_not_stop_the_others(bench):
+    """Whatever an owner raises when it hears of its write, the others are written, and everything is synced."""
+    one, two = bench.owner(), bench.owner()
+
+    def mistaken():
+        raise RuntimeError("answered twice")
+
+    one.on_written = mistaken
+    bench.writer.enqueue(one)
+    bench.writer.enqueue(two)
+    await bench.turn()
+    await bench.turn()
+    assert two.heard == ["write", "written"]
+    while bench.threads.waiting:
+        await bench.threads.run()
+    assert one.heard[-1] == two.heard[-1] == "flushed"
+    assert bench.writer.idle
+
+
+async def test_a_sync_that_ends_in_a_mistake_counts_as_failed(bench):
+    """An exception that is no OSError leaves nothing waiting for ever: the directory goes offline."""
+    owner = bench.owner()
+    owner.sync_error = ValueError("closed")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard[-1] == "failed"
+    assert bench.writer.offline is not None
+    assert bench.writer.idle
+
+
+async def test_a_partition_deleted_during_its_sync_harms_no_other(bench):
+    """Its directory is gone by its name then; the disk is well, and the next cycle begins."""
+    deleted, other = bench.owner(), bench.owner()
+    deleted.sync_error = FileNotFoundError(errno.ENOENT, "gone")
+    bench.writer.enqueue(deleted)
+    await bench.turn()
+    bench.writer.enqueue(other)
+    await bench.turn()
+    bench.writer.remove(deleted)
+    await bench.threads.run()
+    await bench.threads.run()
+    assert bench.failures == []
+    assert other.heard[-1] == "flushed"
+
+
+async def test_a_sync_that_finds_no_descriptor_is_taken_up_again(bench, monkeypatch):
+    """No record is lost and none acknowledged meanwhile, and the directory stays in service."""
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
+    owner = bench.owner()
+    owner.sync_error = OSError(errno.EMFILE, "too many open files")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written"]
+    assert not bench.writer.idle
+    owner.sync_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written", "flushed"]
+    assert bench.writer.idle
+    assert bench.failures == []
+
+
+async def test_a_name_that_is_missing_under_a_living_log_is_a_failure(bench):
+    """Its files have been taken away."""
+    owner = bench.owner()
+    owner.sync_error = FileNotFoundError(errno.ENOENT, "gone")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    await bench.threads.run()
+    assert len(bench.failures) == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+async def test_a_sync_that_cannot_begin_for_want_of_room_is_tried_again(bench, monkeypatch, number):
+    """The records are written; what has to be written beside them waits, and so do their acknowledgements."""
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
+    owner, other = bench.owner(), bench.owner()
+    owner.begin_error = OSError(number, "no room")
+    bench.writer.enqueue(owner)
+    bench.writer.enqueue(other)
+    await bench.turn()
+    await bench.threads.run()
+    assert (owner.heard, other.heard[-1]) == (["write", "written"], "flushed")
+    assert bench.writer.postponed
+    owner.begin_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written", "flushed"]
+    assert not bench.writer.postponed
+    assert bench.failures == []
+
+
+async def test_a_sync_that_was_postponed_is_forgotten_with_its_partition(bench, monkeypatch):
+    """No append waits for it any more."""
+    monkeypatch.setattr(directory_writer, "_SHORTAGE_WAIT_SECONDS", 0)
+    owner = bench.owner()
+    owner.begin_error = OSError(errno.ENOSPC, "no room")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    bench.writer.remove(owner)
+    assert not bench.writer.postponed
+    owner.begin_error = None
+    await bench.turn()
+    await bench.threads.run()
+    assert owner.heard == ["write", "written"]
+
+
+async def test_a_sync_that_cannot_begin_for_another_reason_is_the_end(bench):
+    """The directory goes offline, as with any failed write."""
+    owner = bench.owner()
+    owner.begin_error = OSError(errno.EIO, "gone")
+    bench.writer.enqueue(owner)
+    await bench.turn()
+    assert owner.heard[-1] == "failed"
+    assert len(bench.failures) == 1

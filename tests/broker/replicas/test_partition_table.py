@@ -1,0 +1,135 @@
+"""Partitions found by name and by id."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+ID = b"i" * 16
+
+
+def led(topic="t", number=0, topic_id=ID):
+    return SimpleNamespace(topic_partition=TopicPartition(topic, number), topic_id=topic_id)
+
+
+@pytest.fixture
+def table():
+    table = PartitionTable()
+    for number in (0, 1):
+        table.add(led(number=number))
+    return table
+
+
+def code_of(look_up, *args):
+    with pytest.raises(KafkaError) as refused:
+        look_up(*args)
+    return refused.value.code
+
+
+def test_a_partition_is_found_both_ways(table):
+    """The same object by name and by topic id."""
+    assert table.by_name("t", 1) is table.by_id(ID, 1) is table.get(TopicPartition("t", 1))
+    assert table.name_of(ID) == "t"
+    assert len(table) == len(list(table)) == 2
+
+
+def test_partitions_not_led_here_have_kafkas_codes(table):
+    """An unknown id is not the same as an unknown partition of a known one."""
+    assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_name, "t", 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_id, ID, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_id, b"x" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert table.get(TopicPartition("u", 0)) is None
+
+
+def test_a_partition_that_cannot_be_opened_is_not_unknown(table):
+    """Clients wait for it, by name and by id, until it is open or its topic deleted."""
+    for number in (2, 3):
+        table.add_unopened("t", ID, number, f"t-{number} is closed")
+    table.add_unopened("u", b"u" * 16, 0, "u-0 is closed")
+    assert code_of(table.by_name, "t", 2) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, ID, 3) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, b"u" * 16, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, ID, 4) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    table.add(led(number=2))
+    assert table.by_id(ID, 2) is table.by_name("t", 2)
+    table.forget_unopened("u")
+    assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_name, "t", 3) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_removed_partition_is_gone_and_its_id_with_the_last_one(table):
+    """The name of an id is known as long as one partition of it is led."""
+    for number, name in ((0, "t"), (1, None)):
+        table.remove(table.by_name("t", number))
+        assert table.name_of(ID) == name
+    assert code_of(table.by_id, ID, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(table) == 0
+
+
+def test_a_topic_made_again_does_not_lose_its_new_partitions(table):
+    """Removing under the old id leaves what is led under the new one, in either order."""
+    old, new = table.by_name("t", 0), led(topic_id=b"n" * 16)
+    table.add(new)
+    table.remove(old)
+    assert table.by_name("t", 0) is new
+    assert table.by_id(b"n" * 16, 0) is new
+
+
+def test_the_partitions_of_a_topic_are_found_together(table):
+    """Those that are led now, whichever id the topic had when the others were."""
+    other, new = led("u"), led(topic_id=b"n" * 16)
+    table.add(other)
+    assert [one.topic_partition.partition for one in table.of_topic("t")] == [0, 1]
+    table.add(new)
+    assert new in table.of_topic("t")
+    for one in table.of_topic("t"):
+        table.remove(one)
+    assert (table.of_topic("t"), table.of_topic("u"), table.of_topic("absent")) == ([], [other], [])
+
+
+def test_a_partition_added_or_removed_twice_is_counted_once(table):
+    """Its id is known until it goes."""
+    first, second = table.by_name("t", 0), table.by_name("t", 1)
+    table.add(first)
+    table.remove(first)
+    table.remove(first)
+    assert table.name_of(ID) == "t"
+    table.remove(second)
+    assert table.name_of(ID) is None
+
+
+def test_the_table_may_change_while_it_is_walked(table):
+    """A walk sees what was there at its beginning."""
+    for one in table:
+        table.remove(one)
+    assert len(table) == 0
+
+
+def test_every_change_makes_another_version(table):
+    """A cache of a look-up sees by it that the look-up may no longer hold."""
+    versions = [table.version]
+    one = table.by_name("t", 0)
+    for change in (table.remove, table.add):
+        change(one)
+        versions.append(table.version)
+    assert versions == sorted(set(versions))
+
+
+def test_views_are_found_by_readers_only(table):
+    """Writers hear that they are read-only; the maintenance of logs never meets them."""
+    view = led("t@cut", 0, b"v" * 16)
+    table.add_view(view)
+    assert table.readable_by_name("t@cut", 0) is table.readable_by_id(b"v" * 16, 0) is view
+    assert table.readable_by_name("t", 1) is table.readable_by_id(ID, 1) is table.by_name("t", 1)
+    assert code_of(table.by_name, "t@cut", 0) is ErrorCode.POLICY_VIOLATION
+    assert code_of(table.by_id, b"v" * 16, 0) is ErrorCode.POLICY_VIOLATION
+    assert (table.get(TopicPartition("t@cut", 0)), len(table), table.of_topic("t@cut")) == (None, 2, [])
+    assert table.has_view("t@cut", 0)
+    table.remove_view(view)
+    assert not table.has_view("t@cut", 0)
+    assert code_of(table.readable_by_name, "t@cut", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.readable_by_id, b"v" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID

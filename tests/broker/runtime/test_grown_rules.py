@@ -1,0 +1,94 @@
+"""The collector is spared rules that came after the start; the tests run the collector of this process."""
+
+import gc
+import time
+
+import pytest
+
+from stratalog.broker.runtime.grown_rules import GROWN_RULES, GrownRules
+from stratalog.metadata.access.acl_rules import AclRule
+from stratalog.metadata.access.acls import AclsImage
+
+
+class Held:
+    """A number of rules that tests change."""
+
+    def __init__(self):
+        self.count = 1_000
+
+    def __call__(self):
+        return self.count
+
+
+@pytest.fixture
+def held():
+    return Held()
+
+
+@pytest.fixture
+def grown(held):
+    """Everything of the tests before is frozen and let go of afterwards."""
+    gc.collect()
+    gc.freeze()
+    rules = GrownRules(held)
+    yield rules
+    rules.close()
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("grown")
+def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
+    """Not before it, and not with the collections of young objects."""
+    kept = [[number] for number in range(1_000)]
+    before = gc.get_freeze_count()
+    held.count += GROWN_RULES
+    gc.collect(1)
+    assert gc.get_freeze_count() <= before
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(kept)
+
+
+@pytest.mark.usefixtures("grown")
+def test_rules_that_come_and_go_freeze_nothing(held):
+    """Whatever lived in those moments would stay in memory: a client may add and remove rules without end."""
+    held.count += GROWN_RULES
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    for _ in range(5):
+        kept = [[number] for number in range(1_000)]
+        held.count -= GROWN_RULES
+        gc.collect()
+        held.count += GROWN_RULES
+        gc.collect()
+    assert gc.get_freeze_count() < frozen + len(kept)
+
+
+def test_a_full_collection_does_not_look_at_the_rules(held, grown):
+    """It took ten times as long with these rules, and takes as long as without."""
+    alone = collection_seconds()
+    rules = {
+        number.to_bytes(16, "big"): AclRule(2, f"t{number}", 3, f"User:u{number % 50}", "*", 3, 3)
+        for number in range(20_000)
+    }
+    image = AclsImage.of(rules)
+    looked_at = collection_seconds()
+    held.count += len(image.by_id)
+    gc.collect()
+    assert collection_seconds() < max(alone * 3, looked_at / 3)
+
+
+def test_after_the_end_nothing_is_frozen(held):
+    """The callback is gone."""
+    callbacks = len(gc.callbacks)
+    GrownRules(held).close()
+    assert len(gc.callbacks) == callbacks
+
+
+def collection_seconds():
+    """CPU time of the shortest of three full collections."""
+    taken = []
+    for _ in range(3):
+        begun = time.thread_time()
+        gc.collect()
+        taken.append(time.thread_time() - begun)
+    return min(taken)

@@ -1,0 +1,105 @@
+"""Local and archived offsets, against a running broker."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from stratalog.cli.command import HTTP_DEFAULT
+from stratalog.cli.main import cli
+from stratalog.metadata.settings.configs import definitions
+
+
+def test_the_default_http_address_is_the_brokers_own() -> None:
+    """Both sides must mean the same port."""
+    assert definitions()["stratalog.http.listener"].default == HTTP_DEFAULT
+
+
+def test_status_shows_offsets_and_bytes_of_every_partition(stratalog, topic) -> None:
+    """Offsets by the Kafka protocol, bytes by HTTP."""
+    stratalog("produce", topic, "-p", "1", stdin="hello\n")
+    rows = stratalog("tier", "status", topic, "--json").rows
+    assert [row["partition"] for row in rows] == [0, 1, 2]
+    row = rows[1]
+    assert (row["topic"], row["log_start"], row["local_start"], row["remote_end"], row["log_end"]) == (
+        topic,
+        0,
+        0,
+        None,
+        1,
+    )
+    assert row["local_bytes"] > 0
+    assert row["remote_bytes"] == 0
+
+
+def test_an_archived_topic_is_followed_into_the_bucket(stratalog, live_broker) -> None:
+    """Frozen by age, uploaded, and read back through the same command; its objects pass the dump."""
+    stratalog(
+        "topic",
+        "create",
+        "archived",
+        "-c",
+        "remote.storage.enable=true",
+        "-c",
+        "segment.ms=200",
+        "-c",
+        "retention.ms=-1",
+    )
+    stratalog("produce", "archived", stdin="hello\n")
+    deadline = time.monotonic() + 30
+    row = {}
+    while row.get("remote_end") != 1 and time.monotonic() < deadline:
+        (row,) = stratalog("tier", "status", "archived", "--json").rows
+        time.sleep(0.1)
+    assert (row["remote_end"], row["log_end"], row["objects"]) == (1, 1, 1)
+    assert row["remote_bytes"] > 0
+    assert stratalog("consume", "archived", "--exit").out == "hello\n"
+    objects = [
+        str(path) for path in (live_broker.home / "bucket").rglob("archived-*/**/*") if path.suffix in {".seg", ".json"}
+    ]
+    assert {path.rpartition(".")[2] for path in objects} == {"seg", "json"}
+    stratalog("dump", *objects)
+    stratalog("topic", "delete", "archived")
+
+
+def test_status_without_http_leaves_bytes_out(stratalog, topic) -> None:
+    """A note says what to do; the offsets are shown."""
+    found = stratalog("tier", "status", topic, "--http", "127.0.0.1:1")
+    assert "Give --http HOST:PORT" in found.err
+    assert len(found.out.splitlines()) == 4
+    assert " - " in found.out.splitlines()[1]
+
+
+def test_the_broker_says_where_it_listens_for_http(stratalog, topic, live_broker, monkeypatch) -> None:
+    """Without --http its settings name the address, also where it is not the default one."""
+    asked = []
+    monkeypatch.setattr("stratalog.cli.tier.status._sizes", lambda address, *_: asked.append(address) or {})
+    monkeypatch.setattr(
+        "stratalog.cli.tier.status.describe_broker_configs",
+        lambda _client, _node, names: {names[0]: "0.0.0.0:1234"},
+    )
+    found = CliRunner().invoke(cli, ["tier", "status", topic, "-b", live_broker.kafka])
+    assert found.exit_code == 0
+    assert asked == [("127.0.0.1", 1234)]
+
+
+def test_status_without_a_name_is_of_archived_topics(stratalog, topic) -> None:
+    """Those with remote.storage.enable."""
+    assert topic not in stratalog("tier", "status").out
+    stratalog("tier", "set", topic, "--enable")
+    assert topic in stratalog("tier", "status").out
+    stratalog("topic", "delete", topic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("status", "nope"), 3),
+        (("status", "--http", "nonsense"), 2),
+    ],
+)
+def test_wrong_status_arguments_have_their_codes(stratalog, topic, arguments, code) -> None:
+    """Not found, and usage."""
+    stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)

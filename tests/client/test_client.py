@@ -1,0 +1,229 @@
+"""The client finds its way through a cluster: topics, leaders, offsets."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from stratalog.client.client import LEADERSHIP_MOVES, BrokerUnavailable, Client, ListedOffset, by_topic
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from stratalog.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from stratalog.wire.topic import TopicPartition
+
+METADATA, LIST_OFFSETS = 3, 2
+ORDERS = TopicPartition("orders", 0)
+
+
+def partition(number: int, leader: int) -> MetadataResponsePartition:
+    """A partition with one replica."""
+    return MetadataResponsePartition(
+        partition_index=number, leader_id=leader, leader_epoch=5, replica_nodes=[1], isr_nodes=[1], offline_replicas=[]
+    )
+
+
+@pytest.fixture
+def client(scripted):
+    """A client of a broker with the topic orders: partition 0 is led by node 1, partition 1 has no leader."""
+    scripted.ranges = {METADATA: (0, 13), LIST_OFFSETS: (1, 11)}
+    topic = MetadataResponseTopic(name="orders", topic_id=b"t" * 16, partitions=[partition(1, -1), partition(0, 1)])
+    scripted.answers[METADATA] = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=scripted.port)],
+        cluster_id="cluster",
+        controller_id=1,
+        topics=[topic],
+    )
+    with Client(scripted.address, 5) as client:
+        yield client
+
+
+def test_a_topic_is_known_after_it_was_asked_for_once(scripted, client) -> None:
+    """Partitions in order; the cluster's name and controller beside them."""
+    topic = client.topic("orders")
+    assert client.topic("orders") is topic
+    assert [part.partition for part in topic.partitions] == [0, 1]
+    assert (topic.partitions[0].leader_epoch, topic.topic_id) == (5, b"t" * 16)
+    assert (client.cluster_id, client.controller_id) == ("cluster", 1)
+    assert len([request for request, _ in scripted.requests if hasattr(request, "allow_auto_topic_creation")]) == 1
+
+
+def test_asking_does_not_create_by_default(scripted, client) -> None:
+    """A reader must not make topics by a misspelt name."""
+    client.refresh(["orders"])
+    assert scripted.requests[-1][0].allow_auto_topic_creation is False
+    client.refresh(["orders"], create=True)
+    assert scripted.requests[-1][0].allow_auto_topic_creation is True
+    client.refresh()
+    assert scripted.requests[-1][0].topics is None
+
+
+def test_a_topic_that_cannot_be_described_is_an_error_with_its_name(scripted, client) -> None:
+    """UNKNOWN_TOPIC_OR_PARTITION in the answer."""
+    scripted.answers[METADATA].topics = [MetadataResponseTopic(error_code=3, name="nope", partitions=[])]
+    with pytest.raises(KafkaError, match="topic nope: unknown topic or partition") as caught:
+        client.topic("nope")
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_leaders_are_found_or_named_missing(client) -> None:
+    """A partition that is led, one without a leader, one that does not exist."""
+    assert client.by_leader([ORDERS]) == {1: [ORDERS]}
+    with pytest.raises(KafkaError, match="orders-1 has no leader now"):
+        client.leader(TopicPartition("orders", 1))
+    with pytest.raises(KafkaError, match="orders-2: the topic has 2 partitions"):
+        client.leader(TopicPartition("orders", 2))
+
+
+def offsets_answer(**fields) -> ListOffsetsResponse:
+    """An answer about partition 0 of orders."""
+    found = ListOffsetsPartitionResponse(partition_index=0, **fields)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[found])])
+
+
+def test_offsets_are_listed_by_partition(scripted, client) -> None:
+    """With the isolation level asked for; the answer's three numbers."""
+    scripted.answers[LIST_OFFSETS] = offsets_answer(offset=42, timestamp=7, leader_epoch=5)
+    assert client.list_offsets({ORDERS: -1}, read_committed=True) == {ORDERS: ListedOffset(42, 7, 5)}
+    asked = scripted.requests[-1][0]
+    assert (asked.isolation_level, asked.topics[0].partitions[0].timestamp) == (1, -1)
+
+
+def test_an_offset_that_cannot_be_listed_is_an_error(scripted, client) -> None:
+    """With the partition's name."""
+    scripted.answers[LIST_OFFSETS] = offsets_answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(KafkaError, match="orders-0: kafka storage error"):
+        client.list_offsets({ORDERS: -1})
+
+
+def test_a_broker_that_does_not_lead_yet_is_asked_again(scripted, client) -> None:
+    """With fresh metadata, until it answers."""
+    answers = [offsets_answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), offsets_answer(offset=1)]
+    scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 1
+
+
+def test_asking_again_ends_with_the_clients_patience(scripted, client) -> None:
+    """The last error is raised."""
+    client.topic("orders")
+    client.link(1)
+    client.timeout_seconds = 0
+    scripted.answers[LIST_OFFSETS] = offsets_answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(KafkaError, match="orders-0: not leader or follower"):
+        client.list_offsets({ORDERS: -1})
+
+
+def test_the_first_address_that_answers_is_used(scripted, client) -> None:
+    """Several addresses; the error is that of the last one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+    with Client(f"{closed},{scripted.address}", 5) as other:
+        assert other.topic("orders").name == "orders"
+    with Client(f"{closed},{closed}", 5) as other, pytest.raises(BrokerUnavailable):
+        other.refresh()
+
+
+def test_a_broken_connection_is_replaced_by_the_next_call(scripted, client) -> None:
+    """The failed call is not repeated by itself."""
+    kept = scripted.answers[METADATA]
+    scripted.answers[METADATA] = None
+    with pytest.raises(BrokerUnavailable):
+        client.refresh()
+    scripted.answers[METADATA] = kept
+    assert [topic.name for topic in client.refresh()] == ["orders"]
+
+
+def test_a_reader_may_wait_for_a_broker_that_is_away(scripted, client) -> None:
+    """Only a client that says so, and only what reads; another answer than the awaited one ends it."""
+    client.topic("orders")
+    answers = [None, None, offsets_answer(offset=3)]
+    scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
+    with pytest.raises(BrokerUnavailable):
+        client.list_offsets({ORDERS: -1})
+    client.waits_for_brokers = True
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 3
+    attempts = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        raise BrokerUnavailable("away")
+
+    with pytest.raises(BrokerUnavailable):
+        client.while_leaders_move(["orders"], attempt)
+    assert len(attempts) == 1
+
+
+def test_waiting_for_a_broker_ends_with_the_clients_patience(scripted, client) -> None:
+    """The last error is raised."""
+    client.topic("orders")
+    client.link(1)
+    client.waits_for_brokers = True
+    client.timeout_seconds = 0
+    scripted.answers[LIST_OFFSETS] = None
+    with pytest.raises(BrokerUnavailable, match="closed the connection"):
+        client.list_offsets({ORDERS: -1})
+
+
+@pytest.mark.parametrize("code", sorted(LEADERSHIP_MOVES))
+def test_every_move_of_a_leader_is_waited_for(scripted, client, code) -> None:
+    """Also one that Metadata tells of the whole topic."""
+    kept = scripted.answers[METADATA]
+    client.topic("orders")
+    moving = MetadataResponse(
+        brokers=kept.brokers,
+        cluster_id="cluster",
+        controller_id=1,
+        topics=[MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name="orders", partitions=[])],
+    )
+    metadata = [moving, kept]
+    scripted.answers[METADATA] = lambda _request: metadata.pop(0)
+    answers = [offsets_answer(error_code=code), offsets_answer(offset=1)]
+    scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 1
+
+
+def test_a_second_broker_tells_the_topics_where_the_first_is_gone(scripted, client) -> None:
+    """Metadata may be asked of any broker: the bootstrap address matters for the first answer only."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+    client.refresh()
+    client.close()
+    client.bootstrap = closed
+    assert [topic.name for topic in client.refresh()] == ["orders"]
+
+
+def test_topics_that_are_not_there_may_be_left_out(scripted, client) -> None:
+    """Any other refusal is raised."""
+    there = scripted.answers[METADATA].topics
+    refused = MetadataResponseTopic(name="nope", partitions=[])
+    scripted.answers[METADATA].topics = [refused, *there]
+    for code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+        refused.error_code = code
+        assert [topic.name for topic in client.refresh(["nope", "orders"], skip_missing=True)] == ["orders"]
+        with pytest.raises(KafkaError):
+            client.refresh(["nope", "orders"])
+    refused.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(KafkaError, match="topic nope: topic authorization failed"):
+        client.refresh(["nope", "orders"], skip_missing=True)
+
+
+def test_a_broker_may_take_as_long_to_find_an_offset_as_the_client_waits(scripted, client) -> None:
+    """KIP-1075: without a time limit a broker may answer at once that a lookup in its tier takes too long."""
+    scripted.answers[LIST_OFFSETS] = offsets_answer(offset=3)
+    client.list_offsets({ORDERS: 1000})
+    assert scripted.requests[-1][0].timeout_ms == 5000
+
+
+def test_partitions_are_grouped_by_topic() -> None:
+    """In the order given."""
+    a, b, c = TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("b", 0)
+    assert by_topic([a, b, c]) == {"b": [a, c], "a": [b]}

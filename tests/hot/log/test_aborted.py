@@ -1,0 +1,38 @@
+"""Tests of hot/log/aborted.py."""
+
+from pathlib import Path
+
+from stratalog.hot.log.log import AppendOrigin
+from stratalog.hot.segments.transaction_index import AbortedTxn
+
+
+def test_an_aborted_transaction_is_found_by_its_range(bench):
+    """And the first unstable offset moves once the marker is below the high watermark."""
+    log = bench.open()
+    bench.append(log, 2)
+    bench.append(log, 3, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    assert log.first_unstable_offset == 2
+    assert log.aborted_transactions(0, 5) == log.aborted_transactions(0, 5) == []
+    log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    assert log.aborted_transactions(0, 6) == [AbortedTxn(7, 2, 5, 6)]
+    assert log.aborted_transactions(0, 2) == []
+    assert log.first_unstable_offset == 2
+    log.producer_state.on_high_watermark(6)
+    assert log.first_unstable_offset is None
+
+
+def test_a_damaged_transaction_index_is_derived_again(bench):
+    """From the producer snapshot at the segment's base and the markers in it."""
+    log = bench.open()
+    for sequence in range(0, 6, 2):
+        bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    expected = log.aborted_transactions(0, 9)
+    log.roll()
+    log.close()
+    path = f"{log.directory}/{0:020d}.txnindex"
+    Path(path).write_bytes(b"\xff\xff" + Path(path).read_bytes()[2:])
+    log = bench.open()
+    assert log.aborted_transactions(0, 9) == expected
+    assert len(expected) == 3
+    assert bench.files.read_bytes(path)[:2] == b"\0\0"

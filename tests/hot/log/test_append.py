@@ -1,0 +1,155 @@
+"""Tests of hot/log/append.py."""
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.wire.batch import check_batch, iter_records, read_header
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+
+def test_offsets_and_the_leader_epoch_are_written_into_the_batch(bench):
+    """In place, outside of the CRC, which still holds."""
+    log = bench.open()
+    bench.append(log, 3)
+    batch = bench.batch(2)
+    info = log.append_as_leader(batch, leader_epoch=5, now_ms=bench.now_ms)
+    assert (info.base_offset, info.last_offset, info.log_append_time_ms, info.duplicate) == (3, 4, -1, False)
+    header = check_batch(batch)
+    assert (header.base_offset, header.partition_leader_epoch) == (3, 5)
+    assert [entry.start_offset for entry in log.leader_epochs.entries] == [0, 3]
+
+
+def test_log_append_time_stamps_the_batch(bench):
+    """Attribute, time and CRC; all records then have that time."""
+    log = bench.open(LogConfig(message_timestamp_type="LogAppendTime"))
+    batch = bench.batch(2, timestamp_ms=17)
+    info = log.append_as_leader(batch, leader_epoch=0, now_ms=99_000)
+    assert info.log_append_time_ms == 99_000
+    assert check_batch(batch).is_log_append_time
+    assert [record.timestamp_ms for record in iter_records(batch)] == [99_000, 99_000]
+
+
+def test_a_refused_batch_leaves_no_trace(bench):
+    """MESSAGE_TOO_LARGE: nothing appended, the buffer given back once."""
+    log = bench.open(LogConfig(max_message_bytes=100))
+    released = []
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(bench.batch(3), leader_epoch=0, now_ms=bench.now_ms, release=lambda: released.append(1))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert (log.log_end_offset, log.size_bytes, released) == (0, 0, [1])
+
+
+def test_a_duplicate_is_answered_with_its_first_place_and_releases_its_buffer(bench):
+    """No record is appended for it."""
+    log = bench.open()
+    options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    bench.append(log, 2)
+    first = bench.append(log, 3, **options)
+    released = []
+    again = log.append_as_leader(
+        bench.batch(3, **options), leader_epoch=1, now_ms=bench.now_ms, release=lambda: released.append(1)
+    )
+    assert again.duplicate
+    assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset) == (2, 4)
+    assert log.log_end_offset == 5
+    assert released == [1]
+
+
+def test_a_retry_whose_segment_has_left_is_still_recognised(bench):
+    """The window of five batches lives in memory and snapshots, not in the segment."""
+    log = bench.open(LogConfig(remote_storage_enable=True))
+    options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    bench.append(log, 3, **options)
+    log.roll()
+    log.delete_local_before(3)
+    assert bench.append(log, 3, **options).duplicate
+    log.close()
+    log = bench.open(LogConfig(remote_storage_enable=True))
+    assert bench.append(log, 3, **options).duplicate
+
+
+def test_a_client_may_not_write_a_marker(bench):
+    """INVALID_RECORD; a coordinator whose marker is malformed gets the same."""
+    log = bench.open()
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(bench.marker(commit=True), leader_epoch=1, now_ms=0)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_follower_keeps_offsets_and_epochs(bench, make_batch):
+    """Several batches, with a gap as compaction leaves it."""
+    log = bench.open()
+    released = []
+    data = memoryview(make_batch(0, 3, leader_epoch=2) + make_batch(10, 2, leader_epoch=4))
+    info = log.append_as_follower(data, leader_epoch=4, now_ms=0, release=lambda: released.append(1))
+    assert (info.base_offset, info.last_offset) == (0, 11)
+    log.write_queued()
+    assert released == [1]
+    assert [(header.base_offset, header.partition_leader_epoch) for header in bench.headers(log)] == [(0, 2), (10, 4)]
+    assert log.leader_epochs.latest_epoch == 4
+    assert read_header(bench.content(log.read(5, max_bytes=1, max_offset=12))).base_offset == 10
+    with pytest.raises(KafkaError):
+        log.append_as_follower(memoryview(make_batch(11)), leader_epoch=4, now_ms=0)
+    assert log.append_as_follower(memoryview(b""), leader_epoch=4, now_ms=0, release=lambda: released.append(2)) is None
+    assert released == [1, 2]
+
+
+def test_a_batch_beyond_relative_offset_2_to_the_31_opens_a_segment(bench, make_batch):
+    """Base B with last offset B+2147483647 stays, B+2147483648 rolls."""
+    log = bench.open()
+    log.append_as_follower(memoryview(make_batch(0)), leader_epoch=9, now_ms=0)
+    log.append_as_follower(memoryview(make_batch(2147483647)), leader_epoch=9, now_ms=0)
+    assert len(log.segments()) == 1
+    log.append_as_follower(memoryview(make_batch(2147483648)), leader_epoch=9, now_ms=0)
+    assert [segment.base_offset for segment in log.segments()] == [0, 2147483648]
+
+
+def test_a_new_leader_epoch_is_stored_without_a_record(bench):
+    """OffsetForLeaderEpoch knows the epoch from its first moment; it is stored with the next sync."""
+    log = bench.open()
+    bench.append(log, 3, epoch=1)
+    log.assign_leader_epoch(2)
+    log.sync()
+    assert log.leader_epochs.end_offset_for(1, 3) == (1, 3)
+    assert b"2 3\n" in bench.files.read_bytes(f"{log.directory}/leader-epoch-checkpoint")
+
+
+def test_a_leader_of_an_older_epoch_is_fenced(bench):
+    """Its batches would stand behind those of its successor."""
+    log = bench.open()
+    bench.append(log, epoch=4)
+    with pytest.raises(KafkaError) as caught:
+        bench.append(log, epoch=3)
+    assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert log.log_end_offset == 1
+
+
+def test_idle_producers_are_forgotten_by_the_tick(bench):
+    """producer.id.expiration.ms after their last batch."""
+    log = bench.open(LogConfig(producer_id_expiration_ms=1000))
+    bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.tick(bench.now_ms)
+    assert 7 in log.producer_state.entries
+    log.tick(bench.now_ms + 600_000)
+    assert log.producer_state.entries == {}
+
+
+def test_a_clock_that_is_set_back_delays_no_expiry(bench):
+    """The next look is ten minutes away at most, whatever the date."""
+    log = bench.open(LogConfig(producer_id_expiration_ms=1000))
+    log.tick(bench.now_ms + 86_400_000)
+    bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.tick(bench.now_ms + 5_000)
+    assert log.producer_state.entries == {}
+
+
+def test_a_retry_of_old_events_finds_its_first_attempt_after_a_roll_and_a_restart(bench):
+    """Expiry goes by record time; loads of old events would otherwise lose their idempotence at once."""
+    log = bench.open(LogConfig(producer_id_expiration_ms=1000))
+    first = bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0, timestamp_ms=1)
+    log.roll()
+    log.close()
+    log = bench.open(LogConfig(producer_id_expiration_ms=1000))
+    log.tick(bench.now_ms)
+    again = bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0, timestamp_ms=1)
+    assert (again.base_offset, again.duplicate) == (first.base_offset, True)

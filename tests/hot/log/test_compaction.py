@@ -1,0 +1,144 @@
+"""Tests of hot/log/compaction.py."""
+
+import pytest
+
+from stratalog.hot.config import LONG_MAX, LogConfig
+from stratalog.wire.batch import iter_records
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), file_delete_delay_ms=0)
+
+
+@pytest.fixture
+def log(bench):
+    """Three frozen segments of ten equal keys each, and an active one."""
+    log = bench.open(CONFIG)
+    bench.fill(log, 3)
+    log.sync()
+    return log
+
+
+def offsets(bench, log) -> list[int]:
+    found = log.read(log.local_log_start_offset, max_bytes=1 << 20, max_offset=log.log_end_offset)
+    data = bench.content(found)
+    positions = []
+    while sum(positions) < len(data):
+        positions.append(int.from_bytes(data[sum(positions) + 8 : sum(positions) + 12], "big") + 12)
+    starts = [sum(positions[:number]) for number in range(len(positions))]
+    return [record.offset for start in starts for record in iter_records(data, start)]
+
+
+def cleaned_group(compactor, log, bench):
+    cleaning = compactor.cleaning(log, now_ms=bench.now_ms)
+    cleaning.build_map()
+    return cleaning.clean_group(0)
+
+
+def test_only_frozen_written_segments_may_be_cleaned(bench, log):
+    """The active one never; one that is still being written not yet."""
+    assert [(one.base_offset, one.end_offset) for one in log.compaction.cleanable_segments()] == [
+        (0, 10),
+        (10, 20),
+        (20, 30),
+    ]
+    bench.append(log)
+    log.tail.begin_segment(log.log_end_offset)
+    assert len(log.compaction.cleanable_segments()) == 3
+    log.write_queued()
+    assert len(log.compaction.cleanable_segments()) == 4
+
+
+def test_the_time_of_the_first_batch_is_read_where_it_is_asked_for(bench, log):
+    """Only with ``max.compaction.lag.ms``."""
+    assert {one.first_timestamp_ms for one in log.compaction.cleanable_segments()} == {-1}
+    log.update_config(LogConfig(cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=1))
+    again = bench.open(log.config)
+    assert [one.first_timestamp_ms for one in again.compaction.cleanable_segments()] == [bench.now_ms + 1] * 3
+
+
+def test_readers_have_the_old_segments_or_the_new_one(bench, log, compactor, carry_out_steps):
+    """At every step of the swap, and a slice that was given out before stays readable."""
+    before = log.read(0, max_bytes=1 << 20, max_offset=30)
+    content = bench.content(before)
+    swap = log.compaction.begin_replace(cleaned_group(compactor, log, bench))
+    assert offsets(bench, log) == list(range(30))
+    carry_out_steps(swap, swap.stage())
+    assert offsets(bench, log) == list(range(30))
+    assert log.compaction.put_in(swap)
+    assert offsets(bench, log) == [29]
+    carry_out_steps(swap, swap.retire())
+    assert offsets(bench, log) == [29]
+    log.compaction.finish_replace(swap)
+    assert offsets(bench, log) == [29]
+    assert [part.file.path.endswith(".log") for part in log.read(0, max_bytes=1, max_offset=30).parts] == [True]
+    assert bench.content(before) == content
+
+
+def test_a_fetch_at_a_removed_offset_gives_the_next(bench, log, compactor):
+    """And one by time the first record that is left at or after it."""
+    compactor.clean(log, now_ms=bench.now_ms)
+    for offset in (0, 9, 10, 28):
+        found = log.read(offset, max_bytes=1, max_offset=30)
+        assert [record.offset for record in iter_records(bench.content(found))] == [29]
+        assert found.next_offset == 30
+    assert bench.offset_for_timestamp(log, bench.now_ms, max_offset=30).offset == 29
+    assert bench.max_timestamp(log).offset == 29
+
+
+def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compactor, carry_out_steps):
+    """Retention was faster: before the swap begins, or while it is being staged."""
+    cleaned = cleaned_group(compactor, log, bench)
+    swap = log.compaction.begin_replace(cleaned)
+    carry_out_steps(swap, swap.stage())
+    log.delete_local_before(10)
+    assert not log.compaction.put_in(swap)
+    carry_out_steps(swap, swap.withdraw())
+    assert log.compaction.begin_replace(cleaned) is None
+    assert not [entry for entry in bench.files.scan(bench.directory) if entry.name.endswith((".swap", ".cleaned"))]
+    log.close()
+    again = bench.open(CONFIG)
+    assert offsets(bench, again) == list(range(10, 30))
+
+
+def test_a_new_segment_may_go_before_it_has_its_name(bench, log, compactor, carry_out_steps):
+    """Retention reaches it between two steps of the swap."""
+    swap = log.compaction.begin_replace(cleaned_group(compactor, log, bench))
+    carry_out_steps(swap, swap.stage())
+    assert log.compaction.put_in(swap)
+    bench.append(log)
+    log.roll()
+    log.delete_local_before(30)
+    carry_out_steps(swap, swap.retire())
+    log.compaction.finish_replace(swap)
+    log.close()
+    again = bench.open(CONFIG)
+    assert (again.local_log_start_offset, again.log_end_offset) == (30, 31)
+
+
+def test_a_cleaned_log_is_opened_as_it_was(bench, log, compactor):
+    """After a clean stop and after a kill, with the producers that its snapshots hold."""
+    compactor.clean(log, now_ms=bench.now_ms)
+    bench.append(log, producer_id=5, producer_epoch=0, base_sequence=0)
+    log.sync()
+    for clean, point in ((False, 30), (False, 0), (True, 31)):
+        again = bench.open(CONFIG, clean=clean, recovery_point=point)
+        assert offsets(bench, again) == [29, 30]
+        assert again.producer_state.entries[5].last_sequence == 0
+        assert again.recovery.damaged_offset is None
+        again.close()
+
+
+def test_a_cleaned_log_may_have_gaps_whatever_its_settings(bench, log, compactor):
+    """The archive must know of them, whatever the topic's settings say later."""
+    log.update_config(LogConfig())
+    assert not log.may_have_gaps
+    assert bench.open(may_have_gaps=True).may_have_gaps
+    compactor.clean(log, now_ms=bench.now_ms)
+    assert log.may_have_gaps
+
+
+def test_a_clean_job_holds_the_segments_of_its_section(bench, log, compactor):
+    """And nothing of segments behind the section."""
+    section = compactor.section(log, now_ms=bench.now_ms, limit_offset=25)
+    job = log.compaction.clean_job(section, now_ms=5, map_bytes=1000, map_load_factor=0.9)
+    assert [one.base_offset for one in job.segments] == [0, 10]
+    assert (job.first_dirty_offset, job.end_offset, job.now_ms, job.forgettable_below) == (0, 20, 5, LONG_MAX)

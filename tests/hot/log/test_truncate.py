@@ -1,0 +1,197 @@
+"""Tests of hot/log/truncate.py."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
+
+
+@pytest.mark.parametrize("offset", range(31))
+def test_truncation_at_any_offset_removes_its_batch_and_everything_behind(bench, offset):
+    """Inside a batch the whole batch goes; then the log goes on from there, after a restart too."""
+    log = bench.open()
+    bench.fill(log, 3)
+    log.sync()
+    log.truncate_to(offset)
+    end = offset // 2 * 2
+    assert log.log_end_offset == log.written_offset == log.flushed_offset == end
+    assert [header.base_offset for header in bench.headers(log)] == list(range(0, end, 2))
+    assert bench.append(log, 2, epoch=4).base_offset == end
+    log.sync()
+    for clean in (True, False):
+        assert [header.base_offset for header in bench.headers(log)] == list(range(0, end + 2, 2))
+        log.close()
+        log = bench.open(clean=clean)
+    assert log.recovery.damaged_offset is None
+
+
+def test_truncation_restores_epochs_and_producers(bench):
+    """State that came from the removed batches is void."""
+    log = bench.open()
+    bench.append(log, 1, epoch=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    bench.append(log, 1, epoch=2, producer_id=7, producer_epoch=0, base_sequence=1)
+    log.truncate_to(1)
+    assert log.leader_epochs.entries == (EpochEntry(1, 0),)
+    assert bench.append(log, 1, epoch=3, producer_id=7, producer_epoch=0, base_sequence=1).base_offset == 1
+
+
+def test_truncation_into_a_gap_ends_the_log_at_the_offset(bench, make_batch):
+    """As in Kafka, and after a restart, too: a follower would be sent what it believes to have."""
+    for clean in (True, False):
+        bench.directory += "x"
+        log = bench.open(COMPACTED)
+        for base, count in ((0, 5), (20, 2)):
+            log.append_as_follower(memoryview(make_batch(base, count)), leader_epoch=0, now_ms=0)
+        log.sync()
+        log.truncate_to(10)
+        assert (log.log_end_offset, log.written_offset, log.flushed_offset) == (10, 10, 10)
+        flushed = log.flushed_offset
+        (log.close if clean else log.abandon)()
+        log = bench.open(COMPACTED, clean=clean, recovery_point=flushed)
+        assert (log.log_end_offset, log.recovery.damaged_offset) == (10, None)
+        assert bench.append(log, 2).base_offset == 10
+        log.sync()
+        assert [header.base_offset for header in bench.headers(log)] == [0, 10]
+
+
+@st.composite
+def gapped(draw):
+    """Batches as ``(base offset, count, epoch, producer)``, some behind a gap, some behind a roll."""
+    batches, offset, epoch = [], draw(st.integers(0, 3)), 0
+    for _ in range(draw(st.integers(1, 12))):
+        offset += draw(st.sampled_from([0, 0, 0, 1, 4, 30]))
+        epoch += draw(st.sampled_from([0, 0, 0, 1]))
+        count = draw(st.integers(1, 3))
+        batches.append((offset, count, epoch, draw(st.sampled_from([-1, 7, 8])), draw(st.booleans())))
+        offset += count
+    return batches
+
+
+@given(batches=gapped(), data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_truncated_log_with_gaps_equals_one_that_was_never_longer(bench_type, tmp_path_factory, batches, data):
+    """Offsets, batches, epochs, producers and look-ups; at once, after a restart, and after an unclean one."""
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=150)
+    bench, control = bench_type(str(tmp_path_factory.mktemp("a"))), bench_type(str(tmp_path_factory.mktemp("b")))
+    end = batches[-1][0] + batches[-1][1]
+    target = data.draw(st.integers(0, end))
+    kept = [one for one in batches if one[0] + one[1] <= target]
+    inside = [one[0] for one in batches if one[0] < target < one[0] + one[1]]
+    expected = inside[0] if inside else target
+    log, shorter = bench.open(config), control.open(config)
+    for one, content in ((log, batches), (shorter, kept)):
+        for base, count, epoch, producer_id, roll in content:
+            records = [Record(base + i, bench.now_ms + base + i, None, b"v" * 50) for i in range(count)]
+            made = build_batch(
+                records, leader_epoch=epoch, producer_id=producer_id, producer_epoch=0, base_sequence=base
+            )
+            if roll:
+                one.roll()
+            one.append_as_follower(memoryview(made), leader_epoch=epoch, now_ms=0)
+        one.sync()
+    log.truncate_to(target)
+    for reopen in (None, True, False):
+        if reopen is not None:
+            flushed = log.flushed_offset
+            (log.close if reopen else log.abandon)()
+            log = bench.open(config, clean=reopen, recovery_point=flushed)
+        assert (log.log_end_offset, log.written_offset) == (expected, expected)
+        assert log.recovery.damaged_offset is None
+        assert bench.headers(log) == control.headers(shorter)
+        assert log.leader_epochs.entries == shorter.leader_epochs.entries
+        assert log.producer_state.to_bytes() == shorter.producer_state.to_bytes()
+        for base, count, *_ in kept:
+            assert log.read(base, max_bytes=1, max_offset=expected).next_offset >= base + count
+            assert bench.offset_for_timestamp(log, bench.now_ms + base, max_offset=expected).offset == base
+    assert bench.append(log, 2, epoch=99).base_offset == expected
+    log.sync()
+    assert [one.base_offset for one in bench.headers(log)] == [one[0] for one in kept] + [expected]
+
+
+def test_truncation_to_the_end_or_beyond_does_nothing(log):
+    """There is nothing to remove."""
+    log.truncate_to(30)
+    log.truncate_to(99)
+    assert log.log_end_offset == 30
+
+
+def test_after_a_full_disk_the_log_goes_on_without_a_hole(bench, full_disk):
+    """A short write and ENOSPC: reads continue, nothing half-written stays, offsets are given anew."""
+    bench.files = full_disk
+    log = bench.open()
+    bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.sync()
+    released = []
+    bench.files.room = 150
+    for sequence in (2, 3):
+        log.append_as_leader(
+            bench.batch(1, producer_id=7, producer_epoch=0, base_sequence=sequence),
+            leader_epoch=1, now_ms=bench.now_ms, release=lambda: released.append(1),
+        )  # fmt: skip
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    assert released == [1, 1]
+    assert [header.base_offset for header in bench.headers(log)] == [0]
+    with pytest.raises(KafkaError):
+        bench.append(log)
+    bench.files.room = 1 << 30
+    log.discard_unwritten()
+    assert (log.log_end_offset, log.written_offset, log.flushed_offset) == (2, 2, 2)
+    info = bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=2)
+    assert (info.base_offset, info.duplicate) == (2, False)
+    log.sync()
+    assert [header.base_offset for header in bench.headers(log)] == [0, 2]
+
+
+def test_a_roll_that_found_no_room_leaves_no_hole(bench, full_disk):
+    """Work that failed the first time is tried again before anything is written, however much room there is."""
+    bench.files = full_disk
+    log = bench.open(LogConfig(segment_bytes=200, index_interval_bytes=0))
+    bench.append(log, 1)
+    log.sync()
+    bench.files.room, count = 0, len(log.segments())
+    while len(log.segments()) == count:
+        bench.append(log, 1)
+    end_offset = log.written_offset
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    bench.files.names = False
+    with pytest.raises(OSError, match="no space"):
+        log.discard_unwritten()
+    bench.files.room, bench.files.names = 1 << 30, True
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    assert log.written_offset == end_offset
+    log.discard_unwritten()
+    assert (log.log_end_offset, log.written_offset) == (end_offset, end_offset)
+    assert bench.append(log, 1).base_offset == end_offset
+    log.sync()
+    assert [header.base_offset for header in bench.headers(log)] == list(range(end_offset + 1))
+
+
+def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench, full_disk):
+    """Its second batch, sent before it knew, is out of order; of a producer in mid-stream any sequence is taken."""
+    bench.files = full_disk
+    log = bench.open()
+    bench.append(log)
+    log.sync()
+    bench.files.room = 0
+    for producer_id, sequence in ((7, 0), (8, 5)):
+        bench.append(log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    bench.files.room = 1 << 30
+    log.discard_unwritten()
+    for refused in (2, 1):
+        with pytest.raises(KafkaError) as failure:
+            bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=refused)
+        assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0).duplicate
+    assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=2).duplicate
+    assert not bench.append(log, 2, producer_id=8, producer_epoch=0, base_sequence=7).duplicate

@@ -1,0 +1,71 @@
+"""Tests of hot/recovery/interrupted.py."""
+
+import pytest
+
+from stratalog.hot.recovery.interrupted import finish_interrupted
+
+
+@pytest.fixture
+def run(files, tmp_path):
+    def finish() -> tuple[bool, list[str]]:
+        changed = finish_interrupted(files, str(tmp_path), files.scan(str(tmp_path)))
+        return changed, [entry.name for entry in files.scan(str(tmp_path))]
+
+    return finish
+
+
+def test_unfinished_and_doomed_files_are_removed(run, tmp_path):
+    """Renamed for deletion, half-written, half-cleaned."""
+    for name in (f"{0:020d}.log", f"{5:020d}.log.deleted", "x.tmp", f"{7:020d}.log.cleaned", "other"):
+        (tmp_path / name).write_bytes(b"")
+    assert run() == (True, [f"{0:020d}.log", "other"])
+    assert run() == (False, [f"{0:020d}.log", "other"])
+
+
+def test_indexes_without_their_log_are_removed(run, tmp_path):
+    """The crash came between the log and its indexes, which another segment of that offset must not find."""
+    for name in (f"{0:020d}.log.deleted", f"{0:020d}.txnindex", f"{0:020d}.index", f"{5:020d}.index", f"{5:020d}.log"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f"{9:020d}.snapshot").write_bytes(b"")
+    assert run() == (True, [f"{5:020d}.index", f"{5:020d}.log", f"{9:020d}.snapshot"])
+
+
+def test_a_swap_replaces_the_segments_it_covers(run, tmp_path, make_batch):
+    """By the offsets of its batches; segments beside them stay."""
+    for base in (0, 10, 20, 30):
+        (tmp_path / f"{base:020d}.log").write_bytes(make_batch(base))
+        (tmp_path / f"{base:020d}.index").write_bytes(b"")
+    (tmp_path / f"{10:020d}.log.swap").write_bytes(make_batch(10, 5) + make_batch(25))
+    (tmp_path / f"{10:020d}.index.swap").write_bytes(b"12345678")
+    changed, names = run()
+    assert changed
+    assert names == [f"{base:020d}{suffix}" for base in (0, 10, 30) for suffix in (".index", ".log")]
+    assert (tmp_path / f"{10:020d}.log").read_bytes() == make_batch(10, 5) + make_batch(25)
+    assert (tmp_path / f"{10:020d}.index").read_bytes() == b"12345678"
+
+
+def test_a_swap_interrupted_again_is_completed(run, tmp_path, make_batch):
+    """Half of its files may have their names already."""
+    (tmp_path / f"{10:020d}.log").write_bytes(make_batch(10))
+    (tmp_path / f"{10:020d}.timeindex.swap").write_bytes(b"")
+    assert run() == (True, [f"{10:020d}.log", f"{10:020d}.timeindex"])
+
+
+def test_a_swap_without_the_name_of_its_log_is_void(run, tmp_path, make_batch):
+    """It was interrupted before it counted: the old segment stays, with its own index."""
+    (tmp_path / f"{10:020d}.log").write_bytes(make_batch(10))
+    (tmp_path / f"{10:020d}.index").write_bytes(b"old")
+    (tmp_path / f"{10:020d}.log.cleaned").write_bytes(b"")
+    (tmp_path / f"{10:020d}.index.swap").write_bytes(b"new")
+    assert run() == (True, [f"{10:020d}.index", f"{10:020d}.log"])
+    assert (tmp_path / f"{10:020d}.index").read_bytes() == b"old"
+
+
+def test_an_emptied_swap_replaces_the_segment_of_its_name(run, tmp_path, make_batch):
+    """With all its files."""
+    for base in (10, 20):
+        (tmp_path / f"{base:020d}.log").write_bytes(make_batch(base))
+    (tmp_path / f"{10:020d}.txnindex").write_bytes(b"old")
+    (tmp_path / f"{10:020d}.log.swap").write_bytes(b"")
+    assert run() == (True, [f"{10:020d}.log", f"{20:020d}.log"])
+    assert (tmp_path / f"{10:020d}.log").read_bytes() == b""

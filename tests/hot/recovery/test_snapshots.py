@@ -1,0 +1,24 @@
+"""Tests of hot/recovery/snapshots.py."""
+
+from stratalog.hot.recovery.snapshots import restore_state, stray_snapshots
+from stratalog.hot.state.producer_snapshot import ProducerEntry, snapshot_to_bytes
+
+
+def test_snapshots_that_no_segment_needs_are_strays():
+    """Kept: the newest, and those at a base. Gone: beyond the end, inside a segment, below the first."""
+    assert stray_snapshots([5, 10, 17, 20, 25, 90], [10, 20], 30) == [5, 17, 90]
+    assert stray_snapshots([], [0], 0) == []
+    assert stray_snapshots([17], [0], 30) == []
+
+
+def test_the_newest_readable_snapshot_is_taken(files, tmp_path):
+    """A damaged one is passed over, an older one gives the same state with a longer replay."""
+    entry = ProducerEntry(7, 0, last_timestamp_ms=0)
+    entry.remember(3, 4, 0, 0)
+    (tmp_path / f"{5:020d}.snapshot").write_bytes(snapshot_to_bytes([entry]))
+    (tmp_path / f"{9:020d}.snapshot").write_bytes(b"damaged")
+    options = {"start_offset": 0, "name": "flights-0"}
+    state = restore_state(files, str(tmp_path), [5, 9, 12], [], end_offset=10, **options)
+    assert state.entries == {7: entry}
+    assert state.end_offset == 10
+    assert restore_state(files, str(tmp_path), [5, 9], [], end_offset=4, **options).entries == {}

@@ -1,0 +1,76 @@
+"""Tests of hot/state/producer_snapshot.py."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stratalog.hot.state.producer_snapshot import BatchMetadata, ProducerEntry, snapshot_from_bytes, snapshot_to_bytes
+from stratalog.wire.errors import Corrupt
+
+
+def entry(producer_id: int, last_offset: int) -> ProducerEntry:
+    made = ProducerEntry(producer_id, 3, 2, 0x18BCFE56800, 17)
+    made.remember(9, last_offset, 4, 0x18BCFE56800)
+    return made
+
+
+def test_a_producer_takes_46_bytes_behind_a_header_of_10():
+    """Kafka's layout, field by field; the CRC covers the count and the entries."""
+    data = snapshot_to_bytes([entry(5, 40)])
+    assert data[:2] == b"\0\1"
+    assert data[6:] == bytes.fromhex(
+        "00000001"  # one producer
+        "0000000000000005 0003 00000009 0000000000000028 00000004"  # id, epoch, last sequence and offset, delta
+        "0000018bcfe56800 00000002 0000000000000011"  # timestamp, coordinator epoch, open since 17
+    )
+    from crc32c import crc32c
+
+    assert int.from_bytes(data[2:6], "big") == crc32c(data[6:])
+
+
+def test_the_first_sequence_of_a_batch_wraps_at_2_to_the_31():
+    """Sequence 2 with five records began at 2³¹-2."""
+    assert BatchMetadata(2, 100, 4, 0).first_sequence == 2**31 - 2
+    assert BatchMetadata(2, 100, 4, 0).first_offset == 96
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**60), st.integers(-1, 2**60)), unique_by=lambda pair: pair[0], max_size=8))
+@settings(max_examples=30)
+def test_producers_survive_a_snapshot(pairs):
+    """All that a snapshot keeps comes back: the last batch, epochs, the open transaction."""
+    made = [entry(producer, offset) if offset >= 0 else ProducerEntry(producer) for producer, offset in pairs]
+    assert snapshot_from_bytes(snapshot_to_bytes(made)) == made
+
+
+@given(st.integers(0, 55), st.integers(1, 255))
+@settings(max_examples=40)
+def test_a_flipped_bit_is_noticed(at, mask):
+    """Version, CRC, count and entries are all covered."""
+    data = bytearray(snapshot_to_bytes([entry(5, 40)]))
+    data[at] ^= mask
+    with pytest.raises(Corrupt):
+        snapshot_from_bytes(bytes(data))
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=40)
+def test_arbitrary_bytes_are_refused_without_any_other_error(data):
+    """Only `Corrupt` comes out."""
+    with pytest.raises(Corrupt):
+        snapshot_from_bytes(data)
+
+
+def test_a_hundred_thousand_producers_take_a_hundred_megabytes_at_most():
+    """A tenth of them, each with its five last batches, in a tenth of that."""
+    tracemalloc.start()
+    entries = {}
+    for number in range(10_000):
+        entry = entries[1_000_000 + number] = ProducerEntry(1_000_000 + number, 3, 0, 1_700_000_000_000 + number)
+        for batch in range(7):
+            entry.remember(1_000 * batch, 10**9 + 1_000 * number + batch, 9, 1_700_000_000_000 + batch)
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes <= 10_000_000
+    assert [batch.last_sequence for batch in entry.batches] == [2_000, 3_000, 4_000, 5_000, 6_000]

@@ -1,0 +1,111 @@
+"""From the log's batches to images."""
+
+import pytest
+
+from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
+from stratalog.metadata.image.replay import MetadataReplay
+from stratalog.metadata.quorum.quorum_state import leader_change_batch
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    encode_record,
+)
+
+
+def _batch(offset, *records, epoch=1):
+    rows = [Record(offset + index, 50 + offset, None, encode_record(record)) for index, record in enumerate(records)]
+    return build_batch(rows, leader_epoch=epoch)
+
+
+def _feature(level, name="group.version"):
+    return FeatureLevelRecord(name=name, feature_level=level)
+
+
+def test_batches_become_an_image_whose_provenance_is_their_last_record():
+    """Offset, epoch and time of the last batch, control batches counted."""
+    replay = MetadataReplay()
+    replay.replay(leader_change_batch(1, epoch=1, offset=0, timestamp_ms=5) + _batch(1, _feature(1), _feature(2)))
+    image = replay.image()
+    assert image.features == {"group.version": 2}
+    assert image.provenance == (2, 1, 51)
+    assert replay.next_offset == 3
+
+
+def test_a_control_batch_alone_moves_the_offset():
+    """The head of an epoch holds no change of the cluster."""
+    replay = MetadataReplay()
+    replay.replay(leader_change_batch(1, epoch=4, offset=0, timestamp_ms=5))
+    assert replay.image() == EMPTY_IMAGE
+    assert replay.image().provenance == (0, 4, 5)
+
+
+def test_records_held_by_the_snapshot_are_passed_over():
+    """The log behind a snapshot may begin before it."""
+    replay = MetadataReplay(EMPTY_IMAGE.apply([_feature(5)], Provenance(1, 1, 1)))
+    replay.replay(_batch(0, _feature(1), _feature(2)) + _batch(2, _feature(3)))
+    assert replay.image().features == {"group.version": 3}
+
+
+def test_a_gap_in_the_log_is_corrupt():
+    """A missing record is never guessed."""
+    replay = MetadataReplay()
+    with pytest.raises(Corrupt, match="goes on at offset 3, 0 was expected"):
+        replay.replay(_batch(3, _feature(1)))
+
+
+def test_a_damaged_batch_is_corrupt():
+    """The CRC is checked on the way."""
+    batch = _batch(0, _feature(1))
+    batch[-1] ^= 1
+    with pytest.raises(Corrupt, match="CRC"):
+        MetadataReplay().replay(batch)
+
+
+def test_a_metadata_transaction_takes_effect_at_its_end():
+    """Until the end marker the image is the one before, whichever batches it spans."""
+    replay = MetadataReplay()
+    replay.replay(_batch(0, _feature(1)) + _batch(1, BeginTransactionRecord(), _feature(2)))
+    assert replay.in_transaction
+    assert replay.image().features == {"group.version": 1}
+    assert replay.image().provenance.offset == 0
+    replay.replay(_batch(3, _feature(3), EndTransactionRecord(), _feature(9, "x")))
+    assert not replay.in_transaction
+    assert replay.image().features == {"group.version": 3, "x": 9}
+    assert replay.image().provenance.offset == 5
+
+
+def test_an_aborted_metadata_transaction_never_takes_effect():
+    """Its records are void, what follows is not."""
+    replay = MetadataReplay()
+    replay.replay(_batch(0, BeginTransactionRecord(), _feature(2), AbortTransactionRecord(), _feature(1, "x")))
+    assert replay.image().features == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (BeginTransactionRecord(), BeginTransactionRecord()),
+        (EndTransactionRecord(),),
+        (AbortTransactionRecord(),),
+    ],
+)
+def test_markers_out_of_order_are_corrupt(records):
+    """A transaction neither begins twice nor ends unbegun."""
+    with pytest.raises(Corrupt, match="metadata transaction"):
+        MetadataReplay().replay(_batch(0, *records))
+
+
+def test_images_taken_on_the_way_share_and_go_on():
+    """Asking twice is free, and later batches build on the image given out."""
+    replay = MetadataReplay()
+    replay.replay(_batch(0, _feature(1)))
+    first = replay.image()
+    replay.replay(_batch(1, _feature(2, "other")))
+    second = replay.image()
+    assert first.features == {"group.version": 1}
+    assert second.features == {"group.version": 1, "other": 2}
+    assert second.topics is first.topics

@@ -1,0 +1,114 @@
+"""One span into staged files."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stratalog.spark.backfill.convert import ConvertRequest, convert_task
+from stratalog.spark.backfill.plan import PlanLimits, SpanTask, plan_new
+from stratalog.spark.ledger.layout import staging_prefix
+from stratalog.spark.ledger.target import open_target
+from stratalog.spark.source.planner import DataLoss
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
+from stratalog.tier.planning.slices import OffsetRange, PartitionArchive
+from stratalog.tier.stores.opening import provide_store
+from stratalog.tier.stores.store import StoreUnavailable
+from stratalog.wire.batch import Record, build_batch, build_control_batch
+from stratalog.wire.topic import TopicPartition
+
+
+def planned(archive: Any, topic: str = "orders") -> tuple[SpanTask, ...]:
+    """One span of partition 0."""
+    manifest = archive.manifests[topic, 0]
+    view = PartitionArchive(TopicPartition(topic, 0), 0, manifest.remote_end, manifest.entries)
+    return tuple(plan_new(view, OffsetRange(0, manifest.remote_end), {}, PlanLimits(1 << 40))[0])
+
+
+def request(archive: Any, **other: Any) -> ConvertRequest:
+    url = f"memory:{uuid.uuid4().hex}"
+    provide_store(url, archive.store)
+    staging = staging_prefix("orders", "000000000001-a")
+    return ConvertRequest("orders", url, f"memory:{uuid.uuid4().hex}", staging, 1, **other)
+
+
+def test_two_attempts_stage_the_same(memory_archive: Any, batches: Any) -> None:
+    """Names, bytes, and the description of each."""
+    memory_archive.add("orders", 0, *(batches(at, 100) for at in range(0, 300, 100)))
+    wanted = request(memory_archive)
+    first = convert_task(planned(memory_archive), wanted)
+    store = open_target(wanted.target, {}).store
+    before = {info.key: store.get(info.key)[0] for info in store.list("")}
+    assert convert_task(planned(memory_archive), wanted) == first
+    assert {info.key: store.get(info.key)[0] for info in store.list("")} == before
+    assert sorted(before) == sorted(wanted.staging + file.path for span in first for file in span.files)
+    assert sum(span.rows for span in first) == 300
+
+
+def test_rewritten_files_have_names_of_their_own(memory_archive: Any, batches: Any) -> None:
+    """The number of their run is in them."""
+    memory_archive.add("orders", 0, batches(0, 20))
+    spans = tuple(replace(span, rewrites=True) for span in planned(memory_archive))
+    (span,) = convert_task(spans, request(memory_archive, partitioning="none"))
+    assert [file.path for file in span.files] == [
+        "orders/orders+0+00000000000000000000+00000000000000000019+r1.parquet"
+    ]
+
+
+def test_an_object_that_is_gone_is_left_out_where_that_is_accepted(memory_archive: Any, batches: Any) -> None:
+    """The others of its span become spans of their own; what is gone is in none."""
+    entries = memory_archive.add("orders", 0, *(batches(at, 100) for at in range(0, 300, 100)))
+    spans = planned(memory_archive)
+    memory_archive.store.delete_many([entries[1].key])
+    with pytest.raises(DataLoss, match="offsets 100 to 199"):
+        convert_task(spans, request(memory_archive))
+    found = convert_task(spans, request(memory_archive, fail_on_data_loss=False))
+    assert [(span.id.start, span.id.end, span.rows) for span in found] == [(0, 100, 100), (200, 300, 100)]
+    assert convert_task((replace(spans[0], rewrites=True),), request(memory_archive, fail_on_data_loss=False)) == []
+
+
+def transactional(first: int, producer: int, count: int = 5) -> bytes:
+    records = [Record(first + at, 1000 + at, None, b"v%d" % at, ()) for at in range(count)]
+    return bytes(build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True))
+
+
+def test_a_span_without_rows_is_converted_into_no_file(memory_archive: Any) -> None:
+    """An aborted transaction and its marker: the offsets are done, and there is nothing to see."""
+    marker = bytes(
+        build_control_batch(
+            0, bytes(6), offset=5, timestamp_ms=1, leader_epoch=0, producer_id=7, producer_epoch=0, transactional=True
+        )
+    )
+    memory_archive.add("orders", 0, transactional(0, 7) + marker, aborted=[AbortedTransaction(7, 0, 5, 6)])
+    (span,) = convert_task(planned(memory_archive), request(memory_archive))
+    assert (span.files, span.rows, span.id.end) == ((), 0, 6)
+    (uncommitted,) = convert_task(planned(memory_archive), request(memory_archive, read_committed=False))
+    assert uncommitted.rows == 5
+
+
+def test_a_failed_staging_leaves_no_file_behind(
+    memory_archive: Any, batches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on the disk of the worker, which may try again and again."""
+    memory_archive.add("orders", 0, batches(0, 100, timestamp_ms=0, step_ms=10_000_000))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    wanted = request(memory_archive)
+    target = open_target(wanted.target, {})
+    stage = type(target).stage
+    staged: list[str] = []
+
+    def refused(self: Any, path: Path, key: str) -> tuple[int, int]:
+        staged.append(key)
+        if len(staged) == 2:
+            raise StoreUnavailable("put_large", key, self.url, "the store is away")
+        return stage(self, path, key)
+
+    monkeypatch.setattr(type(target), "stage", refused)
+    with pytest.raises(StoreUnavailable):
+        convert_task(planned(memory_archive), wanted)
+    assert list(tmp_path.iterdir()) == []

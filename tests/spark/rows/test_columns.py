@@ -1,0 +1,151 @@
+"""The array code under the decoder, piece by piece."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.spark.rows.columns import (
+    constant_text,
+    headers_column,
+    slices,
+    timestamp_column,
+    varints,
+)
+from stratalog.wire.errors import Corrupt
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+def zigzag(value: int) -> bytes:
+    """The varint of protocol buffers' sint64."""
+    number = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def array(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@given(st.lists(INT64, min_size=1, max_size=20))
+def test_varints_are_those_of_the_format(values: list[int]) -> None:
+    """Every 64-bit number comes back, and the position behind it."""
+    encoded = [zigzag(value) for value in values]
+    ends = np.cumsum([len(each) for each in encoded])
+    starts = ends - [len(each) for each in encoded]
+    found, after = varints(np.frombuffer(b"".join(encoded), np.uint8), starts)
+    assert found.tolist() == values
+    assert after.tolist() == ends.tolist()
+
+
+@pytest.mark.parametrize("payload", [b"\xff" * 11, b"\xff" * 10 + b"\x01", b"\x80"])
+def test_endless_varints_are_refused(payload: bytes) -> None:
+    """More than ten bytes, or none that ends it, is an error."""
+    with pytest.raises(IndexError):
+        varints(np.frombuffer(payload, np.uint8), array(0))
+
+
+@pytest.mark.parametrize("payload", [b"\x02\x80", b"\x80", b"\x80\x80"])
+def test_varints_that_leave_the_payload_are_refused(payload: bytes) -> None:
+    """Alone or beside whole ones, a varint that the payload cuts off is an error."""
+    with pytest.raises(IndexError):
+        varints(np.frombuffer(payload, np.uint8), np.arange(len(payload), dtype=np.int64))
+
+
+def test_slices_keep_empty_and_null_apart() -> None:
+    """A negative length is null, a length of zero is empty."""
+    column = slices(pa.py_buffer(b"abcdef"), array(0, 2, 2, 3), array(2, 0, -1, 3))
+    assert column.to_pylist() == [b"ab", b"", None, b"def"]
+    assert slices(pa.py_buffer(b""), array(), array()).to_pylist() == []
+    nulls = slices(pa.py_buffer(b"abc"), array(1, 2), array(-1, -7))
+    nulls.validate(full=True)
+    assert nulls.to_pylist() == [None, None]
+
+
+def test_slices_outside_the_payload_are_refused() -> None:
+    """Arrow would read beyond the buffer without complaint."""
+    with pytest.raises(IndexError):
+        slices(pa.py_buffer(b"abc"), array(0, 2), array(1, 5))
+
+
+def test_timestamps_become_microseconds() -> None:
+    """Spark's timestamps are microseconds in UTC; a missing time is one ms before 1970, as in Spark's Kafka source."""
+    assert [each.isoformat() for each in timestamp_column(array(0, -1)).to_pylist()] == [
+        "1970-01-01T00:00:00+00:00",
+        "1969-12-31T23:59:59.999000+00:00",
+    ]
+
+
+def test_times_that_no_timestamp_holds_are_the_last_that_one_does() -> None:
+    """Nanoseconds that a producer took for milliseconds must not come back as a time that looks right."""
+    nanoseconds = 1_700_000_000_000_000_000
+    last, first = 9_223_372_036_854_775, -9_223_372_036_854_775
+    times = array(5, nanoseconds, (1 << 63) - 1, last, last + 1, first, first - 1, -(1 << 63))
+    found = timestamp_column(times).cast(pa.int64()).to_pylist()
+    assert found == [each * 1000 for each in (5, last, last, last, last, first, first, first)]
+
+
+def test_constant_text_repeats_utf8() -> None:
+    """Lengths are bytes, not characters."""
+    assert constant_text("größe", 3).to_pylist() == ["größe"] * 3
+    assert constant_text("x", 0).to_pylist() == []
+
+
+def headers(*records: list[tuple[bytes, bytes | None]]) -> pa.Array:
+    payload = b""
+    positions, ends = [], []
+    for record in records:
+        positions.append(len(payload))
+        for key, value in record:
+            payload += zigzag(len(key)) + key + (zigzag(-1) if value is None else zigzag(len(value)) + value)
+        ends.append(len(payload))
+    counts = array(*map(len, records))
+    column = headers_column(
+        np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(*positions), array(*ends), counts
+    )
+    column.validate(full=True)
+    return column
+
+
+def test_headers_stay_with_their_record() -> None:
+    """Records with different numbers of headers keep theirs in order; none is null."""
+    column = headers([(b"a", b"1"), (b"b", None)], [], [(b"c", b"")])
+    assert column.to_pylist() == [
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": None}],
+        None,
+        [{"key": "c", "value": b""}],
+    ]
+
+
+def test_header_keys_that_are_no_utf8_are_replaced() -> None:
+    """Bytes that Java would replace are replaced, the rest of the batch is unharmed."""
+    assert headers([(b"\xff", b"1")], [(b"ok", None)]).to_pylist()[0] == [
+        {"key": "\N{REPLACEMENT CHARACTER}", "value": b"1"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [
+        (b"\x01\x00", 1),
+        (b"\x08a\x00", 1),
+        (b"\x02a\x08", 1),
+        (b"\x02a\x00\x00", 1),
+        (b"\x02a\x00", -1),
+        (b"\x02a\x00", 99),
+    ],
+)
+def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count: int) -> None:
+    """A null key, a key or value beyond the record, bytes left over, a count that cannot be."""
+    with pytest.raises(Corrupt):
+        headers_column(
+            np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count)
+        )

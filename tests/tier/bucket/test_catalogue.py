@@ -1,0 +1,126 @@
+"""Topics of a bucket, as the bucket alone shows them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stratalog.tier.bucket.catalogue import ArchivedTopic, read_catalogue
+from stratalog.tier.documents.keys import PartitionId, topic_key
+from stratalog.tier.manifests.json import from_bytes
+from stratalog.tier.messages.projection import topic_projection, write_projection
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt
+
+OLD, NEW = b"\1" * 16, b"\2" * 16
+
+
+@pytest.fixture
+def store():
+    """An empty bucket."""
+    return MemoryStore("memory:catalogue")
+
+
+def archive(store, name, topic_id=OLD, number=0, now_ms=1):
+    """One object of one record."""
+    batch = bytes(build_batch([Record(0, 1, None, b"v")]))
+    archive_log(store, PartitionId(name, topic_id, number), [batch], now_ms=now_ms, cluster_id="c")
+
+
+def describe(store, name, topic_id=OLD, partitions=1, state="live"):
+    """A ``topic.json``."""
+    configs = {"retention.ms": "1"}
+    write_projection(
+        store, topic_projection(name, topic_id, partitions=partitions, configs=configs, cluster_id="c", state=state)
+    )
+
+
+def test_a_described_topic_has_all_its_partitions(store):
+    """Those that have archived nothing, too; and the settings."""
+    archive(store, "orders", number=1)
+    describe(store, "orders", partitions=4)
+    found = read_catalogue(store)
+    assert found.topics == (ArchivedTopic("orders", OLD, 4, {"retention.ms": "1"}, "c"),)
+    assert found.problems == ()
+    assert found.by_name("orders").partition(3) == PartitionId("orders", OLD, 3)
+    assert found.by_name("others") is None
+
+
+def test_a_topic_without_a_description_is_known_by_its_manifests(store):
+    """Also by a name that keys cut, and with more partitions than a stale description says."""
+    name = "n" * 230
+    archive(store, name, number=2)
+    assert read_catalogue(store).topics == (ArchivedTopic(name, OLD, 3, {}, "", described=False),)
+    describe(store, name, partitions=1)
+    assert read_catalogue(store).by_name(name).partition_count == 3
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b"[]", b'{"format":"x","version":1}', b'{"format":"stratalog-topic","version":2}']
+)
+def test_a_description_that_cannot_be_read_is_said_and_replaced(store, raw):
+    """The manifests stand in for it."""
+    archive(store, "orders")
+    store.put(topic_key("orders", OLD), raw)
+    found = read_catalogue(store)
+    assert found.topics == (ArchivedTopic("orders", OLD, 1, {}, "", described=False),)
+    assert "topic.json is left aside" in found.problems[0]
+
+
+def test_a_description_of_another_topic_is_not_believed(store):
+    """One that was copied to a wrong place."""
+    archive(store, "orders")
+    describe(store, "others", NEW)
+    store.put(topic_key("orders", OLD), store.get(topic_key("others", NEW))[0])
+    assert [topic.name for topic in read_catalogue(store).topics] == ["orders"]
+
+
+def test_the_last_claimed_of_two_topics_of_a_name_is_listed(store):
+    """The older one is reported; one that was deleted is none."""
+    archive(store, "orders", NEW, now_ms=2)
+    archive(store, "orders", OLD, now_ms=1)
+    found = read_catalogue(store)
+    assert [topic.topic_id for topic in found.topics] == [NEW]
+    assert "2 topics are named orders" in found.problems[0]
+    describe(store, "orders", NEW, state="deleting")
+    assert [topic.topic_id for topic in read_catalogue(store).topics] == [OLD]
+
+
+@pytest.mark.parametrize("name", ["../../../../tmp/x", "..", "", "a b", "n" * 250, "a/b", "a\0b"])
+def test_a_name_that_no_topic_may_have_is_not_believed(store, name):
+    """Neither in a description nor in a manifest: names become paths and keys. The other topics are there."""
+    archive(store, "orders")
+    archive(store, "others", NEW)
+    describe(store, "orders")
+    key = topic_key("orders", OLD)
+    fields = json.loads(store.get(key)[0])
+    store.put(key, json.dumps({**fields, "topic": name}).encode())
+    found = read_catalogue(store)
+    assert [topic.name for topic in found.topics] == ["orders", "others"]
+    assert "its topic has a name that no topic may have" in found.problems[0]
+    manifest = PartitionId("orders", OLD, 0).manifest_key
+    data = store.get(manifest)[0].replace(b'"topic":"orders"', b'"topic":' + json.dumps(name).encode())
+    body = data.rpartition(b',"crc32c":')[0] + b"}"  # without the checksum, as who edits a manifest leaves it
+    with pytest.raises(Corrupt, match="is no name of a topic"):
+        from_bytes(body, manifest)
+
+
+def test_a_description_is_of_the_topic_of_its_folder(store):
+    """One with the right id and another name would take another topic's place."""
+    archive(store, "orders")
+    describe(store, "orders")
+    key = topic_key("orders", OLD)
+    store.put(key, store.get(key)[0].replace(b'"orders"', b'"others"'))
+    found = read_catalogue(store)
+    assert [topic.name for topic in found.topics] == ["orders"]
+    assert "it describes topic others" in found.problems[0]
+
+
+def test_a_folder_called_as_directories_are_is_no_topic(store):
+    """Foreign objects are never touched; names that only begin with dots are legal."""
+    for number, name in enumerate((".", "..", "...", "..-a")):
+        store.put(PartitionId(name, bytes([number]) * 16, 0).manifest_key, b"{}")
+    assert [topic.name for topic in read_catalogue(store).topics] == ["..-a", "..."]

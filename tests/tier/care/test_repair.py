@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from stratalog.tier.bucket.walk import iter_partitions, iter_topics
+from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair
+from stratalog.tier.care.repair_plan import plan_repair
+from stratalog.tier.manifests.anomaly import AnomalyKind
+from stratalog.tier.manifests.json import from_bytes, to_bytes
+from stratalog.tier.manifests.parts import Claimant
+from stratalog.wire.errors import Retriable
+
+UUID = bytes(15) + b"r"
+WITHOUT_LOSS = [
+    "missing-manifest",
+    "missing-page",
+    "broken-history",
+    "wrong-bounds",
+    "offset-overlap",
+    "entry-differs",
+]  # fmt: skip
+WITH_A_HOLE = ["missing-object", "offset-gap", "wrong-length"]
+
+
+@pytest.fixture
+def repairing(archive, damages):
+    """Plans and applies repairs of the damaged archive; a mapping of both."""
+
+    class Repairing:
+        def plan(self, *, deep=False):
+            folder = next(iter_partitions(archive.store, next(iter_topics(archive.store))))
+            with ThreadPoolExecutor(2) as readers:
+                options = damages.OPTIONS._replace(deep=deep)
+                return plan_repair(archive.store, folder, "orders", options, readers=readers, incarnation=3)
+
+        def apply(self, plan, **options):
+            return apply_repair(archive.store, plan, uuid=UUID, now_ms=9, **options).manifest
+
+    return Repairing()
+
+
+def entries_of(archive, manifest):
+    """All live entries, of pages too."""
+    from stratalog.tier.manifests.entries import iter_entries
+
+    return list(iter_entries(archive.store, manifest))
+
+
+def test_a_clean_archive_needs_no_repair(archive, repairing):
+    """Nor does one with orphans and foreign keys, which do no harm."""
+    assert repairing.plan() is None
+    archive.damage("orphan-object")
+    archive.damage("foreign-key")
+    assert repairing.plan() is None
+
+
+def test_the_state_of_a_compaction_is_forgotten(archive, repairing):
+    """The objects that were found may be those from before it."""
+    archive.put(replace(archive.manifest, archive_clean_offset=200))
+    archive.damage("wrong-bounds")
+    assert repairing.apply(repairing.plan()).archive_clean_offset == 0
+
+
+@pytest.mark.parametrize("kind", WITHOUT_LOSS)
+def test_damage_that_loses_nothing_is_repaired_whole(archive, repairing, kind):
+    """Afterwards every byte verifies, all offsets are there, and a second repair finds nothing to do."""
+    before = [(entry.base, entry.end, entry.uuid) for entry in entries_of(archive, archive.manifest)]
+    archive.damage(kind)
+    deep = kind == "entry-differs"
+    plan = repairing.plan(deep=deep)
+    assert plan.lost == ()
+    repaired = repairing.apply(plan)
+    assert archive.anomalies(deep=True) == []
+    assert repairing.plan(deep=deep) is None
+    assert [(entry.base, entry.end, entry.uuid) for entry in entries_of(archive, archive.manifest)] == before
+    assert (repaired.log_start_offset, repaired.remote_end, repaired.rewritten_seq) == (0, 300, repaired.seq)
+    assert [epoch for epoch, _ in repaired.leader_epochs] == [1, 2, 3]
+
+
+def test_a_manifest_lost_with_its_history_is_rebuilt_from_the_objects(archive, repairing):
+    """Epochs come from the last object, the claim from the keys and the cluster's incarnation."""
+    before = archive.manifest
+    gone = [info.key for info in archive.store.list(archive.partition.prefix) if "/seg/" not in info.key]
+    archive.store.delete_many(gone)
+    plan = repairing.plan()
+    assert plan.source == "the objects alone"
+    assert len(plan.added) == 6
+    repaired = repairing.apply(plan)
+    assert archive.anomalies(deep=True) == []
+    assert repaired.claimant.rank == (3, 3)
+    assert (repaired.totals, repaired.leader_epochs) == (before.totals, before.leader_epochs)
+    assert repaired.partition == before.partition
+
+
+def test_a_damaged_manifest_is_kept_and_its_number_is_not_used_again(archive, repairing):
+    """The copy in the history is the source; what could not be read lies beside it."""
+    before = archive.manifest
+    archive.flip(archive.partition.manifest_key, len(to_bytes(before)) - 300)
+    repaired = repairing.apply(repairing.plan())
+    assert repaired.seq == before.seq + 1
+    assert repaired.history == before.history
+    assert repaired.claimant == before.claimant
+    assert any("-damaged-" in info.key for info in archive.store.list(archive.partition.prefix + "history/"))
+    assert archive.anomalies(deep=True) == []
+
+
+def test_a_manifest_lost_after_its_history_was_trimmed_goes_on_with_what_is_left_of_it(archive, repairing):
+    """Whether older copies were removed on purpose is unknown: those gone at the old end count as such."""
+    history = archive.manifest.history
+    archive.store.delete_many([archive.partition.history_key(history.seq - 1, "b1")])
+    archive.damage("missing-manifest")
+    repaired = repairing.apply(repairing.plan())
+    assert repaired.history == replace(history, start=history.seq)
+    assert archive.anomalies(deep=True) == []
+
+
+@pytest.mark.parametrize("kind", WITH_A_HOLE)
+def test_a_hole_is_repaired_only_with_leave_to_lose(archive, repairing, kind):
+    """The run that reaches the end stays; what lies before it is kept under quarantine."""
+    archive.damage(kind)
+    plan = repairing.plan()
+    objects = {info.key for info in archive.store.list(archive.partition.segments_prefix)}
+    with pytest.raises(RepairRefused, match="--accept-loss"):
+        repairing.apply(plan)
+    repaired = repairing.apply(plan, accept_loss=True)
+    assert archive.anomalies(deep=True) == []
+    assert plan.lost == ((0, repaired.log_start_offset),)
+    assert repaired.remote_end == 300
+    assert objects == {info.key for info in archive.store.list(archive.partition.segments_prefix)}
+    (job,) = repaired.jobs
+    assert (job.kind, job.uuid) == (QUARANTINE, UUID)
+    assert len(job.inputs) == len(objects) - len(repaired.entries)
+
+
+def test_a_hole_is_filled_by_another_attempt_at_the_same_offsets(archive, repairing):
+    """An upload that was never committed holds the same bytes; nothing is lost."""
+    entry = archive.manifest.entries[1]
+    copy = archive.partition.segment_key(entry.base, entry.end, entry.epoch, bytes(15) + b"z")
+    archive.replace_object(1, archive.log_bytes.segment(entry.base, 5, leader_epoch=entry.epoch), uuid=bytes(15) + b"z")
+    archive.store.put(copy, archive.raw_entry(1))
+    archive.damage("missing-object")
+    plan = repairing.plan()
+    assert [one.key for one in plan.added] == [copy]
+    assert plan.lost == ()
+    repairing.apply(plan)
+    assert AnomalyKind.MISSING_OBJECT not in archive.kinds()
+
+
+@pytest.mark.parametrize("kind", ["wrong-crc", "unreadable-index", "broken-batches"])
+def test_deep_takes_damaged_objects_out(archive, repairing, kind):
+    """Only deep sees them; their objects stay."""
+    archive.damage(kind)
+    assert repairing.plan() is None
+    plan = repairing.plan(deep=True)
+    repaired = repairing.apply(plan, accept_loss=True)
+    assert repaired.log_start_offset == 150
+    assert archive.anomalies(deep=True) == []
+
+
+def test_a_change_in_between_is_never_overwritten(archive, repairing):
+    """A live leader's commit wins; the repair is planned again."""
+    archive.damage("wrong-bounds")
+    plan = repairing.plan()
+    archive.put(replace(archive.manifest, high_watermark=7))
+    with pytest.raises(Retriable, match="plan again"):
+        repairing.apply(plan)
+    assert archive.manifest.high_watermark == 7
+
+
+def test_a_manifest_that_came_back_is_never_overwritten(archive, repairing):
+    """Missing when it was looked at, there when it is written."""
+    before = archive.manifest
+    archive.damage("missing-manifest")
+    plan = repairing.plan()
+    archive.put(before)
+    with pytest.raises(Retriable):
+        repairing.apply(plan)
+    assert archive.manifest == before
+
+
+def test_a_newer_claim_in_a_damaged_manifest_wants_a_takeover(archive, repairing):
+    """Its leader may be alive: only a raised incarnation fences it."""
+    raw = to_bytes(replace(archive.manifest, claimant=Claimant(0, 9, bytes(16))))
+    archive.store.put(archive.partition.manifest_key, raw[:-40])
+    plan = repairing.plan()
+    with pytest.raises(RepairRefused, match="--takeover"):
+        repairing.apply(plan)
+    repaired = repairing.apply(plan, takeover=True)
+    assert repaired.claimant == Claimant(1, 9, UUID)
+    assert archive.anomalies() == []
+
+
+def test_the_claim_of_a_readable_manifest_stays(archive, repairing):
+    """Its leader goes on where it was; with a takeover it does not."""
+    before = archive.manifest.claimant
+    archive.damage("wrong-bounds")
+    plan = repairing.plan()
+    assert repairing.apply(plan).claimant == before
+    archive.damage("wrong-bounds")
+    raised = repairing.apply(repairing.plan(), takeover=True)
+    assert raised.claimant.incarnation == before.incarnation + 1
+
+
+def test_many_entries_go_to_a_page_again(archive, repairing, monkeypatch):
+    """A rebuilt manifest is as small as any other."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    archive.damage("missing-manifest")
+    repaired = repairing.apply(repairing.plan())
+    assert (len(repaired.entries), len(repaired.pages)) == (2, 1)
+    assert archive.anomalies(deep=True) == []
+    assert from_bytes(archive.store.get(archive.partition.manifest_key)[0], "") == repaired

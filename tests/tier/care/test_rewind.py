@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stratalog.tier.bucket.trash import leaving
+from stratalog.tier.care.rewind import read_cut_target, rewind_partition
+from stratalog.tier.care.verify import verify_bucket
+from stratalog.tier.care.verify_partition import VerifyOptions
+from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.manifest import ManifestFenced, set_log_start
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.manifests.parts import Claimant
+from stratalog.tier.manifests.spill import spilling
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.cut_commands import create_cut, delete_cut
+from stratalog.wire.errors import Invalid
+
+MINE = Claimant(1, -1, b"m" * 16, 4)
+
+
+@pytest.fixture
+def cut(memory_store, log_bytes):
+    """An archive of four objects of two epochs, a cut of it, and then three more objects and a log start inside it."""
+    write(memory_store, log_bytes, range(4))
+    made = create_cut(memory_store, "monday", now_ms=50)
+    write(memory_store, log_bytes, range(4, 7))
+    move_log_start(memory_store, log_bytes.partition, 250)
+    return made
+
+
+def write(store, log_bytes, numbers):
+    segments = [log_bytes.segment(at * 100, 10, leader_epoch=1 + at // 2) for at in numbers]
+    archive_log(store, log_bytes.partition, segments, now_ms=60)
+
+
+def move_log_start(store, partition, offset):
+    def transition(manifest):
+        return set_log_start(manifest, manifest.claimant, offset, now_ms=70, reason="retention")
+
+    change_manifest(store, partition, transition, spilling(store, 0))
+
+
+def back(store, cut, **changes):
+    """Rewind the one partition."""
+    target = replace(read_cut_target(store, cut, cut.partitions[-1]), **changes)
+    return rewind_partition(store, target, MINE, cluster_id="c", now_ms=90)
+
+
+def clean(store):
+    """The bucket is sound to the last byte."""
+    reports = verify_bucket(store, VerifyOptions(2**62, 0, deep=True))
+    return [one for report in reports for one in report.anomalies] == []
+
+
+def test_an_archive_goes_back_to_what_the_cut_held(memory_store, cut, log_bytes):
+    """Offsets, epochs, sums; what came later is in the trash, what was there and is wanted is live; every byte verifies."""
+    manifest = back(memory_store, cut)
+    assert (manifest.log_start_offset, manifest.remote_end) == (0, 400)
+    assert [entry.base for entry in iter_entries(memory_store, manifest)] == [0, 100, 200, 300]
+    assert [epoch for epoch, _ in manifest.leader_epochs] == [1, 2]
+    assert manifest.claimant == Claimant(1, 4, b"m" * 16, 4)
+    assert manifest.rewritten_seq == manifest.seq
+    assert (
+        sorted(item.key for item in manifest.trash)
+        == [info.key for info in memory_store.list(log_bytes.partition.segments_prefix) if "/seg/" in info.key][4:]
+    )
+    assert clean(memory_store)
+
+
+def test_the_state_of_a_compaction_is_forgotten(memory_store, cut, log_bytes):
+    """Objects from before it are live again: a tombstone that went because they were gone would be missed."""
+    change_manifest(memory_store, log_bytes.partition, lambda manifest: replace(manifest, archive_clean_offset=400))
+    assert back(memory_store, cut).archive_clean_offset == 0
+
+
+def test_it_is_repeated_without_effect(memory_store, cut):
+    """After a lost reply, say."""
+    assert back(memory_store, cut) == back(memory_store, cut)
+
+
+def test_the_old_leader_can_neither_commit_nor_empty_the_trash_into_the_cut(memory_store, cut, log_bytes):
+    """It is fenced by the same change; and the pin goes on holding the cut."""
+    manifest = back(memory_store, cut)
+    with pytest.raises(ManifestFenced):
+        archive_log(
+            memory_store,
+            log_bytes.partition,
+            [log_bytes.segment(400, 5, leader_epoch=9)],
+            now_ms=95,
+            claimant=Claimant(0, 9, bytes(16)),
+        )
+    live = {entry.key for entry in iter_entries(memory_store, manifest)}
+    gone = {item.key for item in leaving(manifest, now_ms=2**60, grace_ms=0, retention=None)}
+    assert not gone & live
+    assert manifest.pins
+
+
+def test_without_its_pin_a_cut_is_not_gone_back_to(memory_store, cut, log_bytes):
+    """The objects may have been deleted since."""
+    target = read_cut_target(memory_store, cut, cut.partitions[-1])
+    delete_cut(memory_store, cut, now_ms=80)
+    before = read_manifest(memory_store, log_bytes.partition).raw
+    with pytest.raises(Invalid, match="no pin"):
+        rewind_partition(memory_store, target, MINE, cluster_id="c", now_ms=90)
+    assert read_manifest(memory_store, log_bytes.partition).raw == before
+
+
+def test_another_restore_that_was_first_is_not_overwritten(memory_store, cut):
+    """Each has its own mark."""
+    back(memory_store, cut)
+    target = read_cut_target(memory_store, cut, cut.partitions[-1])
+    with pytest.raises(ManifestFenced):
+        rewind_partition(memory_store, target, MINE._replace(uuid=b"o" * 16), cluster_id="c", now_ms=91)
+
+
+def test_pages_with_their_objects_in_the_trash_come_back_one_by_one(memory_store, log_bytes, monkeypatch):
+    """A page that died as a whole stands for its objects: those of the cut must not go with it."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    partition = log_bytes.partition
+    write(memory_store, log_bytes, range(6))
+    change_manifest(
+        memory_store,
+        partition,
+        lambda m: replace(m, seq=m.seq + 1, high_watermark=600),
+        spilling(memory_store, 0),
+    )
+    assert read_manifest(memory_store, partition).manifest.pages
+    made = create_cut(memory_store, "monday", now_ms=50)
+    write(memory_store, log_bytes, range(6, 8))
+    move_log_start(memory_store, partition, 550)
+    assert any(item.kind for item in read_manifest(memory_store, partition).manifest.trash)
+    manifest = back(memory_store, made)
+    live = [entry.key for entry in iter_entries(memory_store, manifest)]
+    assert len(live) == 6
+    assert not set(live) & {item.key for item in manifest.trash}
+    assert not any(item.kind for item in manifest.trash)
+    assert clean(memory_store)
+
+
+def test_a_partition_that_the_cut_knew_empty_is_empty_again(memory_store, cut, log_bytes):
+    """All that came goes to the trash."""
+    manifest = back(memory_store, cut, entries=(), end=0, cut_end=0, leader_epochs=())
+    assert (manifest.remote_end, manifest.log_start_offset, manifest.entries, manifest.totals.segments) == (0, 0, (), 0)
+
+
+def test_a_cut_that_ends_inside_an_object_goes_on_at_its_end(memory_store, log_bytes):
+    """Objects are not cut in two."""
+    write(memory_store, log_bytes, range(2))
+    made = create_cut(memory_store, "noon", now_ms=50, end_of=lambda _store, _manifest: 150)
+    target = read_cut_target(memory_store, made, made.partitions[-1])
+    assert (target.cut_end, target.end) == (150, 200)

@@ -1,0 +1,118 @@
+"""An archive that is known to exist is not begun anew where a bucket does not show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.lost_archive import check_not_lost, may_end_earlier
+from stratalog.tier.manifests.manifest import REPAIR, Claimant, Manifest, ManifestFenced, ManifestLost, claim, successor
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages.commands import Claim, Commit, LostReport, ReadBack, SetLogStart
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.store import NotFound
+from stratalog.tier.work.archive_commands import claim_archive, commit_uploads, read_back
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.work import Worker
+
+PARTITION = PartitionId("t", bytes(16), 0)
+US = Claimant(0, 2, bytes([2] * 16))
+
+
+def claim_of(archived_end, claimant=US):
+    """A claim that knows of an archive up to there."""
+    return Claim(PARTITION, claimant, 10, 944, archived_end=archived_end)
+
+
+def test_an_empty_bucket_gets_no_manifest_for_an_archive_that_exists_elsewhere(memory_store):
+    """No object is written; without such knowledge the archive begins."""
+    with pytest.raises(ManifestLost, match=r"is missing, but 1000 offsets.*tier adopt .*--give-up t$"):
+        claim_archive(memory_store, claim_of(1000))
+    assert list(memory_store.list("")) == []
+    assert claim_archive(memory_store, claim_of(0)).view.remote_end == 944
+
+
+def test_a_manifest_that_ends_too_early_is_not_claimed(memory_store, log_bytes):
+    """It is of an older copy of the bucket: its claim stays as it is."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+    newer = Claimant(0, 3, bytes([3] * 16))
+    with pytest.raises(ManifestLost, match="ends at offset 100, but 101"):
+        claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=101))
+    assert read_manifest(memory_store, partition).manifest.claimant == US
+    assert claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100)).view.claimant == newer
+
+
+@pytest.mark.parametrize("reason", ["repair", "deleted"])
+def test_an_archive_may_end_earlier_for_a_reason(memory_store, log_bytes, reason):
+    """A repair took ranges out while the broker was stopped, or the archive is on its way out."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+
+    def transition(manifest):
+        changed = replace(manifest, deleted_ms=7) if reason == "deleted" else manifest
+        return successor(changed, REPAIR if reason == "repair" else "delete", 7)
+
+    change_manifest(memory_store, partition, transition)
+    newer = Claimant(0, 3, bytes([3] * 16))
+    assert claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=900)).view.may_end_earlier
+
+
+def test_a_newer_owner_is_reported_before_a_loss(memory_store, log_bytes):
+    """A takeover that went back to a cut ends the old leader, whatever it knows."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=Claimant(1, 0, bytes([9] * 16)))
+    with pytest.raises(ManifestFenced):
+        claim_archive(memory_store, Claim(partition, US, 10, 0, archived_end=900))
+
+
+def test_every_change_under_a_claim_reports_a_manifest_that_vanished():
+    """Commit, log start and read-back: none makes a manifest, each says what happened."""
+    store = MemoryStore()
+    worker = Worker(store)
+    for command in (
+        Commit(PARTITION, US, (), 10),
+        SetLogStart(PARTITION, US, 5, 10, "retention"),
+        ReadBack(PARTITION, 0, 10, 0, US),
+    ):
+        assert isinstance(worker.execute(command), LostReport)
+    with pytest.raises(ManifestLost):
+        commit_uploads(store, Commit(PARTITION, US, (), 10))
+    with pytest.raises(ManifestLost):
+        read_back(store, ReadBack(PARTITION, 0, 10, 0, US))
+    with pytest.raises(NotFound):
+        store.get(PARTITION.manifest_key)
+
+
+def test_a_manifest_that_went_back_behind_a_claim_is_reported_as_lost(memory_store, log_bytes):
+    """The bucket was put back to an older state under a running leader."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+    newer = Claimant(0, 3, bytes([3] * 16))
+    assert isinstance(Worker(memory_store).execute(Commit(partition, newer, (), 10)), LostReport)
+
+
+@given(
+    seen=st.integers(0, 50),
+    known=st.integers(0, 50),
+    deleted=st.booleans(),
+    kinds=st.lists(st.sampled_from(["claim", "commit", REPAIR, "log start"]), max_size=4),
+)
+def test_a_claim_never_lowers_what_is_known(seen, known, deleted, kinds):
+    """Whatever the manifest says: a claim passes only if it reaches what is known, or says why it does not."""
+    manifest = claim(Manifest(PARTITION), Claimant(0, 1, bytes(16)), now_ms=0, start_offset=seen)
+    for kind in kinds:
+        manifest = successor(manifest, kind, 0)
+    manifest = replace(manifest, deleted_ms=1 if deleted else -1)
+    try:
+        check_not_lost(manifest, known)
+    except ManifestLost:
+        assert known > seen
+        assert not deleted
+        assert REPAIR not in kinds
+    else:
+        assert known <= seen or may_end_earlier(manifest)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stratalog.tier.messages.projection import cluster_projection, format_projection, topic_projection, write_projection
+from stratalog.tier.stores.store import PreconditionFailed
+from stratalog.wire.errors import Invalid, Retriable
+
+
+def topic(**changes):
+    """The projection of one topic."""
+    fields = {"partitions": 3, "configs": {"b": "2", "a": "1"}, "cluster_id": "c", **changes}
+    return topic_projection("orders", bytes(16), **fields)
+
+
+def test_projections_are_written_and_rewritten_until_equal(memory_store):
+    """A change of the topic shows; an equal one costs no write."""
+    write_projection(memory_store, topic())
+    version = memory_store.head(topic().key).version
+    write_projection(memory_store, topic())
+    assert memory_store.head(topic().key).version == version
+    write_projection(memory_store, topic(partitions=5))
+    fields = json.loads(memory_store.get(topic().key)[0])
+    assert (fields["topic"], fields["partitions"], list(fields["configs"])) == ("orders", 5, ["a", "b"])
+
+
+def test_each_kind_has_its_own_key_and_format(memory_store):
+    """format.json, cluster.json and topic.json say what they are."""
+    for command in (format_projection(), cluster_projection("c", 0), topic()):
+        write_projection(memory_store, command)
+    found = {i.key: json.loads(memory_store.get(i.key)[0])["format"] for i in memory_store.list("")}
+    assert list(found.values()) == ["stratalog-cluster", "stratalog-archive", "stratalog-topic"]
+
+
+def test_fields_of_other_writers_are_kept(memory_store):
+    """A projection only speaks for its own fields."""
+    write_projection(memory_store, topic())
+    fields = json.loads(memory_store.get(topic().key)[0])
+    memory_store.put(topic().key, json.dumps({**fields, "owner": "team"}).encode())
+    write_projection(memory_store, topic(partitions=9))
+    fields = json.loads(memory_store.get(topic().key)[0])
+    assert (fields["owner"], fields["partitions"]) == ("team", 9)
+
+
+@pytest.mark.parametrize("held", [b"not json", b"[]", b'{"format":"stratalog-topic","version":2}'])
+def test_documents_we_do_not_understand_are_left_alone(memory_store, held):
+    """Neither another writer's file nor a newer version is overwritten."""
+    memory_store.put(topic().key, held)
+    with pytest.raises(Invalid):
+        write_projection(memory_store, topic())
+    assert memory_store.get(topic().key)[0] == held
+
+
+class AlwaysLate:
+    """A store in which another writer is always faster."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def compare_and_swap(self, key, *args, **kwargs):
+        """Refuse."""
+        raise PreconditionFailed("compare_and_swap", key, "memory:", "late")
+
+
+def test_races_without_end_are_given_up(memory_store):
+    """The caller comes back later."""
+    write_projection(memory_store, topic())
+    with pytest.raises(Retriable):
+        write_projection(AlwaysLate(memory_store), topic(partitions=7))
