@@ -5,15 +5,17 @@ PY := $(VENV)/bin/python
 BUCKET ?= file
 S3 ?= seaweed
 PYSPARK ?= 4.1.1
-S3_TESTS := tests/tier/test_store.py tests/tier/test_s3_store.py tests/tier/test_s3_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
+S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py tests/tier/stores/s3/test_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
-KERNEL_TESTS := tests/kernel $(addprefix tests/spark/test_,kernel.py kernel_columns.py decode.py fetch.py odd_records.py source.py opened.py convert.py newest_keys.py salvage.py)
+KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel test test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 check crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel test test-all test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
+	@echo "make test-slow          the sweeps that the default suite samples: all seeds, bounds, kills"
+	@echo "make test-all           every test that needs no Maven, Java or Node of this machine"
 	@echo "make kernel             build the compiled kernel of the decoder and install it into .venv (C compiler)"
 	@echo "make test-kernel        build it as a wheel and run the decoder's tests with it"
 	@echo "make check              ruff, mypy, import contracts, tidy"
@@ -25,13 +27,14 @@ help:
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
+	@echo "make test-package       the source distribution, built, installed into an empty environment and used"
 	@echo "make test-java          Kafka's own tools judge our files and answers (Maven and Java 17)"
 	@echo "make test-pyspark [PYSPARK=4.1.1]  the Spark tests on another PySpark (400 MB, fetched once)"
 	@echo "make test-spark-cluster  Spark on a cluster of two workers, from files and from S3 (SeaweedFS; Maven for s3a)"
 	@echo "make test-iceberg       Spark SQL of PySpark 4.1 reads the Iceberg tables of backfills (Maven and Java 17)"
 	@echo "make test-node          kafkajs from npm judges the broker (Node 18), a reader in JavaScript the bucket"
 	@echo "make test-browser       the page in a headless Chromium; pictures in build/screenshots"
-	@echo "make test-conformance   the test suites of other projects judge the broker"
+	@echo "make test-conformance   the test suites of other projects judge the broker (npm and a C++ compiler)"
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,7 +46,7 @@ demo: $(VENV)/.ready
 	$(PY) -m bench.demo --bucket $(BUCKET)
 
 test: $(VENV)/.ready
-	$(PY) -m pytest -n auto --dist worksteal
+	$(PY) -m pytest -n auto --dist loadgroup --durations=25
 
 # A compiler and Python's headers: those of the machine, or the distribution's.
 define compiler
@@ -71,6 +74,8 @@ test-kernel: build/kernel/.ready
 
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
+
+test-all: test test-slow crash test-kernel test-package test-browser test-conformance test-s3
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java
@@ -104,6 +109,9 @@ test-conformance: $(VENV)/.ready
 
 test-s3: $(VENV)/.ready
 	$(PY) localstack/run_s3.py $(S3) --install -- sh -c '$(PY) -m pytest -m "store or s3" --store=$$LOCAL_STORE_URL $(S3_TESTS)'
+
+test-package: $(VENV)/.ready
+	$(PY) -m pytest -m package tests/package
 
 crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash

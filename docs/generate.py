@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stratalog.broker.reference import PAGES
+from reference import PAGES
 
 
 def main() -> None:

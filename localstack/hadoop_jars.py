@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # this directory is no
 from servers import StartError
 from servers.recipe import run_installer
 
-from stratalog.spark.s3a_jars import COORDINATES, hadoop_version, jar_name
+from stratalog.spark.sessions.s3a_jars import COORDINATES, hadoop_version, jar_name
 
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 

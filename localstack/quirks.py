@@ -1,4 +1,4 @@
-"""What an S3 service does where services differ, tried out; nothing of stratalog relies on most of it.
+"""Tries out how an S3 service behaves where services differ. stratalog relies on almost none of it.
 
 ::
 

@@ -8,7 +8,7 @@
 From Python: ``with running() as cluster: ... cluster.url``.
 
 Everything listens on 127.0.0.1. Executors see nothing of the caller's environment but what a machine has anyway: no
-``PYTHONPATH``, no ``AWS_…``, no ``SPARK_…``. Which Python they start the driver says (``PYSPARK_PYTHON``). What the cluster started is ended with it, Python workers too; should the
+``PYTHONPATH``, no ``AWS_…``, no ``SPARK_…``. Which Python they start the driver says (``PYSPARK_PYTHON``). All processes that the cluster started end with it, Python workers too; should the
 starter be killed, the kernel ends master and workers, and executors follow them.
 """
 
@@ -71,7 +71,7 @@ class Cluster:
     _leaders: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def processes(self) -> list[Process]:
-        """What runs of it: master, workers, executors, Python workers. Their process groups differ, their sessions do not."""
+        """Its running processes: master, workers, executors, Python workers. Their process groups differ, their sessions do not."""
         leaders = {each.pid for each in self._leaders}
         return [each for each in _all_processes() if _session_of(each.pid) in leaders]
 

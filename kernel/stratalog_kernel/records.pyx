@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The records of batches, read in one pass. Every byte that is read or written is checked to lie inside its buffer.
 
-What is odd is refused, not explained: whoever calls has a slower path, which decides and finds the words. So a refusal
+Odd input is refused, not explained: the caller has a slower path, which decides and finds the words. So a refusal
 is always right, and a row is given only if it is beyond doubt. It runs without the GIL.
 """
 
@@ -113,7 +113,7 @@ cdef inline void copy(
 ) noexcept nogil:
     """Copy ``length`` bytes, which both sides have.
 
-    Of short fields one of a few fixed sizes is copied, where both sides have that many: a branch that depends on the length
+    For short fields, one of a few fixed sizes is copied, where both sides have that many: a branch that depends on the length
     costs more than bytes that the next field overwrites.
     """
     if length > SHORT_BYTES or to_end - to < SHORT_BYTES or source_end - source < SHORT_BYTES:
@@ -217,7 +217,7 @@ def decode(
 ):
     """Offsets, times, keys and values of the records of batches, in their order.
 
-    Of each batch ``batches`` has where its records begin and end in ``payload``, their number, the offset and the time in
+    For each batch ``batches`` has where its records begin and end in ``payload``, their number, the offset and the time in
     ms that their deltas count from, and 1 if that time is the time of all of them, else 0. With ``window``, as start and
     end, only records with an offset in it are rows. ``depth`` says how far into records to look: 0 for offsets and times
     alone, 1 for keys too, 2 for values too, 3 for where headers begin.

@@ -14,5 +14,5 @@ def build(module: str, version: str, directory: Path) -> None:
 
 
 def by_hand(module: str, version: str) -> str:
-    """What to run where nothing may be installed."""
+    """Command and environment to run where nothing may be installed."""
     return f"go install {module}@{version}"

@@ -62,7 +62,7 @@ def start(recipe: Recipe, *, bucket: str = "stratalog", port: int = 0, install: 
 def stop_signal() -> threading.Event:
     """An event that SIGINT and SIGTERM set from now on, in place of ending the process.
 
-    A program asks for it before it says that it serves: whoever hears that may end it at once.
+    A program asks for it before it says that it serves: a caller that hears that may end it at once.
     """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -73,7 +73,7 @@ def stop_signal() -> threading.Event:
 def free_ports(count: int) -> int:
     """Return the first of ``count`` neighbouring free ports; for more than one also those 10 000 above (gRPC).
 
-    They lie below those that systems give to outgoing connections, one of which could take a port before a slow
+    They lie below those that systems give to outgoing connections, and such a connection could take a port before a slow
     service does.
     """
     for _ in range(100):
@@ -89,7 +89,7 @@ def free_ports(count: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on ``port`` of this machine's loopback."""
+    """Whether no process listens on ``port`` of this machine's loopback."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

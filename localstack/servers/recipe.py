@@ -1,4 +1,4 @@
-"""What one service needs to be started: its version, where its program comes from, its command line, its clients."""
+"""Describes how one service is started: its version, where its program comes from, its command line, its clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from servers.s3_protocol import make_s3_bucket, s3_clients
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run, and with which environment on top of our own."""
+    """Command to run, and the environment to add to our own."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -107,7 +107,7 @@ def run_installer(command: Sequence[str], *, advice: str, **environment: str) ->
 
 
 def _move_into_place(built: Path, directory: Path) -> None:
-    """Make an installed directory visible under its name at once; whoever was quicker stays."""
+    """Make an installed directory visible under its name at once; the first one to do so wins."""
     try:
         built.rename(directory)
     except OSError:

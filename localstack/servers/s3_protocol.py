@@ -1,4 +1,4 @@
-"""What all S3 services have in common for those who start them: credentials, and how a bucket is made."""
+"""Starts any S3 service in the same way: its credentials, and how a bucket is made."""
 
 from __future__ import annotations
 

