@@ -38,7 +38,7 @@ T = TypeVar("T")
 _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
 _MISSING_MAX: Final = 1000
-"""Objects found gone that are remembered: each may be asked for twice."""
+"""Objects found gone that are remembered until a manifest tells whether others took their places."""
 _ABORTED_KEPT: Final = 1024
 """Objects whose aborted transactions are remembered: more than one answer can cross."""
 
@@ -85,7 +85,9 @@ class RemotePartition:
         self._loaded = False
         self._stale = False
         self._refreshing = False
-        self._missing: set[object] = set()
+        self._reads_begun = self._reads_done = 0
+        # Object: the read of the manifest, by number, that tells whether another one took its place.
+        self._missing: dict[Uuid, int] = {}
         times = RemoteTimes(partition, self._remote, self, submit)
         self.may_hold = times.may_hold
         self.find_timestamp = times.find_timestamp
@@ -195,6 +197,7 @@ class RemotePartition:
         if self._refreshing:
             return
         self._refreshing = True
+        self._reads_begun += 1
         known = self._remote.loaded and not self._stale
         version = self._remote.version if known or (self._loaded and not entries) else ""
         known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
@@ -203,8 +206,10 @@ class RemotePartition:
     def _refreshed(self, report: commands.Report) -> None:
         self._refreshing = False
         if isinstance(report, commands.ManifestRead):
+            self._reads_done = self._reads_begun
             self.apply(report.view)
         elif isinstance(report, commands.ManifestUnchanged):
+            self._reads_done = self._reads_begun
             self._applied_ms = self._now_ms()
             self._wake()
         else:
@@ -309,19 +314,32 @@ class RemotePartition:
             ) from error
 
     def _fill_failed(self, ref: ChunkRef, report: commands.Report) -> None:
-        self._failed(ref.id, report)
+        self._failed(ref.id, ref.id.uuid, ref.chunk.first_offset, report)
 
-    def _failed(self, what: object, report: commands.Report) -> None:
+    def _failed(self, what: object, uuid: Uuid, offset: int, report: commands.Report) -> None:
+        """``what`` of the object that held ``offset`` could not be read."""
         self._metrics.remote_fetch_errors += 1
-        if isinstance(report, commands.MissingReport):
-            self.refresh()
-            if len(self._missing) > _MISSING_MAX:
+        if not (isinstance(report, commands.MissingReport) and self._may_be_replaced(uuid, offset)):
+            self._remember(what, report)
+
+    def _may_be_replaced(self, uuid: Uuid, offset: int) -> bool:
+        """Whether readers of an object that is gone may find ``offset`` in another: merges take objects away.
+
+        False once the manifest was read after the object was missed, and names it still.
+        """
+        if uuid not in self._missing:
+            if len(self._missing) >= _MISSING_MAX:
                 self._missing.clear()
-            if what not in self._missing:
-                self._missing.add(what)  # may have been replaced: a reader asks for the one named then
-                return
-            self._missing.discard(what)
-        self._remember(what, report)
+            self._missing[uuid] = self._reads_begun + 1  # one under way may have come before the merge
+        if self._reads_done < self._missing[uuid] or self._stale:
+            self.refresh()
+            return True
+        del self._missing[uuid]
+        index = self._remote.find(offset)
+        if index is not None and self._remote.segment(index).uuid == uuid:
+            return False
+        self._wake()
+        return True
 
     def _read_table(self, segment: RemoteSegment, offset: int = -1, reader: Reader | None = None) -> None:
         """Read an object's chunk table; with it, if there is a ``reader`` at ``offset``, the chunk that it begins with."""
@@ -341,7 +359,7 @@ class RemotePartition:
             if read is not None:
                 self._wake()
             else:
-                self._failed(segment.uuid, report)
+                self._failed(segment.uuid, segment.uuid, segment.base, report)
 
         self._submit(commands.ReadFooter(self._partition, segment.key, offset, path), answered)
 
@@ -379,7 +397,7 @@ class RemotePartition:
                 self._wake()
             else:
                 self._aborted.pop(segment.uuid, None)
-                self._failed((segment.uuid, "aborted"), report)
+                self._failed((segment.uuid, "aborted"), segment.uuid, segment.base, report)
 
         self._submit(commands.ReadAborted(self._partition, segment.key), answered)
 
