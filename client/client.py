@@ -1,8 +1,8 @@
 """A small blocking Kafka client on our own codec: what the command line speaks, and what tests send requests with.
 
 `Client` knows the cluster: it finds leaders, lists offsets and sends each request to the broker that must have it.
-What a broker refused because it does not lead now is asked again. A request whose answer was lost is sent again only
-if it reads, and only by a client that waits for brokers.
+It asks again if a broker refused because it does not lead now. It repeats a request whose answer was lost only if the
+request reads, and only if the client waits for brokers.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from stratalog.metadata.settings.configs import definitions, topic_definitions
 from stratalog.wire.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "localstack").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+(?:\([^()]*\)[^()\s]*)?)\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)

@@ -186,6 +186,8 @@ def texts() -> Iterator[Path]:
     yield from SOURCES + TESTS
     yield from sorted((ROOT / "docs").rglob("*.md"))
     yield from sorted((ROOT / "kernel" / "stratalog_kernel").glob("*.pyx"))
+    yield from sorted(ROOT.glob("*/README.md"))
+    yield from sorted((ROOT / "broker" / "http" / "page").glob("*.*"))
     for name in (
         "README.md",
         "CHANGELOG.md",
@@ -195,8 +197,6 @@ def texts() -> Iterator[Path]:
         "Makefile",
         "pyproject.toml",
         ".ci/run",
-        "localstack/README.md",
-        "kernel/README.md",
     ):
         if (ROOT / name).exists():
             yield ROOT / name
@@ -223,53 +223,19 @@ RIDDLES = re.compile(
 )
 """Words that make a sentence hard to read, sentences that begin with a riddle, and names of tests with either."""
 
-RIDDLES_LEFT: dict[str, int] = {
-    "broker": 4,
-    "cli": 2,
-    "client": 1,
-    "docs": 5,
-    "hot": 2,
-    "metadata": 2,
-    "spark": 1,
-    "tests/broker": 33,
-    "tests/cli": 9,
-    "tests/client": 1,
-    "tests/hot": 3,
-    "tests/java": 13,
-    "tests/metadata": 11,
-    "tests/tier": 1,
-}
-"""Riddles that are still there, by top-level folder: may only fall. A folder that is not listed has none.
 
-This prints the present counts, to replace the table::
-
-    python -c "from tests.test_tidy import riddles_by_folder; print(dict(riddles_by_folder()))"
-"""
+def riddles_in(path: Path) -> list[str]:
+    """The lines with a riddle, as ``file:number: line``; the whole file counts, so log lines and errors do too."""
+    text = path.read_text()
+    lines = text.splitlines()
+    numbers = [text.count("\n", 0, found.end()) + 1 for found in RIDDLES.finditer(text)]
+    return [f"{name_of(path)}:{number}: {lines[number - 1].strip()}" for number in numbers]
 
 
-def riddles_in(path: Path) -> int:
-    """How many riddles a file has; files are whole, so that log lines and error messages count as well."""
-    return len(RIDDLES.findall(path.read_text()))
-
-
-def riddles_by_folder() -> Counter[str]:
-    """Riddles by top-level folder, tests by the room that they mirror; "." is the top of the repository.
-
-    The change log is left out: it is history. So are the rules themselves, in this file and in CONTRIBUTING.md.
-    """
-    count: Counter[str] = Counter()
-    for path in texts():
-        parts = path.relative_to(ROOT).parts
-        if parts in {("tests", "test_tidy.py"), ("CHANGELOG.md",), ("CONTRIBUTING.md",)}:
-            continue
-        depth = 2 if parts[0] == "tests" else 1
-        count["/".join(parts[: min(depth, len(parts) - 1)]) or "."] += riddles_in(path)
-    return +count
-
-
-def test_riddles_only_become_fewer():
-    """No folder has more than the table allows. Lower the table when a folder has fewer."""
-    assert {name: n for name, n in riddles_by_folder().items() if n > RIDDLES_LEFT.get(name, 0)} == {}
+def test_no_sentence_is_a_riddle():
+    """The change log is left out: it is history. So are the rules themselves, in this file and in CONTRIBUTING.md."""
+    rules = {"tests/test_tidy.py", "CHANGELOG.md", "CONTRIBUTING.md"}
+    assert [line for path in texts() if name_of(path) not in rules for line in riddles_in(path)] == []
 
 
 @pytest.mark.parametrize(

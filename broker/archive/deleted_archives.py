@@ -167,7 +167,7 @@ class DeletedArchives:
             self._notes = before
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the archive of {archives[0].partition.topic} cannot be noted for removal: {error}. Nothing was deleted",
+                f"Nothing was deleted: the archive of {archives[0].partition.topic} cannot be noted for removal: {error}",
             ) from error
 
     def confirm(self, topic_ids: Collection[Uuid]) -> None:

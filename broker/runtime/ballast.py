@@ -150,7 +150,7 @@ def raise_if_full(error: BaseException) -> None:
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         words = (
             "no space is left on the disk, and the chunk cache and the ballast file have given way already: make some MiB of "
-            "room on this file system, but remove no segments and no checkpoints. What was being written"
+            "room on this file system, but remove no segments and no checkpoints. The broker was writing"
         )
         raise OSError(error.errno, words, error.filename or "a file of the log directory") from error
 

@@ -202,7 +202,7 @@ def _words(summary: RewriteSummary, seconds: float, *, dry_run: bool) -> str:
     )
     if dry_run:
         return (
-            f"{looked}. Nothing was written.\n  {summary.gets:,} GETs of {bytes_text(summary.scan_bytes)} in {summary.tasks} "
+            f"{looked}. The bucket is unchanged.\n  {summary.gets:,} GETs of {bytes_text(summary.scan_bytes)} in {summary.tasks} "
             "tasks looked through the archive; a run asks as much, and reads again what it rewrites."
         )
     return (

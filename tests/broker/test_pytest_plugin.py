@@ -16,7 +16,7 @@ import pytest
 names = []
 
 
-def test_nothing_is_imported_before_it_is_needed():
+def test_the_plugin_imports_no_node_before_a_test_uses_one():
     assert "stratalog.broker.node" not in sys.modules
     assert "stratalog.broker.pytest_plugin" in sys.modules
 
@@ -57,7 +57,7 @@ def test_a_suite_that_uses_it(tmp_path):
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_nothing_is_left_of_the_test_before(stratalog_broker, turn):
+def test_a_broker_is_fresh_for_each_test(stratalog_broker, turn):
     """Neither topics nor settings nor faults."""
     with Client(stratalog_broker.bootstrap_servers) as client:
         assert list(client.refresh()) == []

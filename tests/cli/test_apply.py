@@ -37,7 +37,7 @@ def test_differences_are_shown_applied_and_gone(stratalog, topic, file) -> None:
     stratalog("topic", "delete", topic)
 
 
-def test_nothing_is_changed_if_one_topic_is_refused(stratalog, topic, file, tmp_path) -> None:
+def test_no_topic_is_changed_if_one_is_refused(stratalog, topic, file, tmp_path) -> None:
     """The broker checks all of them first."""
     stratalog("topic", "create", "zz-refused")
     path = file("remote.storage.enable = true")

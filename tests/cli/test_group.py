@@ -114,7 +114,7 @@ def test_some_partitions_are_reset(stratalog, group, filled) -> None:
     said = stratalog("group", "reset-offsets", f"new-{group}", "--topic", filled, "--to-offset", "9", "--execute")
     assert "nothing beyond 6" in said.err
     assert offsets_of(stratalog, f"new-{group}") == [(0, 6, 0), (1, 6, 0), (2, 0, 0)]
-    nothing = stratalog("group", "reset-offsets", "nobody", "--all-topics", "--to-latest", "--execute")
+    nothing = stratalog("group", "reset-offsets", "absent", "--all-topics", "--to-latest", "--execute")
     assert "has committed nothing" in nothing.err
 
 
@@ -137,7 +137,7 @@ def test_a_deleted_topic_takes_its_offsets_along(stratalog, group, filled) -> No
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("describe", "nobody"), 3),
+        (("describe", "absent"), 3),
         (("describe",), 2),
         (("reset-offsets", "g", "--topic", "t"), 2),
         (("reset-offsets", "g", "--to-latest"), 2),

@@ -68,7 +68,7 @@ def test_a_directory_in_use_and_a_bucket_that_is_not_there_are_refused(bucket, t
     assert not (tmp_path / "data").exists()
 
 
-def test_nothing_is_restored_from_a_missing_archive(bucket, tmp_path):
+def test_a_missing_archive_ends_a_restore_with_3(bucket, tmp_path):
     """A misspelt topic or prefix ends with 3, and no directory is made that looks like a broker's."""
     url, _ = bucket
     (tmp_path / "other").mkdir()

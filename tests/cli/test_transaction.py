@@ -34,7 +34,7 @@ def test_transactions_are_listed_and_described(stratalog, open_transaction, topi
 
 def test_missing_transactions_and_partitions_are_exit_code_3(stratalog, topic) -> None:
     """Exit code 3 for an unknown id, for an unknown partition, and where no transaction began."""
-    assert stratalog("transaction", "describe", "nobody", code=3).err
+    assert stratalog("transaction", "describe", "absent", code=3).err
     assert stratalog("transaction", "producers", "no-such-topic", "--partition", "0", code=3).err
     refused = stratalog("transaction", "abort", topic, "--partition", "0", "--start-offset", "7", code=3)
     assert "no open transaction" in refused.err

@@ -47,7 +47,7 @@ def test_lists_and_descriptions(broker):
     assert (described.state, described.partitions, described.producer_id) == ("Ongoing", (T0,), listed.producer_id)
     assert described.start_ms is not None
     with pytest.raises(KafkaError) as unknown:
-        describe_transaction(client, "nobody")
+        describe_transaction(client, "absent")
     assert unknown.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 

@@ -165,8 +165,8 @@ def _coordinator(kind: int, key: str) -> Make:
 
 def _leave(version: int, ids: Ids) -> Message:
     if version < 3:
-        return leave_group.LeaveGroupRequest(group_id=GROUP, member_id="nobody")
-    return leave_group.LeaveGroupRequest(group_id=GROUP, members=[leave_group.MemberIdentity(member_id="nobody")])
+        return leave_group.LeaveGroupRequest(group_id=GROUP, member_id="absent")
+    return leave_group.LeaveGroupRequest(group_id=GROUP, members=[leave_group.MemberIdentity(member_id="absent")])
 
 
 def _create_topics(version: int, ids: Ids) -> Message:
@@ -237,7 +237,7 @@ def _alter_configs(module: Any) -> Make:
 
 def _heartbeat_848(version: int, ids: Ids) -> Message:
     return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
-        group_id=GROUP, member_id="nobody", member_epoch=5, subscribed_topic_names=[SECRET], topic_partitions=None
+        group_id=GROUP, member_id="absent", member_epoch=5, subscribed_topic_names=[SECRET], topic_partitions=None
     )
 
 
@@ -277,12 +277,12 @@ REQUESTS: dict[int, tuple[Make, ...]] = {
             )
         ),
     ),
-    12: (_always(lambda: heartbeat.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="nobody")),),
+    12: (_always(lambda: heartbeat.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="absent")),),
     13: (_leave,),
     14: (
         _always(
             lambda: sync_group.SyncGroupRequest(
-                group_id=GROUP, generation_id=1, member_id="nobody", protocol_type="consumer", protocol_name="range"
+                group_id=GROUP, generation_id=1, member_id="absent", protocol_type="consumer", protocol_name="range"
             )
         ),
     ),

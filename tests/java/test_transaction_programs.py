@@ -160,7 +160,7 @@ def test_transactions_are_listed_described_and_aborted(kafka, broker, clients, c
     assert committed(broker, "open") == [["behind"], ["1"]]
     (described,) = transactions("describe", "--transactional-id", "mine")
     assert described["TransactionState"] in ("CompleteCommit", "PrepareCommit")
-    refused = kafka.run(COMMAND, "--bootstrap-server", broker.address, "describe", "--transactional-id", "nobody")
+    refused = kafka.run(COMMAND, "--bootstrap-server", broker.address, "describe", "--transactional-id", "absent")
     assert "the ID could not be found" in refused.refused()
 
 

@@ -37,7 +37,7 @@ def test_a_jump_backwards_is_believed_at_once():
     st.lists(st.tuples(st.integers(1, 5_000), st.integers(-YEAR_MS, YEAR_MS), st.booleans()), max_size=30),
     st.integers(5_000, 20_000),
 )
-def test_nothing_is_older_than_it_has_been_kept(steps, patience_ms):
+def test_no_value_is_taken_for_older_than_the_time_it_was_kept(steps, patience_ms):
     """Whatever the clock does, what was stored during the life of the process expires no earlier than it should."""
     jumps = ClockJumps()
     now = Now(0, 1_700_000_000_000)

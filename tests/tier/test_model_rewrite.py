@@ -4,7 +4,7 @@ The transitions (`tier.manifests.jobs`, `tier.manifests.manifest`) and the colle
 ones; each rule is then dropped and the search must find what goes wrong.
 
 Entry e0 holds the record x, e1 holds y. The job M merges both, E erases x from e0; retention may trash e0, a new leader
-may claim, somebody may strike a job off because it seems dead, and tiering may be switched off, which trashes all. Every object is older than the grace once it has passed.
+may claim, another job may strike a job off because it seems dead, and tiering may be switched off, which trashes all. Every object is older than the grace once it has passed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ function connect() {
 
 function link(to) {
   if (state.link === "lost" && to === "live") announce("Connected again.");
-  if (state.link !== "lost" && to === "lost") announce("The broker does not answer. What is shown is the last that was known.");
+  if (state.link !== "lost" && to === "lost") announce("The broker does not answer. The page shows the last figures it got.");
   state.link = to;
   const element = byId("link");
   element.dataset.state = to;

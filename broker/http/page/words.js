@@ -98,7 +98,7 @@ export function said(summary) {
       level: "calm",
       headline: "The bucket is mounted for reading",
       detail: `${plural(summary.tiered_topics, "topic")}, ${plural(summary.tiered_partitions, "partition")}: ` +
-        `${bytes(summary.remote_bytes)} in the bucket. Nothing is written to it.`,
+        `${bytes(summary.remote_bytes)} in the bucket. The mount never writes to it.`,
     };
   }
   if (!summary.tiered_partitions) {

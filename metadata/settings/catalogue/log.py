@@ -38,8 +38,8 @@ LOG_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("log.cleaner.backoff.ms", LONG, 15_000, at_least(0), mode=WIDE,
             doc="Pause of the cleaner when no log is worth cleaning."),
     setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, mode=WIDE,
-            doc="Memory for the map from key to newest offset, shared by log.cleaner.threads; a key takes 40 bytes. What "
-                "does not fit is cleaned by the next run."),
+            doc="Memory for the map from key to newest offset, shared by log.cleaner.threads; a key takes 40 bytes. The "
+                "next run cleans the records whose keys did not fit."),
     setting("log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), mode=WIDE,
             doc="Default of delete.retention.ms."),
     setting("log.cleaner.enable", BOOLEAN, True,

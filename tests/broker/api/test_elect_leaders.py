@@ -36,7 +36,7 @@ def test_no_election_is_needed(broker, version, kind):
     }
 
 
-def test_of_all_partitions_only_changes_are_answered(broker):
+def test_all_partitions_answer_only_those_that_changed(broker):
     """There are none."""
     broker.create("t", 2)
     assert ask(broker, PREFERRED) == ({}, ErrorCode.NONE)

@@ -12,7 +12,7 @@ def ask(broker, *topics):
     return broker.link().call(ListPartitionReassignmentsRequest(topics=named or None), 0)
 
 
-def test_nothing_is_under_way(broker):
+def test_no_reassignment_is_ever_listed(broker):
     """Neither of all partitions nor of those that are named, known or not."""
     broker.create("t", 2)
     for topics in ((), (("t", [0, 7]), ("absent", [0]))):

@@ -84,7 +84,7 @@ def test_a_missing_topic_is_created_on_demand(broker, version):
     assert broker.produce("fresh", b"v") == [0]
 
 
-def test_nothing_is_created_where_the_client_or_the_broker_forbids_it(start_node):
+def test_no_topic_is_created_if_the_client_or_the_broker_forbids_it(start_node):
     """The client's flag from version 4 on, and auto.create.topics.enable."""
     allowed, forbidden = start_node(directory="a"), start_node(directory="b", auto_create_topics_enable=False)
     for node, create in ((allowed, False), (forbidden, True)):

@@ -91,10 +91,10 @@ def test_by_id(link, shared_broker):
     assert committed(link, "ids") == {("t", 1): (6, 3, "m")}
 
 
-def test_nothing_known(link):
-    """Without anything that exists the group is not asked, and none comes to be."""
-    assert codes(link.call(request(("u", (0,)), group="nobody"), 9)) == {("u", 0): "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert committed(link, "nobody") == {}
+def test_a_commit_for_unknown_topics_makes_no_group(link):
+    """The answer is UNKNOWN_TOPIC_OR_PARTITION, and no group of that name exists afterwards."""
+    assert codes(link.call(request(("u", (0,)), group="absent"), 9)) == {("u", 0): "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert committed(link, "absent") == {}
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, "ILLEGAL_GENERATION"), (9, "GROUP_ID_NOT_FOUND")])

@@ -68,7 +68,7 @@ def test_deleted(broker):
     link = broker.restart().link()
     broker.wait_until(lambda: not broker.node.groups.loading)
     assert committed(link) == [2]
-    answer = link.call(request(("t", (0,)), group="nobody"), 0)
+    answer = link.call(request(("t", (0,)), group="absent"), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     assert link.call(request(("t", (0,)), group=""), 0).error_code == ErrorCode.INVALID_GROUP_ID
 

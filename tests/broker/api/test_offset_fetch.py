@@ -82,16 +82,16 @@ def test_one_group(link, version):
     if version >= 2:
         assert answer.error_code == 0
         assert found(link.call(legacy(), version)) == {("t", 0): (5, epoch, "m", "NONE")}
-        assert found(link.call(legacy(group="nobody"), version)) == {}
-    assert found(link.call(legacy(0, group="nobody"), version)) == {("t", 0): NOTHING}
+        assert found(link.call(legacy(group="absent"), version)) == {}
+    assert found(link.call(legacy(0, group="absent"), version)) == {("t", 0): NOTHING}
 
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_many_groups(link, version):
     """Since version 8 each group of a request answers for itself, in the order asked."""
-    wanted = [of_group("h"), of_group("nobody", ("u", (2,))), of_group("g", ("t", (0, 1)))]
+    wanted = [of_group("h"), of_group("absent", ("u", (2,))), of_group("g", ("t", (0, 1)))]
     answer = link.call(OffsetFetchRequest(groups=wanted, require_stable=True), version)
-    assert [one.group_id for one in answer.groups] == ["h", "nobody", "g"]
+    assert [one.group_id for one in answer.groups] == ["h", "absent", "g"]
     assert [found(one) for one in answer.groups] == [
         {("t", 0): (5, 3, "m", "NONE")},
         {("u", 2): NOTHING},

@@ -6,7 +6,7 @@ from stratalog.tier.messages import commands
 FAILED = commands.FailedReport("connection refused", retriable=True)
 
 
-def test_nothing_is_known_before_the_first_report():
+def test_a_bucket_is_neither_up_nor_down_before_the_first_report():
     """Neither that it answers nor that it fails."""
     health = BucketHealth()
     assert (health.answered_ms, health.failing_since_ms, health.last_error) == (None, None, "")

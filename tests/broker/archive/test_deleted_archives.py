@@ -96,7 +96,7 @@ def rig(tmp_path):
     return Rig(tmp_path)
 
 
-def test_nothing_happens_before_the_deletion_is_in_force(rig):
+def test_an_archive_stays_until_the_deletion_is_in_force(rig):
     """A note alone removes nothing: the record may never be written."""
     rig.archives.note([archive()])
     assert rig.noted == [0]

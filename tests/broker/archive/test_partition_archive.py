@@ -19,7 +19,7 @@ def rig(tmp_path):
     return Rig(tmp_path)
 
 
-def test_nothing_is_asked_before_there_is_something_to_archive(rig):
+def test_the_bucket_is_asked_only_once_there_is_something_to_archive(rig):
     """An idle partition costs no request; nor does one whose first segment is still open."""
     assert rig.settle() == []
     rig.write(1)

@@ -126,7 +126,7 @@ def test_an_unclean_stop_without_sync_on_ack_needs_the_archive(rig, flush_messag
     assert rig.begin(RemoteLogState(0, 10, 0)).needed() is needed
 
 
-def test_nothing_is_served_until_the_archive_has_answered(rig):
+def test_a_partition_serves_no_read_until_the_archive_has_answered(rig):
     """However long it takes; the claim comes first."""
     rig.write(4)
     rig.archive(2)

@@ -40,7 +40,7 @@ def planned(broker, unified, **changes):
     return broker.run(ask)
 
 
-def test_nothing_moves_without_limits(broker):
+def test_no_segment_goes_without_limits(broker):
     """Nor on a topic whose policy is not to delete; a plan has no effect at all."""
     unified = archived(broker)
     assert planned(broker, unified) == 0

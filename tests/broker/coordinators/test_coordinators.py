@@ -1,7 +1,7 @@
 """All coordinators together, as the node drives them."""
 
 
-def test_nothing_is_wrong_with_a_fresh_broker(broker):
+def test_a_fresh_broker_is_ready_and_has_no_failures(broker):
     """No partition of a coordinator is damaged."""
     assert broker.node.coordinators.failures() == []
     assert broker.node.not_ready() == []

@@ -38,8 +38,8 @@ def test_answers_that_come_at_once(gathered):
     assert answers == [["a", "b"]]
 
 
-def test_nothing_is_asked(gathered):
-    """An empty request has an empty answer."""
+def test_an_empty_request_has_an_empty_answer(gathered):
+    """The answer comes with the close, as it does for a full request."""
     gather, answers = gathered
     gather.close()
     assert answers == [[]]

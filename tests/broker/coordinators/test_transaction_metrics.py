@@ -45,8 +45,8 @@ def test_transactions_by_state(scrape):
     assert found["stratalog_transactions_oldest_open_seconds",] == 7.5
 
 
-def test_nothing_is_open(scrape):
-    """Then nothing is old, also after something was."""
+def test_the_oldest_open_transaction_is_0_s_old_if_none_is_open(scrape):
+    """Also after one was open."""
     one = shard((TransactionStatus.ONGOING, 5_000))
     assert scrape([one], 0.0)["stratalog_transactions_oldest_open_seconds",] == 5
     one.transactions.clear()

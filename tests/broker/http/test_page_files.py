@@ -49,7 +49,7 @@ async def test_a_cached_file_is_not_sent_again(get):
     assert (await get("/", **{"If-None-Match": '"old"'}))[0] == 200
 
 
-async def test_nothing_else_of_the_package_can_be_had(get):
+async def test_other_files_of_the_package_are_not_found(get):
     """There is no path into the file system."""
     for path in ("/page/", "/page/../http.py", "/page/%2e%2e/http.py", "/page/page.py", "/index.html"):
         assert (await get(path))[0] == 404, path

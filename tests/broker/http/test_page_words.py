@@ -107,7 +107,7 @@ def test_the_first_sentence_is_the_worst_that_is_known(say):
     assert told[3]["headline"] == "Everything that is due is in the bucket"
     assert told[4]["headline"] == "No topic is tiered yet"
     assert told[5]["headline"] == "The bucket is mounted for reading"
-    assert told[5]["detail"] == "3 topics, 7 partitions: 3.0 GiB in the bucket. Nothing is written to it."
+    assert told[5]["detail"] == "3 topics, 7 partitions: 3.0 GiB in the bucket. The mount never writes to it."
 
 
 def test_figures_that_are_not_known_are_not_invented(say):

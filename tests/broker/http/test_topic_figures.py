@@ -90,7 +90,7 @@ def test_topics_that_are_gone_count_no_more(world):
     assert world.shown("stratalog_tier_leased_trash_items") == {"t": 0}
 
 
-def test_an_archive_of_which_nothing_is_known_has_no_trash(world):
+def test_an_archive_that_has_not_answered_counts_no_trash(world):
     """And what leases held at the last look is never more than there is."""
     archive = world.archives[0]
     assert trash_of(archive) == Trash(3, 70, 2, 1)

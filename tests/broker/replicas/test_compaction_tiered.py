@@ -56,7 +56,7 @@ def local_offsets(broker) -> set[int]:
     return {record.offset for record in broker.read("t", offset=start)}
 
 
-def test_nothing_is_cleaned_that_is_not_in_the_archive(broker):
+def test_records_above_the_remote_end_are_not_cleaned(broker):
     """A record is dropped only for a later one below the remote end."""
     broker.create("t", remote_log_copy_disable="true", **TIERED)
     write(broker, 3)

@@ -148,7 +148,7 @@ async def test_one_cycle_at_a_time_and_the_next_takes_all(bench):
     assert two.heard.count("flushed") == 1
 
 
-async def test_nothing_is_synced_before_it_is_due(bench):
+async def test_a_log_is_not_synced_before_it_is_due(bench):
     """flush.messages above the written count leaves it to the system, until a sync is asked for."""
     owner = bench.owner(sync_on_ack=False)
     bench.writer.enqueue(owner)

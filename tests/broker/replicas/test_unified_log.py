@@ -139,7 +139,7 @@ def test_offsets_outside_are_out_of_range(unified, offset):
 @pytest.mark.parametrize(
     ("offset", "committed"), [(HIGH_WATERMARK, False), (END, False), (STABLE, True), (HIGH_WATERMARK, True)]
 )
-def test_nothing_is_read_at_or_above_the_limit_of_the_reader(unified, local, offset, committed):
+def test_a_read_at_or_above_the_limit_of_the_reader_is_empty(unified, local, offset, committed):
     """The high watermark, or the last stable offset for committed readers: they wait."""
     found = read(unified, offset, committed=committed)
     assert (found.size_bytes, found.next_offset, found.pending) == (0, offset, False)

@@ -203,8 +203,8 @@ def test_a_denied_topic_is_not_read_as_it_was_either(guarded):
 
 @pytest.fixture
 def closed(start_node):
-    """A broker that refuses what no rule allows; adds permissions for everybody. Rules cannot be added by requests."""
-    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:nobody"})
+    """A broker that refuses what no rule allows; adds permissions for everyone. Rules cannot be added by requests."""
+    node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:root"})
 
     def add(operation, name="t", kind=TOPIC, permission=Permission.ALLOW):
         one = AclRule(kind, name, PatternType.LITERAL, "User:*", "*", operation, permission)

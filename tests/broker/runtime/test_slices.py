@@ -240,7 +240,7 @@ def test_an_outcome_that_is_not_taken_stops_no_other_work(bench):
     """Errors of its receiver are reported by the loop; the works behind it, and those that begin later, go on."""
 
     def refuse(*_):
-        raise ConnectionError("nobody takes it")
+        raise ConnectionError("the client has left")
 
     first, second = Client(), Client()
     bench.slices.start(bench.work("a", 5), refuse, first)

@@ -62,7 +62,7 @@ def test_settings_without_a_meaning_are_refused(bucket, assignment, word):
         load(assignment, bucket=bucket)
 
 
-def test_nothing_is_misplaced_by_default():
+def test_no_setting_is_misplaced_by_default():
     """Without any of these settings every store may be named."""
     for url in (None, "memory:", "file:///x", "s3://b", "gs://b"):
         assert misplaced_settings(url, NOTHING) == []

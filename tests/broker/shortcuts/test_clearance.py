@@ -216,7 +216,7 @@ def produce_one(broker_rig, tmp_path, monkeypatch):
 REFUSED = (True, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def test_who_is_allowed_takes_the_shortcut_until_a_rule_denies_it(produce_one):
+def test_an_allowed_client_takes_the_shortcut_until_a_rule_denies_it(produce_one):
     """The very next request is refused; when the rule is gone, the one after that is short again."""
     assert [produce_one() for _ in range(3)] == [(True, 0), (False, 0), (False, 0)]
     produce_one.rules.set(deny())

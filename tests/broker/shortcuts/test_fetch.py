@@ -338,8 +338,8 @@ def test_an_append_does_not_suffer_from_a_failed_look(rig, monkeypatch, caplog):
     assert len(rig.decoded) == 1
 
 
-def test_a_drained_purgatory_answers_who_waits(rig):
-    """At the end of the broker nobody waits for an append."""
+def test_a_drained_purgatory_answers_parked_fetches(rig):
+    """A stopping broker does not keep a fetch until the next append."""
     append(rig)
     asked = Asked()
     ask(rig, replace(asked, offset=0))

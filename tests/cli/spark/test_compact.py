@@ -44,7 +44,7 @@ def test_a_compaction_without_spark(rewrite_rig: Any, store: Any) -> None:
     dry = run(store, "--without-spark", "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert "records would go" in dry.stdout
-    assert "Nothing was written" in dry.stdout
+    assert "The bucket is unchanged" in dry.stdout
     assert rewrite_rig.rows_of(store) == history.rows
     row = json.loads(run(store, "--without-spark", "--json").stdout)
     assert (row["topic"], row["kind"], row["dry_run"], row["clean_offsets"]) == (
@@ -89,8 +89,8 @@ def test_an_impossible_run_is_refused_with_the_reason(
     monkeypatch.setattr("stratalog.spark.rewrite.group.live_range", _changed)
     found = run(store, "--without-spark")
     assert found.exit_code == 1
-    assert "Left as it was: somebody was there" in found.stderr
+    assert "Left as it was: another job is at work" in found.stderr
 
 
 def _changed(*_: object) -> None:
-    raise JobRefused("somebody was there")
+    raise JobRefused("another job is at work")

@@ -72,7 +72,7 @@ def test_keys_come_from_a_file_in_many_writings(
     assert {row[1] for row in rewrite_rig.rows_of(store)} & {b"key-3", b"key-4"} == {b"key-4"}
 
 
-def test_nothing_goes_where_one_of_several_topics_is_not_there(rewrite_rig: Any, store: Any) -> None:
+def test_no_record_is_erased_if_one_of_several_topics_is_missing(rewrite_rig: Any, store: Any) -> None:
     """A misspelt name ends the command before the first topic has lost a record."""
     found = run(store, "--topic", "misspelt", "--key", "key-3")
     assert (found.exit_code, found.stdout) == (3, "")

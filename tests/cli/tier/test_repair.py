@@ -35,7 +35,7 @@ def run(*arguments):
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_nothing_to_repair_ends_with_0(bucket):
+def test_a_sound_archive_ends_a_repair_with_0(bucket):
     """And says so."""
     assert run("repair", "--bucket", bucket[0]) == (0, "", "Nothing to repair.\n")
 

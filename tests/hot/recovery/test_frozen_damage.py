@@ -66,7 +66,7 @@ def test_a_power_cut_in_the_middle_of_a_roll_leaves_no_hole(closed, point, harm)
     "known",
     ["nothing", "synced", "archived", "acknowledged", *(f"{name}?" for name in ("recovery", "replication", "remote"))],
 )
-def test_what_follows_damage_stays_where_it_may_have_been_synced(bench, known):
+def test_records_behind_damage_stay_if_they_may_have_been_synced(bench, known):
     """Any checkpoint may show that, also one that cannot be read. Otherwise the log ends: a power cut leaves that."""
     root, files = str(Path(bench.directory).parent), bench.files
     directory = LogDirectory.load(root, files)

@@ -103,8 +103,8 @@ def test_a_range_that_was_evicted_is_missing_no_more(bench, log):
     assert not [name for name in Path(bench.directory).iterdir() if name.suffix == ".missing"]
 
 
-def test_nothing_is_cleaned_from_a_missing_range_on(bench, log):
-    """What lies behind may be newer than what is missing."""
+def test_no_offset_is_cleaned_from_a_missing_range_on(bench, log):
+    """Records behind the range may be newer than those that are missing."""
     assert [one.base_offset for one in log.compaction.cleanable_segments()] == [0, 10, 20]
     log.set_aside(damage(bench, 10, flip(bench, 10, 2)))
     assert [(one.base_offset, one.end_offset) for one in log.compaction.cleanable_segments()] == [(0, 10), (10, 14)]

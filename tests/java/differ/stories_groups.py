@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.java.differ.story import Ask, Known, Story, Take
 
-NOBODY = "nobody-00000000-0000-0000-0000-000000000000"
+ABSENT_MEMBER = "absent-00000000-0000-0000-0000-000000000000"
 
 
 def find(label: str, kind: int, *keys: str) -> Ask:
@@ -124,7 +124,7 @@ JOINED = Story(
         join("second", "j-{v}", Known("member"), keep={"generation": "generation_id"}),
         sync("assignment", "j-{v}", Known("member"), Known("generation"), **assigned(Known("member"))),
         join("again, nothing new", "j-{v}", Known("member")),
-        join("unknown member", "j-{v}", NOBODY),
+        join("unknown member", "j-{v}", ABSENT_MEMBER),
         join("another protocol type", "j-{v}", Known("member"), protocol_type="connect"),
         join("another protocol", "j-{v}", Known("member"), protocols=[{"name": "other", "metadata": b""}]),
         join("a stranger with another protocol", "j-{v}", "", protocols=[{"name": "other", "metadata": b""}]),
@@ -134,7 +134,7 @@ JOINED = Story(
         join("empty group", ""),
         join("short session", "j4-{v}", session_timeout_ms=10),
         join("long session", "j4-{v}", session_timeout_ms=100_000_000),
-        join("unknown member of an unknown group", "j5-{v}", NOBODY),
+        join("unknown member of an unknown group", "j5-{v}", ABSENT_MEMBER),
         described("described", "j-{v}"),
     ),
 )
@@ -149,7 +149,7 @@ STATIC = Story(
             **assigned(Known("member")),
         ),
         beat("beat", "s-{v}", Known("member"), Known("generation"), group_instance_id="i"),
-        beat("wrong member", "s-{v}", NOBODY, Known("generation"), group_instance_id="i"),
+        beat("wrong member", "s-{v}", ABSENT_MEMBER, Known("generation"), group_instance_id="i"),
         beat("wrong instance", "s-{v}", Known("member"), Known("generation"), group_instance_id="x"),
         Ask("JoinGroup", {
             "group_id": "s-{v}", "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000,
@@ -159,7 +159,7 @@ STATIC = Story(
         beat("the new one", "s-{v}", Known("member2"), Known("generation2"), group_instance_id="i"),
         described("described", "s-{v}"),
         Ask("LeaveGroup", {"group_id": "s-{v}", "members": [{"member_id": "", "group_instance_id": "x"}]}, "leave, unknown"),
-        Ask("LeaveGroup", {"group_id": "s-{v}", "members": [{"member_id": NOBODY, "group_instance_id": "i"}]}, "leave, wrong id"),
+        Ask("LeaveGroup", {"group_id": "s-{v}", "members": [{"member_id": ABSENT_MEMBER, "group_instance_id": "i"}]}, "leave, wrong id"),
         Ask("LeaveGroup", {"group_id": "s-{v}", "members": [{"member_id": "", "group_instance_id": "i"}]}, "leave"),
         described("left", "s-{v}"),
     ),
@@ -180,7 +180,7 @@ TWO = Story(
         join("first joins again", "two-{v}", Known("member")),
         Take("b"),
         sync("stale generation", "two-{v}", Known("member"), 1),
-        sync("unknown member", "two-{v}", NOBODY, 2),
+        sync("unknown member", "two-{v}", ABSENT_MEMBER, 2),
         sync("first has all", "two-{v}", Known("member"), 2, **assigned(Known("member"))),
         sync("second has none", "two-{v}", Known("second"), 2),
         sync("second again", "two-{v}", Known("second"), 2),
@@ -202,9 +202,9 @@ SYNCED = Story(
         sync("again", "y-{v}", Known("member")),
         sync("old generation", "y-{v}", Known("member"), 0),
         sync("future generation", "y-{v}", Known("member"), 7),
-        sync("unknown member", "y-{v}", NOBODY),
-        sync("unknown group", "nowhere-{v}", NOBODY),
-        sync("empty group", "", NOBODY),
+        sync("unknown member", "y-{v}", ABSENT_MEMBER),
+        sync("unknown group", "nowhere-{v}", ABSENT_MEMBER),
+        sync("empty group", "", ABSENT_MEMBER),
         sync("another protocol", "y-{v}", Known("member"), protocol_name="other"),
         sync("another type", "y-{v}", Known("member"), protocol_type="connect"),
     ),
@@ -218,10 +218,10 @@ BEATS = Story(
         beat("good", "h-{v}", Known("member")),
         beat("old generation", "h-{v}", Known("member"), 0),
         beat("future generation", "h-{v}", Known("member"), 9),
-        beat("unknown member", "h-{v}", NOBODY),
+        beat("unknown member", "h-{v}", ABSENT_MEMBER),
         beat("empty member", "h-{v}", ""),
-        beat("unknown group", "nowhere-{v}", NOBODY),
-        beat("empty group", "", NOBODY),
+        beat("unknown group", "nowhere-{v}", ABSENT_MEMBER),
+        beat("empty group", "", ABSENT_MEMBER),
     ),
 )
 
@@ -230,9 +230,9 @@ LEFT = Story(
     "LeaveGroup",
     (
         *member("l-{v}"),
-        leave("unknown member", "l-{v}", {"member_id": NOBODY}),
-        leave("unknown group", "nowhere-{v}", {"member_id": NOBODY}),
-        leave("empty group", "", {"member_id": NOBODY}),
+        leave("unknown member", "l-{v}", {"member_id": ABSENT_MEMBER}),
+        leave("unknown group", "nowhere-{v}", {"member_id": ABSENT_MEMBER}),
+        leave("empty group", "", {"member_id": ABSENT_MEMBER}),
         leave("good", "l-{v}", {"member_id": Known("member")}),
         leave("again", "l-{v}", {"member_id": Known("member")}),
         described("left", "l-{v}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.java.differ.requests import topic
-from tests.java.differ.stories_groups import NOBODY, member
+from tests.java.differ.stories_groups import ABSENT_MEMBER, member
 from tests.java.differ.story import Ask, Known, Story, TopicId
 
 UNKNOWN_ID = bytes(range(16))
@@ -44,7 +44,7 @@ COMMITTED = Story(
         commit("unknown partition", "alone-{v}", "c-{v}", (9, 1)),
         commit("unknown topic", "alone-{v}", "nowhere-{v}", (0, 1), topic_id=UNKNOWN_ID),
         commit("generation without members", "alone-{v}", "c-{v}", (0, 1), generation_id_or_member_epoch=3),
-        commit("member of an unknown group", "new-{v}", "c-{v}", (0, 1), member_id=NOBODY),
+        commit("member of an unknown group", "new-{v}", "c-{v}", (0, 1), member_id=ABSENT_MEMBER),
         commit("generation of an unknown group", "new-{v}", "c-{v}", (0, 1), generation_id_or_member_epoch=1),
         commit("empty group", "", "c-{v}", (0, 1)),
         Ask("OffsetCommit", {"group_id": "alone-{v}", "member_id": ""}, "nothing"),
@@ -54,7 +54,7 @@ COMMITTED = Story(
             generation_id_or_member_epoch=Known("generation"),
         ),
         commit("old generation", "live-{v}", "c-{v}", (0, 4), member_id=Known("member"), generation_id_or_member_epoch=0),
-        commit("unknown member", "live-{v}", "c-{v}", (0, 4), member_id=NOBODY, generation_id_or_member_epoch=1),
+        commit("unknown member", "live-{v}", "c-{v}", (0, 4), member_id=ABSENT_MEMBER, generation_id_or_member_epoch=1),
         commit("no member of a live group", "live-{v}", "c-{v}", (0, 4)),
         commit(
             "unknown instance", "live-{v}", "c-{v}", (0, 4), member_id=Known("member"), group_instance_id="x",

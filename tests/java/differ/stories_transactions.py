@@ -138,7 +138,7 @@ COMMITTED = Story(
         commit_offset("unknown partition", "t-{v}", 7),
         commit_offset("unknown topic", "nowhere-{v}"),
         commit_offset("older epoch", "t-{v}", producer_epoch=-1),
-        commit_offset("unknown member", "t-{v}", member_id="nobody", generation_id=1),
+        commit_offset("unknown member", "t-{v}", member_id="absent", generation_id=1),
         commit_offset("unknown generation", "t-{v}", generation_id=5),
         commit_offset("empty group", "t-{v}", group_id=""),
         Ask(

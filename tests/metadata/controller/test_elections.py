@@ -69,8 +69,8 @@ def test_an_unclean_election_takes_any_living_replica(image):
     decision = elect_leaders(alone, UNCLEAN, None)
     assert outcomes(decision) == [(T0, None)]
     assert alone.apply(decision.records).topics.partition("t", 0).leader == 2
-    nobody = alone.apply(fence_broker(alone, 2, unclean_allowed=lambda _: False).records)
-    assert outcomes(elect_leaders(nobody, UNCLEAN, [T0])) == [(T0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    leaderless = alone.apply(fence_broker(alone, 2, unclean_allowed=lambda _: False).records)
+    assert outcomes(elect_leaders(leaderless, UNCLEAN, [T0])) == [(T0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
 
 
 def test_missing_partitions_have_a_code(image):

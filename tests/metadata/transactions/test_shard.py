@@ -189,8 +189,8 @@ def test_no_epoch_is_used_twice_when_they_run_out(desk):
     assert marker.producer == Producer(last.producer_id, EPOCH_MAX)
     table.add(Producer(103, 0), "1", tid="y", token="early")
     assert table.code("early") is ErrorCode.CONCURRENT_TRANSACTIONS
-    table.add(Producer(last.producer_id, EPOCH_MAX), "1", tid="y", token="nobody's")
-    assert table.code("nobody's") is ErrorCode.CONCURRENT_TRANSACTIONS
+    table.add(Producer(last.producer_id, EPOCH_MAX), "1", tid="y", token="not-mine")
+    assert table.code("not-mine") is ErrorCode.CONCURRENT_TRANSACTIONS
     table.mark()
     table.end(last, tid="y", token="repeated")
     assert (table.answers["repeated"].producer_id, table.answers["repeated"].producer_epoch) == (103, 0)

@@ -33,8 +33,8 @@ def test_moves_to_a_new_member():
     assert targets["y"][B] == {0}
 
 
-def test_nothing_moves_when_balanced():
-    """A balanced assignment stays as it is."""
+def test_a_balanced_assignment_stays():
+    """Every member keeps its partitions."""
     members = {
         "x": MemberSpec(frozenset({A}), {A: frozenset({2, 4})}),
         "y": MemberSpec(frozenset({A, B}), {A: frozenset({0, 1}), B: frozenset({0})}),

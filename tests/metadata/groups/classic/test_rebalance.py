@@ -42,7 +42,7 @@ def test_a_later_rebalance_waits_for_all(classic_world):
     assert world.rejoin("a", "client-a") is None
     world.rejoin("b", "client-b")
     assert {world.answers[f"join-{name}"].generation_id for name in "abc"} == {2}
-    assert world.answers["join-c"].leader == "client-a", "whoever leads goes on"
+    assert world.answers["join-c"].leader == "client-a", "the leader stays the leader"
 
 
 def test_a_rebalance_waits_no_longer_than_the_timeout(classic_world):

@@ -61,8 +61,8 @@ def test_a_partition_changes_hands(world):
     assert world.facts.state.value == "Stable"
 
 
-def test_nothing_new(pair):
-    """A heartbeat of a stable group writes nothing and tells nothing."""
+def test_a_heartbeat_of_a_stable_group_has_a_short_answer(pair):
+    """It writes no record, and the answer has no assignment."""
     before = len(pair.log)
     answer = pair.beat("x", 2)
     assert (answer.member_epoch, answer.assignment) == (2, None)

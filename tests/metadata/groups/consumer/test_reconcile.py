@@ -19,7 +19,7 @@ def _step(member, target, *, epoch=5, owned=None, owners=(), subscribed=(A, B)):
     return Reconciliation(epoch, target, frozenset(subscribed), lambda *one: held.get(one), owned).step(member)
 
 
-def test_nothing_to_do():
+def test_a_member_at_its_target_stays_as_it_is():
     """A stable member in the epoch of its target stays the very object it was."""
     member = _member(5, {A: {0: 3}})
     assert _step(member, {A: {0}}) is member
@@ -72,7 +72,7 @@ def test_waits_for_others():
     assert (done.epoch, done.state, done.assigned) == (5, STABLE, {A: {0: 5, 1: 5}})
 
 
-def test_nothing_but_waiting():
+def test_a_member_that_waits_for_all_its_partitions_changes_epoch():
     """A member whose whole target is held by others goes to the epoch all the same."""
     after = _step(_member(4), {A: {1}}, owners={(A, 1): "y"}.items())
     assert (after.epoch, after.state, after.assigned) == (5, UNRELEASED, {})

@@ -61,7 +61,7 @@ def look():
         group_like(protocol_type="consumer", empty_since_ms=None, state="Stable"),
         group_like(protocol_type="consumer", empty_since_ms=-1),
     ],
-    ids=["offsets alone", "KIP-848", "KIP-848 empty", "with members", "empty since nobody knows"],
+    ids=["offsets alone", "KIP-848", "KIP-848 empty", "with members", "empty since an unknown time"],
 )
 def test_by_commit(look, group):
     """Offsets age since their commit where the group does not tell since when it is empty."""
