@@ -1,6 +1,8 @@
-"""Checks of statements in the documents: links, APIs, settings, duties."""
+"""Checks of statements in the documents: links, APIs, settings, duties, safety rules."""
 
 import re
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -101,3 +103,54 @@ def test_error_codes_that_are_named_exist():
         if name not in names and not other.match(name)
     }
     assert unknown == set()
+
+
+def safety_cells(column: int) -> Iterator[tuple[int, str]]:
+    """The line number and the text of one column of all tables of rules in docs/safety.md, headings left out."""
+    for number, line in enumerate((ROOT / "docs" / "safety.md").read_text().splitlines(), 1):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)]
+        if len(cells) == 6 and cells[1] != "rule" and not cells[1].startswith("---"):
+            yield number, cells[column]
+
+
+@cache
+def names_in(*folders: str) -> dict[str, set[str]]:
+    """Each Python file below the folders, and the names of what it defines: classes, functions, fields, constants."""
+    defined = re.compile(r"^ *(?:(?:async )?def |class )?(\w+)(?: = |: |\(|\[|:$)", re.MULTILINE)
+    return {
+        path.relative_to(ROOT).as_posix(): set(defined.findall(path.read_text()))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+def files_named(name: str, files: Iterable[str]) -> list[str]:
+    """The files whose path ends with a name like ``log/read``, which has no suffix."""
+    return [path for path in files if f"/{path}".endswith(f"/{name}.py")]
+
+
+TEST_FILE = re.compile(r"`((?:\w+/)*test_\w+)`((?:,? \"[^\"]+\")*)")
+
+
+def test_every_test_that_a_safety_rule_names_exists():
+    """Its file has one place, and the words in quotes are in the name of a test there; an ellipsis stands for the rest."""
+    files = names_in("tests")
+    wrong = []
+    for number, cell in safety_cells(3):
+        for name, quotes in TEST_FILE.findall(cell):
+            places = files_named(name, files)
+            tests = " ".join(files[places[0]]).lower() if len(places) == 1 else ""
+            words = [re.sub(r"[^a-z0-9]+", "_", one.lower()).strip("_") for one in re.findall(r'"([^"]+)"', quotes)]
+            wrong += [f"{number}: {name} {places}: {one}" for one in ["test", *words] if one not in tests]
+    assert wrong == []
+
+
+def test_all_code_that_a_safety_rule_names_exists():
+    """``module.name`` is in a file of that name, ``Class.name`` in a file that has the class."""
+    files = names_in("wire", "client", "hot", "tier", "metadata", "broker", "spark", "cli", "sim", "bench")
+    wrong = []
+    for number, cell in safety_cells(2):
+        for owner, name in re.findall(r"`([\w/]+)\.(?!py`|toml`)(\w+)`", cell):
+            places = files_named(owner, files) or [path for path, names in files.items() if owner in names]
+            wrong += [] if any(name in files[path] for path in places) else [f"{number}: {owner}.{name}"]
+    assert wrong == []
