@@ -218,7 +218,7 @@ def test_nothing_unfinished_and_no_path_of_one_machine(pattern, what):
 
 RIDDLES = re.compile(
     r"\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|(?:[Ii]s|[Aa]re|[Ww]as) told|[Oo]f which)\b"
-    r"|(?:\"\"\"|(?<![\S#])#:? |[.!?]\s{1,9}(?:#:? )?)(?:What|Who|Of|Nothing)\b(?![^.!?\n]*\?)"
+    r"|(?:\"\"\"|(?<![\S#])#:? |(?m:^)(?:\| ?|- |> )|[.!?]\s{1,9}(?:#:? )?)(?:What|Who|Of|Nothing)\b(?![^.!?\n]*\?)"
     r"|def test_(?:(?:what|who|of|nothing)_|(?:\w+_)?(?:nobody|somebody|whoever|(?:is|are|was)_told|of_which)[_(])"
 )
 """Words that make a sentence hard to read, sentences that begin with a riddle, and names of tests with either."""
@@ -244,6 +244,7 @@ def test_no_sentence_is_a_riddle():
         ('"""What is read."""', 1),
         ("x = 1  # nobody reads it", 1),
         ("It goes on. Nothing is kept.", 1),
+        ("| Nothing goes | a rule |", 1),
         ("A consumer is told of it, of which there are two.", 2),
         ('"""Whose turn it is, whatever was asked."""', 0),
         ("## What does it cost?", 0),
