@@ -49,8 +49,8 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.shortcuts.table import with_shortcuts
 from stratalog.broker.views.mount import Mount
 from stratalog.broker.workers.deep_work import DeepWork
-from stratalog.broker.workers.machine import machine_of
 from stratalog.broker.workers.metrics import add_worker_metrics
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
@@ -94,7 +94,7 @@ class Node:
         self._files: Filesystem = RealFilesystem() if files is None else files
         self.dice = random.SystemRandom() if dice is None else dice
         self._incarnation_id = os.urandom(_UUID_BYTES)
-        self._sync_threads = machine_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
+        self._sync_threads = spawner_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
         self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))

@@ -31,8 +31,8 @@ from sim.trace import Trace
 from sim.under.bucket import Bucket
 from sim.under.disk import Disk, SimFilesystem
 from sim.under.loop import VirtualLoop
-from sim.under.machine import SimMachine
 from sim.under.process import Process
+from sim.under.spawner import SimSpawner
 from sim.under.threads import VirtualLock, VirtualTimer
 from stratalog.broker.node import Node
 from stratalog.broker.settings.config import BrokerConfig, Flags, load_config
@@ -89,14 +89,14 @@ class World:
         self.loop = VirtualLoop(random.Random(self.dice.getrandbits(64)), trace)
         trace.now = self.loop.time
         trace.hidden = directory
-        self.machine = self.loop.machine = SimMachine(self.loop)
+        self.spawner = self.loop.spawner = SimSpawner(self.loop)
         self.clock = SimClock(self.loop)
         self.port = _PORT
         self._directory = directory
         Path(f"{directory}/data").mkdir()
         self.disk = Disk(f"{directory}/data", self._dice(), self.clock.wall_ms)
         self.disk.loose = f"{directory}/data/log-cache"
-        self.machine.files_of = partial(SimFilesystem, self.disk)
+        self.spawner.files_of = partial(SimFilesystem, self.disk)
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
         self.groups: list[GroupModel] = []

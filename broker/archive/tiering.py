@@ -33,8 +33,8 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics, TopicMetrics
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.io_worker import Executed, RatedUpload, io_patience, unanswered_seconds
-from stratalog.broker.workers.machine import machine_of
 from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
 from stratalog.broker.workers.workers import Workers
 from stratalog.hot.storage.checkpoint import RemoteLogState
@@ -99,7 +99,7 @@ class Tiering:
         self._io = self._io_workers(asyncio.get_running_loop())
         self.health = BucketHealth()
         self.uploads = UploadGate(self.submit)
-        self._removing = machine_of(asyncio.get_running_loop()).threads(1, "cache-removal")
+        self._removing = spawner_of(asyncio.get_running_loop()).threads(1, "cache-removal")
         self.chunks = open_cold_reads(
             lambda: self.config,
             submit=self.submit,
@@ -158,7 +158,7 @@ class Tiering:
         target = Start(
             "stratalog.broker.workers.io_worker:io_worker", options, threads=_IO_THREADS, niceness=_IO_NICENESS
         )
-        return machine_of(loop).workers("io", target, patience=io_patience)
+        return spawner_of(loop).workers("io", target, patience=io_patience)
 
     # -- workers --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from stratalog.broker.http.connections import HttpConnections, HttpLimits, HttpProtocol
 from stratalog.broker.network.accepting import Listening, listen
 from stratalog.broker.network.listening import naming_setting
-from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.spawner import spawner_of
 
 if TYPE_CHECKING:
     from stratalog.broker.http.server import HttpServer
@@ -78,7 +78,7 @@ class HttpListener:
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
-        thread = machine_of(loop).threads(1, "http")
+        thread = spawner_of(loop).threads(1, "http")
         try:
             await loop.run_in_executor(thread, import_module, _MODULE)
             self._server = self._make()

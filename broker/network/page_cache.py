@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.wire.parts import HasFileno
 
 __all__ = ["PROBE_STEP_BYTES", "PageCache", "pages_resident", "read_resident"]
@@ -86,7 +86,7 @@ class PageCache:
         read_resident: Callable[[int, int, int], bytes | bytearray | None] = read_resident,
     ) -> None:
         self._loop = loop
-        self._executor = machine_of(loop).threads(threads, "page-cache")
+        self._executor = spawner_of(loop).threads(threads, "page-cache")
         self.resident = resident
         self.read_resident = read_resident
 

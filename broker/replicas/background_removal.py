@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.storage.removal import Removal
 
 __all__ = ["BackgroundRemoval"]
@@ -17,7 +17,7 @@ class BackgroundRemoval:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = machine_of(loop).threads(1, "removal")
+        self._thread = spawner_of(loop).threads(1, "removal")
         self._pending = 0
 
     @property

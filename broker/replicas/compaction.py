@@ -25,8 +25,8 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
-from stratalog.broker.workers.machine import machine_of
 from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
 from stratalog.broker.workers.workers import Workers
 from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt, drop_leftovers
@@ -74,8 +74,8 @@ class Compaction:
 
     def __init__(self, services: CleanerServices) -> None:
         self._services = services
-        self._machine = machine_of(asyncio.get_running_loop())
-        self._threads = self._machine.threads(1, "compaction")
+        self._spawner = spawner_of(asyncio.get_running_loop())
+        self._threads = self._spawner.threads(1, "compaction")
         self._workers: Workers | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._uncleanable: dict[UnifiedLog, str] = {}
@@ -332,7 +332,7 @@ class Compaction:
         if self._workers is None:
             threads = max(self._services.config().integer("log.cleaner.threads"), 1)
             start = Start("stratalog.broker.workers.cpu_worker:cpu_worker", threads=threads, niceness=_NICENESS)
-            self._workers = self._machine.workers("cleaner", start)
+            self._workers = self._spawner.workers("cleaner", start)
         return self._workers
 
     @property

@@ -20,7 +20,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
 from stratalog.broker.runtime.tick import Tick
-from stratalog.broker.workers.machine import machine_of
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
@@ -104,7 +104,7 @@ class Directories:
                 tick=tick,
                 sync_threads=sync_threads,
                 on_failed=on_failed,
-                kernel_sync=machine_of(loop).kernel_sync(one.path),
+                kernel_sync=spawner_of(loop).kernel_sync(one.path),
             )
             assert one.owner.directory_id is not None
             directories.append(Directory(one, writer, one.owner.directory_id, lock, ballast))

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from stratalog.broker.workers.cpu_worker import Rework
-from stratalog.broker.workers.machine import machine_of
 from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
 from stratalog.broker.workers.workers import OnDone, Workers
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
@@ -92,7 +92,7 @@ class DeepWork:
     def in_process(cls, loop: asyncio.AbstractEventLoop) -> DeepWork:
         """With a worker process of its own."""
         start = Start("stratalog.broker.workers.cpu_worker:cpu_worker", niceness=5, memory_bytes=_MEMORY_BYTES)
-        return cls(machine_of(loop).workers("cpu", start))
+        return cls(spawner_of(loop).workers("cpu", start))
 
     def rework(
         self,

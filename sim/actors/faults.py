@@ -102,7 +102,7 @@ class Faults:
         self._world.stop_broker()
 
     def _kill_worker(self) -> None:
-        workers = list(self._world.machine.workers_alive)
+        workers = list(self._world.spawner.workers_alive)
         if workers:
             worker = self._dice.choice(workers)
             self._note(f"kills {worker.process.name}")

@@ -30,7 +30,7 @@ class Deadlock(Exception):
 class VirtualLoop(base_events.BaseEventLoop):
     """See the module. ``after_event`` is called after every callback; what it raises ends the run.
 
-    ``machine`` makes threads and workers (`stratalog.broker.workers.machine`), ``network`` carries ``create_server``.
+    ``spawner`` starts threads and workers (`stratalog.broker.workers.spawner`), ``network`` carries ``create_server``.
     """
 
     def __init__(self, dice: random.Random, trace: Trace) -> None:
@@ -39,7 +39,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.trace = trace
         self.steps = 0
         self.network = Network(self, random.Random(dice.getrandbits(64)))
-        self.machine: Any = None
+        self.spawner: Any = None
         self.after_event: Callable[[Process], None] = lambda _: None
         self.failures: list[str] = []
         self._now = 0.0

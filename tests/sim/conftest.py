@@ -10,8 +10,8 @@ import pytest
 from sim.__main__ import report
 from sim.trace import Trace
 from sim.under.loop import VirtualLoop
-from sim.under.machine import SimMachine
 from sim.under.process import Process
+from sim.under.spawner import SimSpawner
 from sim.world import run_seed
 
 
@@ -28,11 +28,11 @@ def failures() -> Callable[[Iterable[int]], list[str]]:
 
 @pytest.fixture
 def loop() -> Iterator[VirtualLoop]:
-    """A loop with virtual time, a network and a machine."""
+    """A loop with virtual time, a network and a spawner."""
     trace = Trace()
     loop = VirtualLoop(random.Random(1), trace)
     trace.now = loop.time
-    loop.machine = SimMachine(loop)
+    loop.spawner = SimSpawner(loop)
     yield loop
     loop.close()
 

@@ -13,7 +13,7 @@ def test_jobs_take_time_and_run_side_by_side(loop, run):
     heard = []
 
     async def main():
-        pool = loop.machine.threads(2, "pool")
+        pool = loop.spawner.threads(2, "pool")
         for number in range(6):
             pool.submit(lambda number=number: loop.call_soon_threadsafe(heard.append, number))
         assert heard == []
@@ -28,7 +28,7 @@ def test_blocking_on_a_job_runs_it(loop, run):
     """The loop stands still meanwhile, as it does for a real thread."""
 
     async def main():
-        pool = loop.machine.threads(1, "pool")
+        pool = loop.spawner.threads(1, "pool")
         done = []
         pool.submit(done.append, 1)
         assert pool.submit(lambda: done.append(2) or "two").result() == "two"
@@ -43,7 +43,7 @@ def test_the_end_of_a_pool(loop, run):
 
     async def main():
         done = []
-        patient, hasty = loop.machine.threads(1, "patient"), loop.machine.threads(1, "hasty")
+        patient, hasty = loop.spawner.threads(1, "patient"), loop.spawner.threads(1, "hasty")
         for number in range(3):
             patient.submit(done.append, number)
             hasty.submit(done.append, -number)

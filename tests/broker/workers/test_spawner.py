@@ -1,32 +1,32 @@
-"""The surroundings of an event loop: the real machine, and one that a loop brings itself."""
+"""Threads and processes beside an event loop: those of the system, and those of a spawner that the loop has."""
 
 import asyncio
 from types import SimpleNamespace
 
-from stratalog.broker.workers.machine import RealMachine, machine_of
 from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.spawner import SystemSpawner, spawner_of
 from stratalog.broker.workers.workers import ProcessWorkers, ThreadWorkers
 
 ECHO = Start("types:SimpleNamespace", {"execute": abs})
 
 
-async def test_a_loop_without_a_machine_has_the_real_one():
+async def test_a_loop_without_a_spawner_has_that_of_the_system():
     """Its threads are threads: what they are given runs elsewhere and comes back."""
-    machine = machine_of(asyncio.get_running_loop())
-    assert isinstance(machine, RealMachine)
-    with machine.threads(2, "test") as pool:
+    spawner = spawner_of(asyncio.get_running_loop())
+    assert isinstance(spawner, SystemSpawner)
+    with spawner.threads(2, "test") as pool:
         assert pool.submit(abs, -3).result(10) == 3
 
 
-def test_a_loop_that_brings_its_machine_is_believed():
+def test_a_spawner_of_the_loop_is_used():
     """Virtual time needs threads that live in it."""
-    machine = object()
-    assert machine_of(SimpleNamespace(machine=machine)) is machine
+    spawner = object()
+    assert spawner_of(SimpleNamespace(spawner=spawner)) is spawner
 
 
 async def test_commands_go_to_a_process():
     """Workers are processes, started with the first command."""
-    workers = machine_of(asyncio.get_running_loop()).workers("test", ECHO)
+    workers = spawner_of(asyncio.get_running_loop()).workers("test", ECHO)
     try:
         assert isinstance(workers, ProcessWorkers)
         assert workers.pid is None
@@ -36,8 +36,8 @@ async def test_commands_go_to_a_process():
 
 async def test_commands_for_a_store_in_memory_go_to_threads():
     """Another process would not see it."""
-    start = Start("types:SimpleNamespace", {"execute": abs, "url": "memory:machine"})
-    workers = machine_of(asyncio.get_running_loop()).workers("test", start)
+    start = Start("types:SimpleNamespace", {"execute": abs, "url": "memory:spawner"})
+    workers = spawner_of(asyncio.get_running_loop()).workers("test", start)
     try:
         assert isinstance(workers, ThreadWorkers)
         assert await workers.submit(-4) == 4
@@ -47,6 +47,6 @@ async def test_commands_for_a_store_in_memory_go_to_threads():
 
 async def test_the_kernel_is_asked_where_it_can(tmp_path):
     """A queue of syncs that the caller closes, or None."""
-    queue = machine_of(asyncio.get_running_loop()).kernel_sync(str(tmp_path))
+    queue = spawner_of(asyncio.get_running_loop()).kernel_sync(str(tmp_path))
     if queue is not None:
         queue.close()

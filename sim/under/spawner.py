@@ -20,14 +20,14 @@ from stratalog.hot.storage.filesystem import Filesystem
 if TYPE_CHECKING:
     from sim.under.loop import VirtualLoop
 
-__all__ = ["SimMachine", "SimWorker"]
+__all__ = ["SimSpawner", "SimWorker"]
 
 _KILLED = -9
 _CPU_WORKER = "stratalog.broker.workers.cpu_worker:cpu_worker"
 
 
-class SimMachine:
-    """The machine of a virtual loop (`stratalog.broker.workers.machine`)."""
+class SimSpawner:
+    """The spawner of a virtual loop (`stratalog.broker.workers.spawner`)."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -47,7 +47,7 @@ class SimMachine:
         return ProcessWorkers(self._loop, role, start, child=self._child)
 
     def kernel_sync(self, directory: str) -> None:
-        """The kernel of this machine syncs in threads only."""
+        """None: simulated files are synced by threads."""
         del directory
 
     def _child(
@@ -69,7 +69,7 @@ class SimWorker:
 
     def __init__(
         self,
-        machine: SimMachine,
+        spawner: SimSpawner,
         loop: VirtualLoop,
         dice: random.Random,
         name: str,
@@ -80,7 +80,7 @@ class SimWorker:
         self.pid = pid
         self.process = Process(name)
         self._parent = current_process()
-        self._machine = machine
+        self._spawner = spawner
         self._loop = loop
         self._dice = dice
         self._on_message = on_message
@@ -96,7 +96,7 @@ class SimWorker:
         self._ended = asyncio.Event()
         self._parent.on_death.append(self.process.kill)
         self.process.on_death.append(self._gone)
-        machine.workers_alive[self] = None
+        spawner.workers_alive[self] = None
         loop.trace.note(name, "started")
 
     # -- what the broker calls -----------------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ class SimWorker:
     def _start(self, start: Start) -> None:
         self._threads = start.threads
         options = dict(start.options)
-        if start.target == _CPU_WORKER and self._machine.files_of is not None:
-            options["files"] = self._machine.files_of(self.process)
+        if start.target == _CPU_WORKER and self._spawner.files_of is not None:
+            options["files"] = self._spawner.files_of(self.process)
         try:
             self._target = load_target(start.target, options)
         except Exception as error:  # noqa: BLE001 - every command gets the error
@@ -174,7 +174,7 @@ class SimWorker:
                 self._on_message(message)
 
     def _gone(self) -> None:
-        del self._machine.workers_alive[self]
+        del self._spawner.workers_alive[self]
         self._loop.trace.note(self.process.name, "ended")
         self._parent.forget(self.process.kill)
         self._loop.call_later(self._seconds(), self._exited, context=self._parent.context)

@@ -1,6 +1,6 @@
-"""The surroundings of an event loop: threads, worker processes, syncs by the kernel.
+"""Starts what runs beside an event loop: threads, worker processes, syncs by the kernel.
 
-Code that needs one of them asks for the machine of its loop. That is the real one, unless the loop brings its own: a
+Code that needs one of them asks the spawner of its loop. That is the system's, unless the loop has one of its own: a
 loop with virtual time has threads and workers that live in it, so that the whole broker runs on it unchanged.
 """
 
@@ -15,11 +15,11 @@ from stratalog.broker.workers.watch import Patience
 from stratalog.broker.workers.workers import ProcessWorkers, ThreadWorkers, Workers
 from stratalog.hot.storage.kernel_sync import KernelSync
 
-__all__ = ["Machine", "RealMachine", "machine_of"]
+__all__ = ["Spawner", "SystemSpawner", "spawner_of"]
 
 
-class Machine(Protocol):
-    """Makes what runs beside the event loop."""
+class Spawner(Protocol):
+    """Starts threads and processes beside an event loop."""
 
     def threads(self, count: int, name: str) -> Executor:
         """A pool of ``count`` threads."""
@@ -34,7 +34,7 @@ class Machine(Protocol):
         ...
 
 
-class RealMachine:
+class SystemSpawner:
     """Threads of this process and processes of this system."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,7 +56,7 @@ class RealMachine:
         return KernelSync.open(directory)
 
 
-def machine_of(loop: asyncio.AbstractEventLoop) -> Machine:
-    """The machine that ``loop`` runs on: its attribute ``machine`` if it has one, else the real one."""
-    own = getattr(loop, "machine", None)
-    return RealMachine(loop) if own is None else cast("Machine", own)
+def spawner_of(loop: asyncio.AbstractEventLoop) -> Spawner:
+    """The attribute ``spawner`` of ``loop`` if it has one, else threads and processes of the system."""
+    own = getattr(loop, "spawner", None)
+    return SystemSpawner(loop) if own is None else cast("Spawner", own)
