@@ -117,7 +117,7 @@ crash: $(VENV)/.ready
 	$(PY) -m pytest -m crash tests/crash
 
 model: $(VENV)/.ready
-	$(PY) -m pytest -v --tb=short -m "slow or not slow" tests/tier/test_model*.py
+	$(PY) -m pytest -v --tb=short -m "slow or not slow" tests/model
 
 mutants: $(VENV)/.ready
 	$(PY) -m mutants $(if $(ONLY),--only "$(ONLY)") $(if $(PART),--part $(PART))

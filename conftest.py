@@ -23,9 +23,9 @@ COSTLY_TESTS: dict[str, str] = {
     "tests/spark/rewrite/test_compact.py::test_a_kill_at_any_call_loses_nothing_and_leaves_nothing_behind": "every fifth call",
     "tests/spark/rewrite/test_erase.py::test_a_kill_at_any_call_loses_nothing_else": "every fifth call",
     "tests/test_imports.py::test_no_files_need_each_other": "reads every file of every room",
-    "tests/tier/test_model.py::test_the_protocol_holds": "every order of events within a bound",
-    "tests/tier/test_model_removal.py::test_no_object_goes_that_a_reader_may_need": "every order of events within a bound",
-    "tests/tier/test_model_replicas.py::test_logs_and_archive_agree": "every order of events within a bound",
+    "tests/model/test_protocol.py::test_the_protocol_holds": "every order of events within a bound",
+    "tests/model/test_removal.py::test_no_object_goes_that_a_reader_may_need": "every order of events within a bound",
+    "tests/model/test_replicas.py::test_logs_and_archive_agree": "every order of events within a bound",
     "tests/tier/stores/s3/test_store.py::test_listing_and_deleting_go_in_pages": "thousands of objects on a server in the process",
 }
 """Test function: why it may take more than `CPU_SECONDS_MAX` in the default run. Cheaper is better than listed here."""
@@ -35,7 +35,7 @@ UNLIMITED = frozenset(
 )
 """Markers whose tests are no part of the default run; each may take the time it takes."""
 
-LONGEST_FIRST = ("tests/tier/test_model", "tests/sim/", "tests/faults/")
+LONGEST_FIRST = ("tests/model/", "tests/sim/", "tests/faults/")
 """Files that take longest, by how their names begin: begun last, they would keep one core busy alone."""
 
 

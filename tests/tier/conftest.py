@@ -12,8 +12,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +20,6 @@ import pytest
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
-from stratalog.tier.manifests.json import from_bytes, to_bytes
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.opening import open_store
@@ -29,7 +27,6 @@ from stratalog.tier.stores.retrying_store import RetryPolicy
 from stratalog.tier.stores.s3.client import ENDPOINT_VARIABLES
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
-from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
 QUICK = RetryPolicy(deadline_s=10.0, first_wait_s=0.001, longest_wait_s=0.02)
 
@@ -265,118 +262,6 @@ def make_entry(log_bytes):
         return Entry(uuid=uuid, base=base, end=end, epoch=epoch, key=key, **{**known, **fields})
 
     return make
-
-
-SEARCHES: list[tuple[str, Search]] = []
-"""By test: what each search of this run has found."""
-
-
-@dataclass
-class Search:
-    """Result of a breadth-first search: ``trace`` is a shortest counterexample, ``None`` if there is none."""
-
-    states: int
-    trace: list | None
-
-
-class ModelTools:
-    """Shared by the model checks: the search, and the shipped manifest transitions over numbered manifests.
-
-    Manifests are interned, so that a state of a model is small and quick to compare, and each transition is computed
-    once for equal arguments. Reductions: all changes happen at time 0, and the list of latest changes is dropped.
-    """
-
-    PARTITION = PartitionId("t", bytes(16), 0)
-
-    def __init__(self, name):
-        self._name = name
-        self._manifests = []
-        self._numbers = {}
-        self._steps = {}
-
-    def search(self, initial, successors, violation, limit=1_500_000):
-        """Visit every state; stop at the first in which ``violation`` gives a reason."""
-        found = self._search(initial, successors, violation, limit)
-        SEARCHES.append((self._name, found))
-        return found
-
-    @staticmethod
-    def _search(initial, successors, violation, limit):
-        seen, queue = {initial: None}, deque([initial])
-        while queue:
-            state = queue.popleft()
-            for label, after in successors(state):
-                if after in seen:
-                    continue
-                seen[after] = (state, label)
-                reason = violation(after)
-                if reason:
-                    trace = [reason]
-                    while seen[after]:
-                        after, label = seen[after]
-                        trace.append(label)
-                    return Search(len(seen), trace[::-1])
-                queue.append(after)
-            assert len(seen) <= limit, "the model is larger than was meant: check its bounds"
-        return Search(len(seen), None)
-
-    def number(self, manifest):
-        """The number of a manifest; every new one is written to bytes and read back as the product does."""
-        manifest = replace(manifest, commits=())
-        number = self._numbers.get(manifest)
-        if number is None:
-            number = self._numbers[manifest] = len(self._manifests)
-            try:
-                assert from_bytes(to_bytes(manifest), "model") == manifest
-            except Corrupt:
-                self._manifests.append((manifest, "gap or overlap in the manifest"))
-            else:
-                self._manifests.append((manifest, None))
-        return number
-
-    def manifest(self, number):
-        """The manifest of a number."""
-        return self._manifests[number][0]
-
-    def fault(self, number):
-        """The problems of reading it back from its bytes."""
-        return self._manifests[number][1]
-
-    def step(self, transition, number, *args):
-        """The successor's number; ``None`` if the transition refuses, or has nothing to do."""
-        key = transition, number, args
-        if key not in self._steps:
-            manifest = self.manifest(number)
-            try:
-                after = transition(manifest, *args)
-            except (Fenced, Invalid):
-                after = manifest
-            self._steps[key] = None if after is manifest else self.number(after)
-        return self._steps[key]
-
-
-@pytest.fixture
-def model_tools(request):
-    """A search and a numbering of manifests."""
-    return ModelTools(request.node.name)
-
-
-def pytest_terminal_summary(terminalreporter):
-    """With ``-v``, as `make model` has it: how many states each model check has visited, and what it found."""
-    if not SEARCHES or terminalreporter.config.option.verbose < 1:
-        return
-    terminalreporter.section("states of the models")
-    for name, found in SEARCHES:
-        end = (
-            f"counterexample of {len(found.trace) - 1} steps: {found.trace[-1]}"
-            if found.trace
-            else "exhausted, it holds"
-        )
-        terminalreporter.write_line(f"{found.states:>9,}  {name}: {end}")
-    held = [found.states for _, found in SEARCHES if not found.trace]
-    terminalreporter.write_line(
-        f"{sum(held):,} states in {len(held)} searches without a violation; {len(SEARCHES) - len(held)} counterexamples"
-    )
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The manifest of one partition: what the archive holds, who may write it, and every way in which it may change.
 
 Pure: each transition takes a manifest and gives its successor, the same object when there is nothing to do, or an
-error. `tier.work.work` replaces the stored manifest by compare-and-swap; the model checker in ``tests/tier/test_model.py``
+error. `tier.work.work` replaces the stored manifest by compare-and-swap; the model checker in ``tests/model/test_protocol.py``
 steps these very functions. Rules: ``docs/safety.md``.
 """
 

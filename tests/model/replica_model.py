@@ -1,4 +1,4 @@
-"""The model that ``test_model_replicas.py`` searches: two brokers' logs, one archive, and a second cluster.
+"""The model that ``test_replicas.py`` searches: two brokers' logs, one archive, and a second cluster.
 
 A record's value is the epoch that wrote it, 100 and more in the second cluster. Brokers crash, are killed, lose power
 or their disk, are elected cleanly or not, and never learn in time that they are fenced. A broker that is alone may go back
