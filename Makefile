@@ -43,7 +43,7 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/.ready
-	$(PY) -m bench.demo --bucket $(BUCKET)
+	$(PY) -m demo --bucket $(BUCKET)
 
 test: $(VENV)/.ready
 	$(PY) -m pytest -n auto --dist loadgroup --durations=25

@@ -1,1 +1,1 @@
-"""Measurements: what stratalog costs beside small C servers that speak the same bytes, and the guided demo."""
+"""Measurements: what stratalog costs beside small C servers that speak the same bytes."""

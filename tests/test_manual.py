@@ -10,7 +10,7 @@ from stratalog.spark.source import options
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("wire", "client", "hot", "tier", "metadata", "broker", "spark", "cli", "kernel")
-FOLDERS = (*ROOMS, "bench", "sim", "mutants", "localstack")
+FOLDERS = (*ROOMS, "bench", "demo", "sim", "mutants", "localstack")
 STOP = re.compile(r"\]\(\.\./([\w/]+\.py)\)[\s,]*\(((?:`[\w.]+`(?:, )?)+)\)")
 LINK = re.compile(r"\]\(([^)\s#:]+)\)")
 

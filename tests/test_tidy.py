@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("wire", "client", "hot", "tier", "metadata", "broker", "spark", "cli")
-OTHERS = ("pyspark_stratalog", "localstack", "bench", "sim", "mutants", "docs", "kernel")
+OTHERS = ("pyspark_stratalog", "localstack", "bench", "demo", "sim", "mutants", "docs", "kernel")
 FILE_LINES_MAX = 420
 FUNCTION_LINES_MAX = 60
 MIRRORED_FROM_LINES = 40

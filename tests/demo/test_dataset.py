@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from bench.demo import dataset
-from bench.demo.dataset import DAY_END_MS, DAY_START_MS, flights
+from demo import dataset
+from demo.dataset import DAY_END_MS, DAY_START_MS, flights
 
 
 def test_the_flights_are_read_without_their_package(monkeypatch):

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from bench.demo.dataset import Event
-from bench.demo.fingerprint import Fingerprint, combine, partition_digest
+from demo.dataset import Event
+from demo.fingerprint import Fingerprint, combine, partition_digest
 
 __all__ = ["Loaded", "Loader"]
 

@@ -77,7 +77,7 @@ def s3_server(data: Path) -> Iterator[str]:
     if given:
         yield given
         return
-    launcher = Path(__file__).resolve().parents[2] / "localstack" / "run_s3.py"
+    launcher = Path(__file__).resolve().parents[1] / "localstack" / "run_s3.py"
     with (data / "s3.log").open("a") as log:
         process = subprocess.Popen(
             [sys.executable, str(launcher), "moto", "--bucket", "stratalog-demo"],

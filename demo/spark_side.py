@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from bench.demo.fingerprint import partition_digest
+from demo.fingerprint import partition_digest
 from stratalog import spark as stratalog_spark
 
 __all__ = ["main"]

@@ -15,11 +15,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from bench.demo.copier import is_delayed
-from bench.demo.dataset import DAY_END_MS, DAY_START_MS, PARTITIONS, Event, flights, load_events
-from bench.demo.fingerprint import Fingerprint, combine, partition_digest
-from bench.demo.load import Loaded, Loader
-from bench.demo.servers import Broker
+from demo.copier import is_delayed
+from demo.dataset import DAY_END_MS, DAY_START_MS, PARTITIONS, Event, flights, load_events
+from demo.fingerprint import Fingerprint, combine, partition_digest
+from demo.load import Loaded, Loader
+from demo.servers import Broker
 
 __all__ = ["Story"]
 
@@ -182,7 +182,7 @@ class Story:
         for topic, wanted in expected.items():
             before = broker.metrics()
             found = self._python(
-                "bench.demo.reader", "--bootstrap", broker.kafka, "--topic", topic, "--partitions", str(PARTITIONS)
+                "demo.reader", "--bootstrap", broker.kafka, "--topic", topic, "--partitions", str(PARTITIONS)
             )
             after = broker.metrics()
             gets = self._delta(before, after, "stratalog_tier_gets_total")
@@ -199,7 +199,7 @@ class Story:
         self._chapter("4. One day, found by timestamp")
         before = broker.metrics()
         found = self._python(
-            "bench.demo.reader", "--bootstrap", broker.kafka, "--topic", "flights", "--partitions", str(PARTITIONS),
+            "demo.reader", "--bootstrap", broker.kafka, "--topic", "flights", "--partitions", str(PARTITIONS),
             "--from-ms", str(DAY_START_MS), "--until-ms", str(DAY_END_MS),
         )  # fmt: skip
         after = broker.metrics()
@@ -219,7 +219,7 @@ class Story:
         started = time.monotonic()
         arguments = ["--bootstrap", broker.kafka, "--group", "readers", "--topic", "flights"]
         share = str(PARTITIONS // 2)
-        members = [self._start("bench.demo.member", *arguments, "--share", share) for _ in range(2)]
+        members = [self._start("demo.member", *arguments, "--share", share) for _ in range(2)]
         shares = [self._finish(member)["partitions"] for member in members]
         seconds = time.monotonic() - started
         self._say(
@@ -231,14 +231,14 @@ class Story:
     def _exactly_once(self, broker: Broker, loaded: Loaded, events: list[Event]) -> None:
         Loader(broker.kafka).create_topic("delayed", PARTITIONS, TIERED)
         arguments = ["--bootstrap", broker.kafka, "--source", "flights", "--target", "delayed"]
-        job = self._start("bench.demo.copier", *arguments)
+        job = self._start("demo.copier", *arguments)
         assert job.stdout is not None
         looked_at = 0
         while looked_at < len(events) // 2:
             looked_at = int(job.stdout.readline())
         job.kill()
         job.communicate()
-        again = self._start("bench.demo.copier", *arguments)
+        again = self._start("demo.copier", *arguments)
         out, _ = again.communicate(timeout=120)
         self._compare("the second run of the job ended well", again.returncode, 0)
         transactions = out.decode().split()
@@ -247,7 +247,7 @@ class Story:
             f"flights; a second run looked at {int(transactions[-1]):,} more in {len(transactions)} transactions."
         )
         found = self._python(
-            "bench.demo.reader", "--bootstrap", broker.kafka, "--topic", "delayed", "--partitions", str(PARTITIONS),
+            "demo.reader", "--bootstrap", broker.kafka, "--topic", "delayed", "--partitions", str(PARTITIONS),
             "--no-offsets",
         )  # fmt: skip
         wanted = {}
@@ -269,7 +269,7 @@ class Story:
 
     def _spark(self, expected: dict[str, Fingerprint]) -> None:
         found = self._python(
-            "bench.demo.spark_side", "--bucket", self._bucket, "--topics", ",".join(expected), "--out", str(self._data)
+            "demo.spark_side", "--bucket", self._bucket, "--topics", ",".join(expected), "--out", str(self._data)
         )
         for topic, wanted in expected.items():
             self._say(
@@ -293,7 +293,7 @@ class Story:
         self._say(f"Delays by month are drawn in {found['chart']}.")
 
     def _python_readers(self, expected: dict[str, Fingerprint]) -> None:
-        found = self._python("bench.demo.python_side", "--bucket", self._bucket, "--topics", ",".join(expected))
+        found = self._python("demo.python_side", "--bucket", self._bucket, "--topics", ",".join(expected))
         for topic, wanted in expected.items():
             self._say(f"stratalog.open read {topic} from the bucket in {found[topic]['seconds']:.1f} s, without Java.")
             self._compare(f"{topic} as Python sees it", _fingerprint(found[topic]["partitions"]), wanted)

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 import stratalog
-from bench.demo.fingerprint import partition_digest
+from demo.fingerprint import partition_digest
 
 __all__ = ["main"]
 

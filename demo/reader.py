@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bench.demo.fingerprint import partition_digest
+from demo.fingerprint import partition_digest
 
 __all__ = ["main", "read_partition"]
 

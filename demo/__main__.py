@@ -8,12 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from bench.demo.servers import s3_server
-from bench.demo.story import Story
+from demo.servers import s3_server
+from demo.story import Story
 
 
 def main() -> None:
-    """``python -m bench.demo [--bucket file|s3] [--data DIR]``."""
+    """``python -m demo [--bucket file|s3] [--data DIR]``."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--bucket", choices=["file", "s3"], default="file")
     parser.add_argument("--data", type=Path, default=Path("demo-data"))

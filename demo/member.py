@@ -9,7 +9,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from bench.demo.fingerprint import partition_digest
+from demo.fingerprint import partition_digest
 
 __all__ = ["main"]
 
