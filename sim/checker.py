@@ -9,11 +9,13 @@ import asyncio
 import random
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from sim.actors.groups import Member
 from sim.actors.link import LinkLost
+from sim.actors.progress import Progress
 from sim.actors.readers import Reader
+from sim.actors.surroundings import Surroundings
 from sim.group_model import GroupModel
 from sim.model import PartitionModel, TopicModel, Violation
 from sim.under.process import Process
@@ -21,9 +23,6 @@ from stratalog.tier.documents.keys import PartitionId, topic_prefix
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.stores.store import NotFound
 from stratalog.wire.topic import TopicPartition
-
-if TYPE_CHECKING:
-    from sim.world import World
 
 __all__ = ["Checker"]
 
@@ -42,10 +41,19 @@ class _Offsets(NamedTuple):
     end: int
 
 
+class Checked(Surroundings, Protocol):
+    """A run, for its judge: what actors see, the broker itself and what clients know."""
+
+    node: Any
+    """The broker's `Node`; None while there is none."""
+    groups: list[GroupModel]
+    progress: list[Progress]
+
+
 class Checker:
     """Watches one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Checked) -> None:
         self._world = world
         self._seen: dict[Any, _Offsets] = {}
         """State of each led partition after the event before; forgotten with its process."""

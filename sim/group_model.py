@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from sim.model import Model, PartitionModel, Violation
-
-if TYPE_CHECKING:
-    from sim.actors.groups import Member
 
 __all__ = ["GroupModel"]
 
 _SURE_SECONDS: Final = 1.0
 """A member that got a good heartbeat answer this lately cannot have been expelled at the end of its session."""
+
+
+class Named(Protocol):
+    """A member of a group; two of them are never equal."""
+
+    name: str
 
 
 class GroupModel:
@@ -24,8 +27,8 @@ class GroupModel:
         self._model = model
         self._floors: dict[PartitionModel, int] = {}
         self._attempted: dict[PartitionModel, set[int]] = {}
-        self._owners: dict[PartitionModel, Member] = {}
-        self._heard: dict[Member, float] = {}
+        self._owners: dict[PartitionModel, Named] = {}
+        self._heard: dict[Named, float] = {}
 
     def find(self, named: Iterable[tuple[str | bytes, int]]) -> list[PartitionModel]:
         """The partitions of (topic name or id, number) that the model knows."""
@@ -40,7 +43,7 @@ class GroupModel:
 
     # -- ownership -----------------------------------------------------------------------------------------------------
 
-    def take(self, member: Member, partitions: list[PartitionModel], now: float) -> None:
+    def take(self, member: Named, partitions: list[PartitionModel], now: float) -> None:
         """A member works on these, and on nothing else. Raises `Violation` if another one surely does, too."""
         self.release(member)
         self._heard[member] = now
@@ -50,12 +53,12 @@ class GroupModel:
                 raise Violation(f"group {self.name}: {partition} is {member.name}'s, and {other.name}'s, too")
             self._owners[partition] = member
 
-    def release(self, member: Member) -> None:
+    def release(self, member: Named) -> None:
         """A member works on nothing any more."""
         for partition in [one for one, owner in self._owners.items() if owner is member]:
             del self._owners[partition]
 
-    def heard(self, member: Member, now: float) -> None:
+    def heard(self, member: Named, now: float) -> None:
         """A member got a heartbeat answer without an error."""
         self._heard[member] = now
 

@@ -29,6 +29,7 @@ from sim.model import Model, TopicModel, Violation
 from sim.plan import Plan
 from sim.trace import Trace
 from sim.under.bucket import Bucket
+from sim.under.clock import SimClock
 from sim.under.disk import Disk, SimFilesystem
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
@@ -40,28 +41,10 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Outcome", "World", "run_seed"]
 
-_WALL_ORIGIN_MS: Final = 1_700_000_000_000
 _PORT: Final = 9092
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 _STEPS_MAX: Final = 40_000
 _QUIET_SECONDS: Final = 90.0
-
-
-class SimClock:
-    """Virtual time; the wall clock may be set."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self._ahead_ms = 0
-        self.monotonic = loop.time
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, as far as this machine knows."""
-        return _WALL_ORIGIN_MS + self._ahead_ms + int(self._loop.time() * 1000)
-
-    def jump(self, jump_ms: int) -> None:
-        """An operator sets the clock."""
-        self._ahead_ms += jump_ms
 
 
 @dataclass(slots=True)

@@ -40,15 +40,21 @@ class Import(NamedTuple):
     by_name: bool
 
 
+TOOLS = ("sim", "bench", "demo", "mutants")
+"""Folders at the top that are imported by their own names."""
+
+
 @cache
 def sources() -> dict[str, Path]:
-    """The files of all rooms by the names of their modules."""
+    """The files of all rooms and tools by the names of their modules."""
     files = {}
     for room in sorted(one for one in (ROOT / "stratalog").iterdir() if one.is_dir() and one.name != "__pycache__"):
         real = room.resolve()
         for path in real.rglob("*.py"):
             parts = ("stratalog", room.name, *path.relative_to(real).with_suffix("").parts)
             files[".".join(parts).removesuffix(".__init__")] = path
+    for path in (path for tool in TOOLS for path in (ROOT / tool).rglob("*.py") if "build" not in path.parts):
+        files[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = path
     return files
 
 
@@ -192,7 +198,8 @@ def test_imports_by_name_obey_the_layers():
 
 def test_every_room_is_looked_at():
     """A graph without files has no circles."""
-    assert {name.split(".")[1] for name in graph()} >= {
+    assert {name.split(".")[name.startswith("stratalog.")] for name in graph()} >= {
+        *TOOLS,
         "wire",
         "client",
         "hot",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sim.actors.link import Caller, LinkLost
+from sim.actors.surroundings import Surroundings
 from sim.model import PartitionModel, TopicModel, Violation
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -19,9 +20,6 @@ from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.topic import ZERO_UUID
 
-if TYPE_CHECKING:
-    from sim.world import World
-
 __all__ = ["Admin"]
 
 _TIMEOUT_MS: Final = 10_000
@@ -32,7 +30,7 @@ _METADATA_WITH_IDS: Final = 10
 class Admin(Caller):
     """Administers until `stop` is called."""
 
-    def __init__(self, world: World, name: str, dice: random.Random) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random) -> None:
         super().__init__(world.loop, name, world.port, dice)
         self.world = world
         self.version_floors = {_METADATA_KEY: _METADATA_WITH_IDS}

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from sim.actors.surroundings import Surroundings
 from sim.under.process import Process
-
-if TYPE_CHECKING:
-    from sim.world import World
 
 __all__ = ["Faults"]
 
@@ -18,7 +15,7 @@ __all__ = ["Faults"]
 class Faults:
     """Draws one fault after the other until the plan's are used up."""
 
-    def __init__(self, world: World, dice: random.Random) -> None:
+    def __init__(self, world: Surroundings, dice: random.Random) -> None:
         self._world = world
         self._dice = dice
         self.stopped = False

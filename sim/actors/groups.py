@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from sim.actors.codes import COORDINATOR_RETRIABLE, GONE
 from sim.actors.link import Caller, LinkLost
-from sim.actors.producers import GONE
+from sim.actors.surroundings import Surroundings
 from sim.group_model import GroupModel
 from sim.model import PartitionModel, Violation
 from stratalog.wire.errors import ErrorCode
@@ -36,23 +37,10 @@ from stratalog.wire.records.consumer_protocol import (
     encode_protocol,
 )
 
-if TYPE_CHECKING:
-    from sim.world import World
-
-__all__ = ["AGAIN", "ClassicMember", "ConsumerMember", "Member"]
+__all__ = ["ClassicMember", "ConsumerMember", "Member"]
 
 _COMMIT, _FETCH = 8, 9
 _SESSION_MS: Final = 6000
-AGAIN: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-"""A coordinator that cannot answer now is asked again."""
 _OUT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -71,7 +59,7 @@ class _Out(Exception):
 class Member(Caller):
     """Base of both kinds. ``model`` is the group's."""
 
-    def __init__(self, world: World, name: str, dice: random.Random, model: GroupModel) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random, model: GroupModel) -> None:
         super().__init__(world.loop, name, world.port, dice)
         self.world = world
         self.model = model
@@ -183,7 +171,7 @@ class Member(Caller):
             raise _Out(code.name)
         elif code in GONE:
             self.world.check_may_be_gone(partition.topic, self.name)
-        elif code not in AGAIN:
+        elif code not in COORDINATOR_RETRIABLE:
             raise Violation(f"{self.name}: OffsetCommit answers {code.name}")
 
     async def fetch_committed(self, partition: PartitionModel) -> int | None:
@@ -212,7 +200,7 @@ class Member(Caller):
         for code in codes:
             if code in _OUT:
                 raise _Out(code.name)
-            if code and code not in AGAIN | GONE:
+            if code and code not in COORDINATOR_RETRIABLE | GONE:
                 raise Violation(f"{self.name}: OffsetFetch answers {code.name}")
         return None
 
@@ -228,7 +216,7 @@ class Member(Caller):
             if code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 self.member_id = ""
             raise _Out(f"{what}: {code.name}")
-        if code and code not in AGAIN:
+        if code and code not in COORDINATOR_RETRIABLE:
             raise Violation(f"{self.name}: {what} answers {code.name}")
         return not code
 
@@ -320,7 +308,7 @@ class ClassicMember(Member):
 class ConsumerMember(Member):
     """A member of the protocol of KIP-848; the coordinator spreads the partitions."""
 
-    def __init__(self, world: World, name: str, dice: random.Random, model: GroupModel) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random, model: GroupModel) -> None:
         super().__init__(world, name, dice, model)
         self.version_floors = {_COMMIT: 9, _FETCH: 9}
         self._lives = 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from sim.actors.codes import GONE, RETRIABLE
 from sim.actors.link import Caller, LinkLost
+from sim.actors.surroundings import Surroundings
 from sim.model import PartitionModel, Sent, Violation
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
@@ -16,24 +18,10 @@ from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.metadata import MetadataRequest
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-if TYPE_CHECKING:
-    from sim.world import World
+__all__ = ["Batch", "IdempotentProducer", "PlainProducer", "Producer"]
 
-__all__ = ["GONE", "RETRIABLE", "Batch", "IdempotentProducer", "PlainProducer", "Producer"]
-
-RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
 _BATCH_BYTES_MAX: Final = 1200
 """Values of one batch; the smallest segments take it."""
-GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(slots=True)
@@ -52,7 +40,7 @@ class Producer(Caller):
     once = False
     transactional_id: str | None = None
 
-    def __init__(self, world: World, name: str, dice: random.Random, rounds: int) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random, rounds: int) -> None:
         super().__init__(world.loop, name, world.port, dice)
         self.world = world
         self.rounds = rounds
@@ -154,7 +142,7 @@ class IdempotentProducer(Producer):
 
     once = True
 
-    def __init__(self, world: World, name: str, dice: random.Random, rounds: int) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random, rounds: int) -> None:
         super().__init__(world, name, dice, rounds)
         self._identity: dict[str, Any] | None = None
         self._sequences: dict[PartitionModel, int] = {}

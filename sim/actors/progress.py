@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from sim.actors.groups import AGAIN
+from sim.actors.codes import COORDINATOR_RETRIABLE, GONE
 from sim.actors.link import LinkLost
-from sim.actors.producers import GONE
 from sim.model import PartitionModel, Violation
+from sim.under.loop import VirtualLoop
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -24,22 +24,43 @@ from stratalog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-if TYPE_CHECKING:
-    from sim.actors.transactions import TransactionalProducer
-
 __all__ = ["STABLE_SINCE", "Progress"]
 
 STABLE_SINCE: Final = 7
 """The version of OffsetFetch from which on a client can ask for offsets that no transaction is about to change."""
 
 _GROUPS: Final = 0
-_AGAIN: Final = AGAIN | GONE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
+_AGAIN: Final = COORDINATOR_RETRIABLE | GONE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
+
+
+class Job(Protocol):
+    """The producer whose transactions carry the offset."""
+
+    name: str
+    loop: VirtualLoop
+    transactional_id: str | None
+
+    def pick(self) -> PartitionModel | None:
+        """A partition to write to; None if there is none."""
+        ...
+
+    async def call(self, request: Any, /) -> Any:
+        """Ask once. Raises `LinkLost`."""
+        ...
+
+    async def ask(self, what: str, request: Any, /) -> Any:
+        """Ask until there is an answer that is no reason to ask again. Raises `Violation`."""
+        ...
+
+    async def rest(self, seconds: float, /) -> None:
+        """Wait a drawn time."""
+        ...
 
 
 class Progress:
     """The offset of one partition, in a group of the producer's own. Offsets are the numbers of its transactions."""
 
-    def __init__(self, producer: TransactionalProducer) -> None:
+    def __init__(self, producer: Job) -> None:
         self._producer = producer
         self._group = f"progress-{producer.name}"
         self._place: PartitionModel | None = None

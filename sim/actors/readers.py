@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from sim.actors.codes import GONE
 from sim.actors.link import Caller, LinkLost
+from sim.actors.surroundings import Surroundings
 from sim.model import PartitionModel, Violation
 from stratalog.client.records import Fetched, visible_records
 from stratalog.wire.batch import iter_headers
@@ -14,9 +16,6 @@ from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from stratalog.wire.topic import TopicPartition
-
-if TYPE_CHECKING:
-    from sim.world import World
 
 __all__ = ["EARLIEST", "LATEST", "Reader"]
 
@@ -33,13 +32,12 @@ _AGAIN: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Reader(Caller):
     """Reads until `stop` is called, and compares each record with the model."""
 
-    def __init__(self, world: World, name: str, dice: random.Random) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random) -> None:
         super().__init__(world.loop, name, world.port, dice)
         self.world = world
         self.stopped = False
@@ -168,7 +166,7 @@ class Reader(Caller):
 
     def check_code(self, partition: PartitionModel, code: ErrorCode) -> None:
         """Raises `Violation` for an error that nothing explains."""
-        if code in _GONE:
+        if code in GONE:
             self.world.check_may_be_gone(partition.topic, self.name)
         elif code is ErrorCode.CORRUPT_MESSAGE and partition.topic.tiered and self.world.bucket.damages:
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from sim.actors.codes import GONE, RETRIABLE
 from sim.actors.link import LinkLost
-from sim.actors.producers import GONE, RETRIABLE, Batch, Producer
+from sim.actors.producers import Batch, Producer
 from sim.actors.progress import STABLE_SINCE, Progress
+from sim.actors.surroundings import Surroundings
 from sim.model import Outcome, PartitionModel, Transaction, Violation
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -15,9 +17,6 @@ from stratalog.wire.messages.end_txn import EndTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
-
-if TYPE_CHECKING:
-    from sim.world import World
 
 __all__ = ["TransactionalProducer"]
 
@@ -56,7 +55,7 @@ class TransactionalProducer(Producer):
 
     once = True
 
-    def __init__(self, world: World, name: str, dice: random.Random, rounds: int) -> None:
+    def __init__(self, world: Surroundings, name: str, dice: random.Random, rounds: int) -> None:
         super().__init__(world, name, dice, rounds)
         self.transactional_id = f"tx-{name}"
         self.version_floors = {_FIND_COORDINATOR: 1, _FETCH_OFFSETS: STABLE_SINCE}

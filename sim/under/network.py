@@ -6,12 +6,9 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from sim.under.process import Process, current_process
-
-if TYPE_CHECKING:
-    from sim.under.loop import VirtualLoop
 
 __all__ = ["Network", "SimServer", "SimTransport"]
 
@@ -26,7 +23,7 @@ class Network:
     ``slow``: now and then a piece takes up to this many seconds. ``cut``: how likely a piece is cut in two.
     """
 
-    def __init__(self, loop: VirtualLoop, dice: random.Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, dice: random.Random) -> None:
         self._loop = loop
         self.dice = dice
         self.slow = 0.2
