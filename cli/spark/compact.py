@@ -6,26 +6,16 @@ Also ``python -m stratalog.spark compact``, and ``spark-submit`` with ``stratalo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stratalog.cli.quantities import SIZE_BYTES
-from stratalog.cli.spark.options import check_before_spark, check_topics
-from stratalog.cli.spark.rewrite import (
-    Duration,
-    completed_options,
-    read_options,
-    rewrite_options,
-    rewriter_of,
-    tell,
-    told_on_terminal,
-)
+from stratalog.cli.spark.rewrite import Duration, read_options, rewrite_options, rewrite_topics, tell
 
 if TYPE_CHECKING:
     from stratalog.spark.rewrite.compact import CompactSettings
+    from stratalog.spark.rewrite.summary import RewriteSummary
 
 __all__ = ["EXAMPLES", "compact"]
 
@@ -34,7 +24,6 @@ stratalog compact --bucket s3://archive/prod --topic balances --dry-run
 stratalog compact --bucket s3://archive/prod --topic balances
 stratalog compact --bucket file:///srv/archive --topic balances --without-spark
 """
-_FAILED: Final = 1
 
 
 @click.command("compact")
@@ -55,21 +44,11 @@ def compact(**given: Any) -> None:
     """
     from stratalog.spark.rewrite.compact import compact as run
 
-    chosen = [_settings(given, topic) for topic in given["topics"]]
-    whole = True
-    check_before_spark([each.read for each in chosen])
-    with rewriter_of(given, "compact") as (rewriter, cores, s3a):
-        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
-        check_topics([each.read for each in chosen])
-        for settings in chosen:
-            started_s = monotonic_ns() / 1e9
-            with told_on_terminal(settings.topic) as told:
-                summary = run(settings, rewriter, told)
-            seconds = monotonic_ns() / 1e9 - started_s
-            tell(summary, seconds, dry_run=settings.dry_run, as_json=given["as_json"])
-            whole = whole and summary.is_whole
-    if not whole:
-        raise SystemExit(_FAILED)
+    def report(summary: RewriteSummary, seconds: float) -> bool:
+        tell(summary, seconds, dry_run=given["dry_run"], as_json=given["as_json"])
+        return summary.is_whole
+
+    rewrite_topics(given, "compact", [_settings(given, topic) for topic in given["topics"]], run, report)
 
 
 def _settings(given: Mapping[str, Any], topic: str) -> CompactSettings:

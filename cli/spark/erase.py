@@ -10,23 +10,13 @@ import binascii
 import getpass
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stratalog.cli.output import bytes_text
-from stratalog.cli.spark.options import check_before_spark, check_topics
-from stratalog.cli.spark.rewrite import (
-    completed_options,
-    read_options,
-    rewrite_options,
-    rewriter_of,
-    tell,
-    told_on_terminal,
-)
+from stratalog.cli.spark.rewrite import read_options, rewrite_options, rewrite_topics, tell
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -39,7 +29,6 @@ stratalog erase --bucket s3://archive/prod --topic customers --key c-4711 --dry-
 stratalog erase --bucket s3://archive/prod --topic customers --key-file gone.txt --note "request 311"
 stratalog erase --bucket s3://archive/prod --topic orders --where "get_json_object(cast(value as string), '$.customer') = 'c-4711'"
 """
-_FAILED: Final = 1
 
 
 @click.command("erase")
@@ -62,20 +51,11 @@ def erase(**given: Any) -> None:
     """
     from stratalog.spark.rewrite.erase import erase as run
 
-    chosen = [_settings(given, topic) for topic in given["topics"]]
-    whole = True
-    check_before_spark([each.read for each in chosen])
-    with rewriter_of(given, "erase") as (rewriter, cores, s3a):
-        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in chosen]
-        check_topics([each.read for each in chosen])
-        for settings in chosen:
-            started_s = monotonic_ns() / 1e9
-            with told_on_terminal(settings.topic) as told:
-                summary = run(settings, rewriter, told)
-            _tell(summary, given, monotonic_ns() / 1e9 - started_s)
-            whole = whole and summary.run.is_whole
-    if not whole:
-        raise SystemExit(_FAILED)
+    def report(summary: ErasureSummary, seconds: float) -> bool:
+        _tell(summary, given, seconds)
+        return summary.run.is_whole
+
+    rewrite_topics(given, "erase", [_settings(given, topic) for topic in given["topics"]], run, report)
 
 
 def _settings(given: Mapping[str, Any], topic: str) -> EraseSettings:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -17,6 +18,8 @@ from stratalog.cli.output import bytes_text
 from stratalog.cli.quantities import SIZE_BYTES
 from stratalog.cli.spark.options import (
     archive_options,
+    check_before_spark,
+    check_topics,
     pairs,
     progress_bar,
     spark_options,
@@ -27,7 +30,9 @@ from stratalog.quantities import parse_duration_ms
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
-    from stratalog.spark.rewrite.rewriter import Rewriter
+    from stratalog.spark.rewrite.compact import CompactSettings
+    from stratalog.spark.rewrite.erase import EraseSettings
+    from stratalog.spark.rewrite.rewriter import RewriteProgress, Rewriter
     from stratalog.spark.rewrite.summary import RewriteSummary
     from stratalog.spark.source.options import ReadOptions
 
@@ -40,12 +45,16 @@ __all__ = [
     "completed_options",
     "read_options",
     "rewrite_options",
+    "rewrite_topics",
     "rewriter_of",
     "tell",
     "told_on_terminal",
 ]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Settings = TypeVar("Settings", bound="CompactSettings | EraseSettings")
+Summary = TypeVar("Summary")
+_FAILED: Final = 1
 
 
 class Duration(_IntParam):
@@ -58,9 +67,8 @@ class Duration(_IntParam):
         if isinstance(value, int):
             return value
         refusal = f"{value!r} is no time: write 90s, 15m, 6h or 7d"
-        if value.strip()[
-            -1:
-        ].isdecimal():  # days and milliseconds are too far apart to guess which one a bare number means
+        # A bare number may mean days or milliseconds, which differ too much to guess.
+        if value.strip()[-1:].isdecimal():
             self.fail(refusal, param, ctx)
         try:
             span_ms = parse_duration_ms(value)
@@ -179,6 +187,31 @@ def told_on_terminal(topic: str) -> Iterator[_Told]:
     """A bar; bytes count twice, when they are looked through and when they are rewritten. Prints nothing in a pipe."""
     with progress_bar(topic) as bar:
         yield _Told(bar)
+
+
+def rewrite_topics(
+    given: Mapping[str, Any],
+    name: str,
+    settings: Sequence[Settings],
+    run: Callable[[Settings, Rewriter, RewriteProgress], Summary],
+    report: Callable[[Summary, float], bool],
+) -> None:
+    """Run the command ``name`` on each topic. ``report`` prints a summary with its seconds; it returns True if whole.
+
+    Exits with 1 if a run was not whole. Raises `Invalid` before the first run if a topic is missing or has no archive.
+    """
+    check_before_spark([each.read for each in settings])
+    whole = True
+    with rewriter_of(given, name) as (rewriter, cores, s3a):
+        chosen = [replace(each, read=completed_options(each.read, s3a), core_count=cores) for each in settings]
+        check_topics([each.read for each in chosen])
+        for each in chosen:
+            started_s = monotonic_ns() / 1e9
+            with told_on_terminal(each.topic) as told:
+                summary = run(each, rewriter, told)
+            whole = report(summary, monotonic_ns() / 1e9 - started_s) and whole
+    if not whole:
+        raise SystemExit(_FAILED)
 
 
 def tell(summary: RewriteSummary, seconds: float, *, dry_run: bool, as_json: bool, **more: object) -> None:
