@@ -13,7 +13,7 @@ import click
 from stratalog.broker.settings.environment import variable_name
 from stratalog.cli.main import cli
 from stratalog.cli.output import EXIT_CODE_TEXTS
-from stratalog.metadata.settings.catalog import IGNORED_PREFIXES
+from stratalog.metadata.settings.by_name import IGNORED_PREFIXES
 from stratalog.metadata.settings.configs import (
     ConfigDef,
     client_metrics_definitions,

@@ -27,7 +27,7 @@ from stratalog.broker.settings.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from stratalog.metadata.settings.catalog import IGNORED_PREFIXES, is_security
+from stratalog.metadata.settings.by_name import IGNORED_PREFIXES, is_security
 from stratalog.metadata.settings.configs import (
     ConfigError,
     ConfigValue,

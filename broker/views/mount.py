@@ -30,7 +30,7 @@ from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topic_names import check_topic_name, is_internal
 from stratalog.metadata.image.topics_image import PartitionImage
-from stratalog.metadata.settings.catalog import topic_definitions
+from stratalog.metadata.settings.by_name import topic_definitions
 from stratalog.metadata.settings.configs import ConfigError
 from stratalog.tier.bucket.catalogue import ArchivedTopic, Catalogue
 from stratalog.tier.manifests.view import NO_ENTRIES

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stratalog.cli.output import note
 from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import Client
-from stratalog.metadata.settings.catalog import topic_definitions
+from stratalog.metadata.settings.by_name import topic_definitions
 from stratalog.metadata.settings.catalogue.types import ConfigValue
 from stratalog.metadata.settings.tiering_advice import tiering_advice
 

@@ -141,7 +141,7 @@ def set_tier(
 
 def _check_names(names: Iterable[str]) -> None:
     """A broker takes away what is not there without a word. Raises `Invalid` for what is no setting of topics."""
-    from stratalog.metadata.settings.catalog import describe_unknown, topic_definitions
+    from stratalog.metadata.settings.by_name import describe_unknown, topic_definitions
 
     for name in names:
         if name not in topic_definitions():

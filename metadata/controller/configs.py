@@ -17,7 +17,7 @@ from stratalog.metadata.image.decision import Decision, Failure, Steps, at_once,
 from stratalog.metadata.image.image import INCARNATION, ClusterImage
 from stratalog.metadata.image.topic_names import check_topic_name
 from stratalog.metadata.settings.broker_rules import broker_problems
-from stratalog.metadata.settings.catalog import (
+from stratalog.metadata.settings.by_name import (
     definitions,
     describe_unknown,
     group_definitions,

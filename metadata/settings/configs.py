@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stratalog.metadata.settings.broker_rules import broker_problems
-from stratalog.metadata.settings.catalog import (
+from stratalog.metadata.settings.by_name import (
     client_metrics_definitions,
     definitions,
     describe_unknown,

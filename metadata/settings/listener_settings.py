@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from stratalog.metadata.settings.catalog import definitions, is_security
+from stratalog.metadata.settings.by_name import definitions, is_security
 from stratalog.metadata.settings.catalogue.definition import ConfigDef
 from stratalog.metadata.settings.catalogue.types import format_value
 from stratalog.metadata.settings.resolution import ConfigEntry, ConfigSource, ConfigSynonym

@@ -14,7 +14,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from stratalog.metadata.settings.catalog import (
+from stratalog.metadata.settings.by_name import (
     client_metrics_definitions,
     definitions,
     group_definitions,

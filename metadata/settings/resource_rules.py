@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from stratalog.metadata.settings.catalog import client_metrics_definitions, group_definitions
+from stratalog.metadata.settings.by_name import client_metrics_definitions, group_definitions
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigValue
 from stratalog.metadata.settings.resolution import ConfigResolver
 from stratalog.wire.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stratalog.metadata.settings.catalog import topic_definitions
+from stratalog.metadata.settings.by_name import topic_definitions
 from stratalog.metadata.settings.catalogue.tiering import PART_BYTES_DEFAULT
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigValue
 from stratalog.metadata.settings.resolution import ConfigResolver

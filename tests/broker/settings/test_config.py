@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stratalog.broker.settings.config import BrokerConfig, ConfigRefused, Flags, load_config, parse_assignment
-from stratalog.metadata.settings.catalog import definitions
+from stratalog.metadata.settings.by_name import definitions
 from stratalog.metadata.settings.resolution import resolve_topic_config
 
 STOCK = """

@@ -18,7 +18,7 @@ from stratalog.metadata.controller.controller import (
 )
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.image import EMPTY_IMAGE, INCARNATION
-from stratalog.metadata.settings.catalog import definitions, is_security
+from stratalog.metadata.settings.by_name import definitions, is_security
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigType
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import ErrorCode

@@ -1,7 +1,7 @@
 """Shared by all groups."""
 
 from stratalog.metadata.groups.group import GroupSettings, GroupType
-from stratalog.metadata.settings.catalog import definitions
+from stratalog.metadata.settings.by_name import definitions
 
 
 def test_types_are_named_as_in_kafka():

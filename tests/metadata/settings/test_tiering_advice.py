@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.metadata.settings.catalog import topic_definitions
+from stratalog.metadata.settings.by_name import topic_definitions
 from stratalog.metadata.settings.resolution import ConfigResolver
 from stratalog.metadata.settings.tiering_advice import TIERING_NAMES, tiering_advice
 

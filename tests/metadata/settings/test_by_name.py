@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.metadata.settings.catalog import definitions, describe_unknown, group_definitions, topic_definitions
+from stratalog.metadata.settings.by_name import definitions, describe_unknown, group_definitions, topic_definitions
 
 _REFERENCE = Path(__file__).with_name("kafka_broker_settings.txt").read_text(encoding="utf-8").split()
 
