@@ -2,35 +2,12 @@
 
 import asyncio
 import errno
-import threading
-from concurrent.futures import Executor, Future
 
 import pytest
 
 from stratalog.broker.replicas import directory_writer
 from stratalog.broker.replicas.directory_writer import INLINE_BYTES_MAX, DirectoryWriter
 from stratalog.broker.runtime.tick import Tick
-
-
-class Threads(Executor):
-    """Runs what was submitted when the test says so, in a thread, as the real ones do."""
-
-    def __init__(self) -> None:
-        self.waiting = []
-
-    def submit(self, function, /, *args):
-        self.waiting.append(lambda: function(*args))
-        return Future()
-
-    async def run(self) -> None:
-        """Run everything that waits, and let the loop hear of it."""
-        waiting, self.waiting = self.waiting, []
-        for one in waiting:
-            thread = threading.Thread(target=one)
-            thread.start()
-            thread.join()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
 
 
 class Owner:
@@ -88,9 +65,9 @@ class Owner:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, threads) -> None:
         loop = asyncio.get_running_loop()
-        self.threads = Threads()
+        self.threads = threads
         self.failures = []
         self.writer = DirectoryWriter(
             "/data",
@@ -111,8 +88,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench():
-    return Bench()
+async def bench(sync_threads):
+    return Bench(sync_threads)
 
 
 async def test_appends_of_one_turn_are_written_once(bench):

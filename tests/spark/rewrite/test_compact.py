@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.spark.rewrite import compact as module
-from stratalog.spark.rewrite import group as rewrite_group
-from stratalog.spark.rewrite import newest_keys
 from stratalog.spark.rewrite.compact import compact
 from stratalog.spark.rewrite.rewriter import HereRewriter
 from stratalog.spark.source.options import parse_options
@@ -29,30 +26,8 @@ from stratalog.tier.work.archive_commands import move_log_start
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.errors import Invalid
 
+pytestmark = pytest.mark.usefixtures("no_probe")
 DAY_MS = 86_400_000
-
-
-@pytest.fixture(autouse=True)
-def no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store in memory keeps its word; forty requests each would take longer than all else."""
-
-    class Sound:
-        def require(self, **_: bool) -> None:
-            """It is."""
-
-    monkeypatch.setattr(module, "probe", lambda store: Sound())
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
-    """Lets everything work on a store."""
-
-    def use(store: Any) -> Any:
-        for each in (module, newest_keys, rewrite_group):
-            monkeypatch.setattr(each, "open_archive", lambda url, options: store)
-        return store
-
-    return use
 
 
 def run(rig: Any, store: Any, **changes: Any) -> Any:

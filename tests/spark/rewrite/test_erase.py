@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from stratalog.spark.rewrite import erase as module
 from stratalog.spark.rewrite import group as rewrite_group
-from stratalog.spark.rewrite import newest_keys
 from stratalog.spark.rewrite.erase import EraseSettings, erase
 from stratalog.spark.rewrite.rewriter import HereRewriter
 from stratalog.spark.rewrite.spark_job import SparkRewriter
@@ -37,30 +35,8 @@ from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.removal_commands import empty_trash
 from stratalog.wire.errors import Invalid
 
+pytestmark = pytest.mark.usefixtures("no_probe")
 KEY = b"key-3"
-
-
-@pytest.fixture(autouse=True)
-def no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store in memory keeps its word."""
-
-    class Sound:
-        def require(self, **_: bool) -> None:
-            """It is."""
-
-    monkeypatch.setattr(module, "probe", lambda store: Sound())
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
-    """Lets everything work on a store."""
-
-    def use(store: Any) -> Any:
-        for each in (module, newest_keys, rewrite_group):
-            monkeypatch.setattr(each, "open_archive", lambda url, options: store)
-        return store
-
-    return use
 
 
 def asked(store: Any, **changes: Any) -> EraseSettings:

@@ -3,32 +3,12 @@
 import asyncio
 import errno
 import os
-from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.tick import Tick
-
-
-class Threads(Executor):
-    """Runs what was submitted when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting = []
-
-    def submit(self, function, /, *args):
-        self.waiting.append(lambda: function(*args))
-        return Future()
-
-    async def run(self) -> None:
-        """Run everything that waits, and let the loop hear of it."""
-        waiting, self.waiting = self.waiting, []
-        for one in waiting:
-            one()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
 
 
 class Owner:
@@ -114,9 +94,9 @@ class Kernel:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, threads) -> None:
         loop = asyncio.get_running_loop()
-        self.threads = Threads()
+        self.threads = threads
         self.kernel = Kernel(refused={9})
         self.failures = []
         self.writer = DirectoryWriter(
@@ -139,8 +119,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench():
-    bench = Bench()
+async def bench(sync_threads):
+    bench = Bench(sync_threads)
     yield bench
     bench.writer.close()
     bench.writer.close()
