@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -17,22 +17,58 @@ from stratalog.wire.errors import Invalid
 
 __all__ = ["set_tier"]
 
-SETTINGS: Final = {
-    "local_retention_bytes": "local.retention.bytes",
-    "local_retention_ms": "local.retention.ms",
-    "retention_bytes": "retention.bytes",
-    "retention_ms": "retention.ms",
-    "segment_bytes": "segment.bytes",
-    "segment_ms": "segment.ms",
-    "copy_lag_ms": "remote.copy.lag.ms",
-    "copy_lag_bytes": "remote.copy.lag.bytes",
-    "upload_lag_ms": "stratalog.upload.lag.ms",
-    "part_bytes": "stratalog.upload.part.bytes",
-    "storage_class": "stratalog.storage.class",
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class ValueOption(NamedTuple):
+    """An option that sets one setting of the topic to the value given."""
+
+    name: str
+    type: click.ParamType[Any] | None
+    metavar: str
+    setting: str
+    help: str
+
+
+# fmt: off
+VALUES: Final = (
+    ValueOption("local-retention-bytes", SIGNED_SIZE, "SIZE", "local.retention.bytes",
+                "Local bytes a partition keeps once archived; -2 as retention.bytes."),
+    ValueOption("local-retention-ms", SIGNED_MS, "TIME", "local.retention.ms",
+                "Time records stay local once archived; -2 as retention.ms."),
+    ValueOption("retention-bytes", SIGNED_SIZE, "SIZE", "retention.bytes",
+                "Bytes of a partition, local and archived; -1 without bound."),
+    ValueOption("retention-ms", SIGNED_MS, "TIME", "retention.ms", "Age at which records go; -1 never."),
+    ValueOption("segment-bytes", SIGNED_SIZE, "SIZE", "segment.bytes",
+                "Size at which a segment freezes and can be archived."),
+    ValueOption("segment-ms", SIGNED_MS, "TIME", "segment.ms", "Age at which it freezes."),
+    ValueOption("copy-lag-ms", SIGNED_MS, "TIME", "remote.copy.lag.ms",
+                "Age of its newest record at which a segment is uploaded (remote.copy.lag.ms); -1 as local retention, 0 at "
+                "once."),
+    ValueOption("copy-lag-bytes", SIGNED_SIZE, "SIZE", "remote.copy.lag.bytes",
+                "Local bytes behind it at which it is uploaded even if younger (remote.copy.lag.bytes)."),
+    ValueOption("upload-lag-ms", SIGNED_MS, "TIME", "stratalog.upload.lag.ms",
+                "Time after it froze before which it is not uploaded (stratalog.upload.lag.ms)."),
+    ValueOption("part-bytes", SIGNED_SIZE, "SIZE", "stratalog.upload.part.bytes",
+                "Part size of large uploads (stratalog.upload.part.bytes)."),
+    ValueOption("storage-class", None, "NAME", "stratalog.storage.class",
+                "S3 storage class of new objects (stratalog.storage.class); '' the bucket's."),
+)
+# fmt: on
+
+SETTINGS: Final = {each.name.replace("-", "_"): each.setting for each in VALUES} | {
     "enable": "remote.storage.enable",
     "stop": "remote.log.copy.disable",
     "delete_archive": "remote.log.delete.on.disable",
 }
+"""The setting of each option, by the name of its argument."""
+
+
+def value_options(function: Decorated) -> Decorated:
+    """Add the options of `VALUES`, in their order."""
+    for each in reversed(VALUES):
+        function = click.option(f"--{each.name}", type=each.type, metavar=each.metavar, help=each.help)(function)
+    return function
 
 
 @command(
@@ -58,55 +94,7 @@ SETTINGS: Final = {
     default=None,
     help="Upload nothing more, or go on (remote.log.copy.disable); stopping wants local retention equal to retention.",
 )
-@click.option(
-    "--local-retention-bytes",
-    type=SIGNED_SIZE,
-    metavar="SIZE",
-    help="Local bytes a partition keeps once archived; -2 as retention.bytes.",
-)
-@click.option(
-    "--local-retention-ms",
-    type=SIGNED_MS,
-    metavar="TIME",
-    help="Time records stay local once archived; -2 as retention.ms.",
-)
-@click.option(
-    "--retention-bytes",
-    type=SIGNED_SIZE,
-    metavar="SIZE",
-    help="Bytes of a partition, local and archived; -1 without bound.",
-)
-@click.option("--retention-ms", type=SIGNED_MS, metavar="TIME", help="Age at which records go; -1 never.")
-@click.option(
-    "--segment-bytes", type=SIGNED_SIZE, metavar="SIZE", help="Size at which a segment freezes and can be archived."
-)
-@click.option("--segment-ms", type=SIGNED_MS, metavar="TIME", help="Age at which it freezes.")
-@click.option(
-    "--copy-lag-ms",
-    type=SIGNED_MS,
-    metavar="TIME",
-    help="Age of its newest record at which a segment is uploaded (remote.copy.lag.ms); -1 as local retention, 0 at once.",
-)
-@click.option(
-    "--copy-lag-bytes",
-    type=SIGNED_SIZE,
-    metavar="SIZE",
-    help="Local bytes behind it at which it is uploaded even if younger (remote.copy.lag.bytes).",
-)
-@click.option(
-    "--upload-lag-ms",
-    type=SIGNED_MS,
-    metavar="TIME",
-    help="Time after it froze before which it is not uploaded (stratalog.upload.lag.ms).",
-)
-@click.option(
-    "--part-bytes", type=SIGNED_SIZE, metavar="SIZE", help="Part size of large uploads (stratalog.upload.part.bytes)."
-)
-@click.option(
-    "--storage-class",
-    metavar="NAME",
-    help="S3 storage class of new objects (stratalog.storage.class); '' the bucket's.",
-)
+@value_options
 @click.option(
     "--unset", multiple=True, metavar="SETTING", help="Go back to the default of a setting, by its full name."
 )
