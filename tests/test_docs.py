@@ -105,6 +105,32 @@ def test_error_codes_that_are_named_exist():
     assert unknown == set()
 
 
+COMMAND = re.compile(r"(?:^\$ |`)(stratalog [a-z][^`\n|#]*)", re.MULTILINE)
+
+
+def manual_sections() -> dict[str, str]:
+    """What docs/cli.md, which is written by the commands themselves, says of each command."""
+    parts = re.split(r"^#+ (stratalog.*)$", (ROOT / "docs" / "cli.md").read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_command_that_a_page_shows_exists_with_its_options():
+    """In blocks that begin with a dollar sign, and between backticks."""
+    sections = manual_sections()
+    assert len(sections) > 50
+    wrong = []
+    for page in PAGES:
+        for line in COMMAND.findall(page.read_text()):
+            words = line.split()
+            known = [name for size in (2, 3, 4) if (name := " ".join(words[:size])) in sections]
+            options = re.findall(r"(?<!\S)(--?[a-z][\w-]*)", line)
+            missing = (
+                [one for one in options if one != "--help" and one not in sections[known[-1]]] if known else words[1:2]
+            )
+            wrong += [f"{page.name}: {line}: {one}" for one in missing]
+    assert wrong == []
+
+
 def safety_cells(column: int) -> Iterator[tuple[int, str]]:
     """The line number and the text of one column of all tables of rules in docs/safety.md, headings left out."""
     for number, line in enumerate((ROOT / "docs" / "safety.md").read_text().splitlines(), 1):
