@@ -109,7 +109,7 @@ COMMAND = re.compile(r"(?:^\$ |`)(stratalog [a-z][^`\n|#]*)", re.MULTILINE)
 
 
 def manual_sections() -> dict[str, str]:
-    """What docs/cli.md, which is written by the commands themselves, says of each command."""
+    """Return the section of docs/cli.md about each command; the commands themselves write that page."""
     parts = re.split(r"^#+ (stratalog.*)$", (ROOT / "docs" / "cli.md").read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
