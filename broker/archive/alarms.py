@@ -1,4 +1,4 @@
-"""Log lines about an archive that goes on no more, or not now."""
+"""Logs why an archive has stopped, for good or for now."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tell(partition: PartitionId, action: StandDown | ReportGap | ReportLost | Re
 
 
 def warn(partition: PartitionId, what: str, report: commands.Report) -> None:
-    """One line about a request that did not succeed."""
+    """Log one line about a request that failed."""
     message = getattr(report, "message", str(report))
     log.warning("%s: %s did not succeed and is tried again: %s", partition, what, message)
 

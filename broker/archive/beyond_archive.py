@@ -14,7 +14,7 @@ __all__ = ["Beyond", "BeyondArchive"]
 
 
 class Beyond(NamedTuple):
-    """Segments beyond the remote end: how many wait, their bytes, since when (ms), and since when anything is only here."""
+    """Segments beyond the remote end: how many wait, their bytes, since when (ms), and since when data is on this disk only."""
 
     waiting_segments: int = 0
     waiting_bytes: int = 0
@@ -23,7 +23,7 @@ class Beyond(NamedTuple):
 
 
 class _Borders(NamedTuple):
-    """The borders that decide about `Beyond`."""
+    """The offsets that decide about `Beyond`."""
 
     local_start: int
     active_start: int
@@ -33,13 +33,13 @@ class _Borders(NamedTuple):
 
 
 class BeyondArchive:
-    """Looks at a log's segments again only where a border has moved."""
+    """Computes `Beyond` of each log; walks its segments only if a border has moved."""
 
     def __init__(self) -> None:
         self._known: dict[TopicPartition, tuple[_Borders, Beyond]] = {}
 
     def of(self, unified: UnifiedLog, remote_end: int, due_end: int) -> Beyond:
-        """Whatever is frozen below ``due_end`` waits; no copy lag holds it back."""
+        """Frozen segments below ``due_end`` wait for the bucket; no copy lag holds them back."""
         log_, key = unified.log, unified.topic_partition
         borders = _Borders(
             log_.first_base_offset, log_.active_base_offset, remote_end, due_end, log_.log_end_offset > remote_end

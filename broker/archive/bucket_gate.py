@@ -1,4 +1,4 @@
-"""Between a broker and its bucket: before the first write of a run the bucket is looked at, and signed.
+"""Stands between a broker and its bucket: before the first write of a run it checks the bucket's identity and signs it.
 
 A bucket that is not the one that the data directory remembers gets no command any more until it is replaced by the right
 one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket.
@@ -27,7 +27,7 @@ __all__ = ["BucketGate", "GatePorts"]
 _UUID_BYTES: Final = 16
 _LOOK_AGAIN_MS: Final = 5_000
 START_SECONDS: Final = 5.0
-"""A start waits so long for the bucket to say which one it is; afterwards it is asked before the first write."""
+"""How long a start waits for the bucket's identity. If none came, the gate asks again before the first write."""
 _OWN: Final = (commands.LookAtBucket, commands.SignBucket)
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class BucketGate:
         self.start_uuid = os.urandom(_UUID_BYTES) if start_id is None else start_id
         """The id of this run, under which it claims archives."""
         self.wrong = ""
-        """Why the bucket is not the right one; empty as long as nothing speaks against it."""
+        """Why the bucket is the wrong one; empty if it is not known to be wrong."""
         self.known = self._read()
         self._made: tuple[KnownBucket, MadeClaims] | None = None
         self._open = False
@@ -95,7 +95,7 @@ class BucketGate:
     # -- commands -------------------------------------------------------------------------------------------------
 
     def submit(self, command: commands.Command, answered: Answered) -> None:
-        """Pass a command on when the bucket is known to be the right one, or answer in its place, later."""
+        """Pass a command on once the bucket is known to be the right one; else answer it with a refusal, later."""
         if self._open or isinstance(command, _OWN) or self._ports.incarnation() < 0:
             self._ports.submit(command, answered)
         elif self.wrong:
@@ -149,7 +149,7 @@ class BucketGate:
         )
 
     def _note_start(self, seen: commands.BucketSeen) -> None:
-        """Tell of a start that this directory does not know: it went back in time, or two brokers share its past."""
+        """Report a start that this directory does not know: it went back in time, or two brokers share its past."""
         if self.known.starts and seen.start_id and seen.start_id not in (*self.known.starts, self._start_id):
             ports = self._ports
             ports.second_timeline(
@@ -162,7 +162,7 @@ class BucketGate:
         return uuid_text(self.start_uuid)
 
     def _sign(self, seen: commands.BucketSeen) -> None:
-        """Remember this start first, so that a note in the bucket is never one that was forgotten."""
+        """Store this start in the directory before the bucket, so that the bucket never has a start that the directory forgot."""
         ports = self._ports
         bucket_id = self.known.bucket_id or seen.bucket_id
         if not self._remember(bucket_id):
@@ -187,7 +187,7 @@ class BucketGate:
             self._end(None)
 
     def _remember(self, bucket_id: str) -> bool:
-        """Write down the identity and this start; False if the disk refuses."""
+        """Store the identity and this start on disk; False if the disk refuses."""
         ports = self._ports
         known = replace(self.known, bucket_id=bucket_id, url=ports.url if bucket_id else self.known.url)
         known = known.with_start(self._start_id, ports.now_ms())
@@ -202,7 +202,7 @@ class BucketGate:
         return True
 
     def _end(self, refusal: commands.Report | None) -> None:
-        """Let everything through that waits, or answer it with ``refusal``."""
+        """Pass on the waiting commands, or answer them with ``refusal``."""
         self._looking = False
         waiting, self._waiting = self._waiting, []
         for command, answered in waiting:
@@ -214,7 +214,7 @@ class BucketGate:
     # -- the start --------------------------------------------------------------------------------------------------
 
     async def look_at_start(self, seconds: float | None = None) -> None:
-        """Compare the bucket with what is remembered, if it answers in time. Raises `Invalid` for another bucket."""
+        """Compare the bucket with the remembered one, if it answers in time. Raises `Invalid` for another bucket."""
         if self._ports.incarnation() < 0 or not (self.known.bucket_id or self._ports.archives_known()):
             return
         found: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()

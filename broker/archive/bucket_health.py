@@ -11,11 +11,11 @@ from stratalog.tier.messages import commands
 __all__ = ["SILENT_SECONDS_MAX", "BucketHealth", "BucketState"]
 
 SILENT_SECONDS_MAX: Final = 3.0
-"""Seconds without an answer to any command, though all wait for one, after which the bucket counts as failing."""
+"""Seconds without any answer while commands wait, after which the bucket counts as failing."""
 
 
 class BucketState(NamedTuple):
-    """``unused`` as long as nothing was asked, then ``ok`` or ``failing``. Since when it fails, in ms, and why."""
+    """``unused`` before the first command, then ``ok`` or ``failing``; since when it fails, in ms, and why."""
 
     state: str
     failing_since_ms: int | None
@@ -29,16 +29,16 @@ class BucketHealth:
 
     def __init__(self) -> None:
         self.answered_ms: int | None = None
-        """The last command that the bucket answered, well or with what it does not have."""
+        """When the bucket last answered, a missing object included."""
         self.failing_since_ms: int | None = None
-        """When the first of the failures since that answer was asked for."""
+        """When the first command since then was sent that failed."""
         self.last_error = ""
         """The text of the latest failure; kept after it is over."""
         self.read_back_ms: int | None = None
-        """When archived objects were last read back and found as the manifest says."""
+        """When archived objects were last read back and agreed with the manifest."""
 
     def note(self, report: commands.Report, now_ms: int, *, asked_ms: int | None = None) -> None:
-        """A command that was sent at ``asked_ms`` has been carried out, or not."""
+        """Take the outcome of a command that was sent at ``asked_ms``."""
         if isinstance(report, commands.FailedReport):
             if report.local:
                 return  # the bucket was not asked, or is not to blame
@@ -52,7 +52,7 @@ class BucketHealth:
             self.read_back_ms = now_ms
 
     def state(self, now_ms: int, unanswered_seconds: float) -> BucketState:
-        """The state as known now; for ``unanswered_seconds`` no command under way has been answered."""
+        """The present state; no running command was answered for ``unanswered_seconds``."""
         if self.failing_since_ms is not None:
             return BucketState("failing", self.failing_since_ms, self.last_error)
         if unanswered_seconds >= SILENT_SECONDS_MAX:

@@ -27,11 +27,11 @@ class ArchiveCheckpoints:
         return self._directories.of(unified.partition.directory)
 
     def state_of(self, unified: UnifiedLog) -> RemoteLogState | None:
-        """The state of a partition's archive as an earlier run knew it."""
+        """The state of a partition's archive that an earlier run stored."""
         return self._of(unified).files.remote_logs.get(unified.topic_partition)
 
     def archives_known(self) -> bool:
-        """Whether anything was archived from here, as far as is known."""
+        """True if this directory is known to have archived records of the partition."""
         states = (state for one in self._directories.all for state in one.files.remote_logs.values())
         return any(state.remote_end_offset > 0 for state in states)
 
@@ -47,7 +47,7 @@ class ArchiveCheckpoints:
         return directory.writer.offline is None
 
     def write(self, remotes: Mapping[UnifiedLog, RemotePartition]) -> None:
-        """Write what is known of each archive beside the logs, where it has changed."""
+        """Store the state of each archive that has changed, beside the logs."""
         by_path: dict[str, dict[Any, RemoteLogState]] = {}
         for unified, remote in remotes.items():
             if remote.known:
@@ -70,18 +70,18 @@ class ArchiveCheckpoints:
     # -- second timelines -----------------------------------------------------------------------------------------
 
     def is_suspect(self, unified: UnifiedLog) -> bool:
-        """Whether the log has to be compared with its archive before it goes on."""
+        """True if the log must be compared with its archive before it goes on."""
         suspects = self._of(unified).files.second_timelines
         return unified.topic_partition in suspects and unified.topic_partition not in self._cleared
 
     def suspect(self, unified: UnifiedLog) -> bool:
-        """Remember it, durably; False if the disk refuses."""
+        """Mark one partition as suspect, durably; False if the disk refuses."""
         directory, key = self._of(unified), unified.topic_partition
         self._cleared.discard(key)
         return self._write_suspects(directory, {**directory.files.second_timelines, key: 0})
 
     def suspect_all(self) -> bool:
-        """The same of every partition that has an archive, or may have had one in the time that is missing."""
+        """Mark every partition that has an archive, or may have had one in the missing time."""
         self._cleared.clear()
         written = [
             self._write_suspects(one, dict.fromkeys(one.files.remote_logs, 0)) for one in self._directories.online
@@ -89,7 +89,7 @@ class ArchiveCheckpoints:
         return all(written)
 
     def clear(self, unified: UnifiedLog) -> None:
-        """The log agrees with its archive; forgotten with the next checkpoint, for a second look costs little."""
+        """Clear the mark: the log agrees with its archive. Stored with the next checkpoint, since a second comparison costs little."""
         if unified.topic_partition in self._of(unified).files.second_timelines:
             self._cleared.add(unified.topic_partition)
 

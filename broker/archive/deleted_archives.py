@@ -40,7 +40,7 @@ _UUID_BYTES: Final = 16
 _AT_ONCE: Final = 4
 _LONGEST_WAIT_MS: Final = 3_600_000
 _WRITTEN_AFTER_SECONDS: Final = 1.0
-"""Notes that are done leave the disk together: to do a finished one again costs nothing."""
+"""Finished notes leave the disk together: repeating a finished removal costs nothing."""
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def note_deletions(
     image: ClusterImage,
     records: Iterable[Message],
 ) -> None:
-    """Before ``records`` are written: note what they take away from the bucket. Raises KAFKA_STORAGE_ERROR.
+    """Note the archives that ``records`` will remove; call it before they are written. Raises KAFKA_STORAGE_ERROR.
 
     ``is_archived(topic)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
     """
@@ -108,7 +108,7 @@ def note_deletions(
 
 
 class DeletedArchives:
-    """All of them, in ``directory``; a few are worked on at a time, for as long as it takes."""
+    """The notes of ``directory``; removes a few archives at a time and retries without end."""
 
     def __init__(self, files: Filesystem, directory: str, cluster_id: str, ports: DeletionPorts) -> None:
         self._files = files
@@ -124,11 +124,11 @@ class DeletedArchives:
 
     @property
     def pending(self) -> list[PartitionId]:
-        """The partitions still to be removed, or that have to wait."""
+        """How many partitions are still to be removed."""
         return list(self._notes)
 
     def start(self, living: Collection[Uuid]) -> None:
-        """Go on with what an earlier run noted; topics that are ``living`` after all were never deleted."""
+        """Go on with the notes of an earlier run; drop those of ``living`` topics, which were never deleted."""
         try:
             data = self._files.read_bytes(self._path)
         except FileNotFoundError:
@@ -153,7 +153,7 @@ class DeletedArchives:
             self._enqueue(one)
 
     def note(self, archives: Sequence[DeletedArchive]) -> None:
-        """Write down what is about to be deleted; durable on return.
+        """Store notes of archives about to be deleted; durable on return.
 
         Raises KAFKA_STORAGE_ERROR if it cannot be written: then the topic must not be deleted.
         """
@@ -171,7 +171,7 @@ class DeletedArchives:
             ) from error
 
     def confirm(self, topic_ids: Collection[Uuid]) -> None:
-        """These topics are deleted and no longer led: their archives may go."""
+        """Begin to remove the archives of these topics, which are deleted and no longer led."""
         told: set[Uuid] = set()
         for one in list(self._notes.values()):
             if one.partition.topic_id not in topic_ids:
@@ -182,11 +182,11 @@ class DeletedArchives:
             self._enqueue(one)
 
     async def close(self) -> None:
-        """Answers change nothing any more; the notes stay."""
+        """Ignore answers from now on; the notes stay."""
         self._closed = True
 
     def _marked(self, partition: PartitionId) -> commands.WriteProjection:
-        """The topic's description says that it was deleted."""
+        """Mark the topic's description in the bucket as deleted."""
         fields = {
             "format": "stratalog-topic",
             "version": 1,

@@ -28,7 +28,7 @@ __all__ = ["LOOK_SECONDS", "GroupCopies", "GroupCopyServices"]
 LOOK_SECONDS: Final = 1.0
 """How often `GroupCopies.look` is to be called."""
 ROUND_SECONDS = 10.0
-"""Between the beginnings of two rounds over all groups."""
+"""Time between the beginnings of two rounds over all groups."""
 _GROUPS_A_LOOK: Final = 200
 _UNDER_WAY_MAX: Final = 8
 
@@ -52,7 +52,7 @@ class GroupCopyServices:
 
 
 class GroupCopies:
-    """The bucket's copy of each group, as far as this broker wrote it."""
+    """The copies of groups that this broker wrote to the bucket."""
 
     def __init__(self, services: GroupCopyServices) -> None:
         self._services = services
@@ -62,13 +62,13 @@ class GroupCopies:
         self._round_began_s = float("-inf")
 
     def settled(self, group_id: str) -> bool:
-        """Whether the bucket holds what the group has committed now."""
+        """True if the bucket has the group's present offsets."""
         held = self._copied.get(group_id)
         current = [self._offsets(shard, group_id) for shard in self._services.shards() if group_id in shard.groups]
         return held is not None and current == [held]
 
     def look(self) -> None:
-        """Look at the next groups; costs little when nothing was committed."""
+        """Copy the next groups that have changed; costs little without new commits."""
         services, config = self._services, self._services.config()
         if not config.tiering_enabled or services.image().incarnation < 0 or config.boolean("stratalog.read.only"):
             return
@@ -86,7 +86,7 @@ class GroupCopies:
                 self._write(group_id, offsets)
 
     def _begin_round(self, now_s: float) -> None:
-        """List the groups; those that were copied and are gone are written as having no offsets."""
+        """List the groups. A copied group that is gone is written without offsets."""
         self._round_began_s = now_s
         for shard in self._services.shards():
             self._waiting.extend((shard, group_id) for group_id in shard.groups)

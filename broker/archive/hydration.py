@@ -1,4 +1,4 @@
-"""Bringing a range of the archive into the chunk cache before it is needed, and keeping it there for a while.
+"""Fetches a range of the archive into the chunk cache ahead of its readers, and holds it there for a while.
 
 It reads as a consumer does, with its budgets and read-ahead, and holds every chunk that it passes. A call works for
 some seconds and says where to go on, so that no work runs on when the caller has gone.
@@ -33,7 +33,7 @@ class HydrationReader:
 
 @dataclass(slots=True)
 class Hydrated:
-    """``[start, next_offset)`` of what was asked for is cached and held; the archive has no more of it if ``done``."""
+    """Progress: ``[start, next_offset)`` is cached and held; ``done`` at the end of the range or of the archive."""
 
     start: int
     next_offset: int
@@ -84,7 +84,7 @@ def _step(
     found: Hydrated,
     until_ms: int,
 ) -> bool:
-    """Read on and hold what was read; False if it has to be fetched first."""
+    """Read on and hold the chunks that were read; False if they must be fetched first."""
     offset = found.next_offset
     read = remote.read(reader, offset, _READ_BYTES)
     if read is None or remote.entries is None:

@@ -16,7 +16,7 @@ from stratalog.hot.storage.filesystem import Filesystem
 __all__ = ["STARTS_MAX", "KnownBucket", "read_known_bucket", "write_known_bucket"]
 
 STARTS_MAX: Final = 256
-"""Starts that are remembered. A claim that is older is compared like one of another timeline, which costs a request."""
+"""Remembered starts at most. An older claim is compared like one of another timeline, which costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class KnownBucket:
     starts: tuple[str, ...] = ()
 
     def with_start(self, start_id: str, now_ms: int) -> KnownBucket:
-        """The same with one more start."""
+        """A copy with one more start."""
         if start_id in self.starts:
             return self
         since_ms = self.since_ms if self.since_ms >= 0 else now_ms
@@ -55,7 +55,7 @@ def read_known_bucket(files: Filesystem, directory: str) -> KnownBucket | None:
 
 
 def write_known_bucket(files: Filesystem, directory: str, known: KnownBucket) -> None:
-    """Remember it, durably. Raises `OSError`."""
+    """Write it to the directory, durably. Raises `OSError`."""
     fields = {
         "version": 0,
         "bucket_id": known.bucket_id,

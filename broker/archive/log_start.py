@@ -1,4 +1,4 @@
-"""The log start in two places: what the local log says, what the manifest says, and which of them is behind."""
+"""Compares the log start of the local log with that of the manifest, and moves the one that is behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def tell_log_start(partition: PartitionId, before: int, after: int) -> None:
-    """One line about a log start that this log did not move: an older copy of the disk, or another one of the bucket, is there."""
+    """Log a log start that this log did not move: the disk or the bucket is an older copy."""
     log.warning(
         "%s: the log start moves from offset %d to %d, because its archive begins there", partition, before, after
     )
@@ -38,7 +38,7 @@ class ArchiveLogStart:
         now_ms: Callable[[], int],
     ) -> None:
         self.retained_to = -1
-        """Up to here it was retention that moved the log start, in this leadership."""
+        """The offset up to which retention moved the log start in this leadership."""
         self._unified = unified
         self._remote = remote
         self._partition = partition
@@ -47,18 +47,18 @@ class ArchiveLogStart:
         self._inherited = unified.log.log_start_offset
 
     def follow(self, known: int) -> None:
-        """Records that the archive has dropped are not brought back by an older local checkpoint."""
+        """Move the log start up to the manifest's: an older local checkpoint must not bring dropped records back."""
         log_ = self._unified.log
         before, known = log_.log_start_offset, min(known, self._unified.partition.high_watermark)
         if log_.advance_log_start(known):
             tell_log_start(self._partition, before, known)
 
     def is_news(self, known: int, remote_end: int) -> bool:
-        """Whether a manifest with this log start and end has something to learn."""
+        """True if a manifest with this log start and end is behind the log."""
         return self._unified.log.log_start_offset > known or (self.resume_at() or 0) > remote_end
 
     def resume_at(self) -> int | None:
-        """The batch border from which the log can be archived without leaving out what may still be read."""
+        """The batch border from which the log is archived: no readable record lies below it."""
         log = self._unified.log
         return log.first_base_offset if log.first_base_offset <= log.log_start_offset else None
 
@@ -75,7 +75,7 @@ class ArchiveLogStart:
         )
 
     def _reason(self) -> str:
-        """Why the log start has moved; where that was in an earlier leadership, retention is not ruled out."""
+        """Why the log start moved. If an earlier leadership moved it, retention counts as possible."""
         log = self._unified.log
         if log.log_start_offset <= self.retained_to:
             return RETENTION

@@ -1,4 +1,4 @@
-"""Has small archived objects merged, rarely: one partition at a time, and none that has not grown since the last look."""
+"""Orders merges of small archived objects: one partition at a time, and only if it has grown since the last look."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Merging"]
 
 _UUID_BYTES: Final = 16
 _EXPIRY_MS: Final = 3_600_000
-"""After this a merge that was never ended may be struck off."""
+"""Age after which a merge without an end may be struck off."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Merging:
         self._looked: dict[RemotePartition, _Looked] = {}
         self._running: RemotePartition | None = None
         self.merged_objects = 0
-        """Objects that were replaced by larger ones."""
+        """How many objects were replaced by larger ones."""
 
     def look(
         self, remote: RemotePartition, partition: PartitionId, claimant: Claimant, *, storage_class: str = ""
@@ -67,7 +67,7 @@ class Merging:
             self._merge(remote, partition, claimant, storage_class)
 
     def forget(self, remote: RemotePartition) -> None:
-        """The partition is not led here any more."""
+        """Forget a partition that is no longer led here."""
         self._looked.pop(remote, None)
         if self._running is remote:
             self._running = None

@@ -1,4 +1,4 @@
-"""The archive of one led partition: its plan driven, its uploads remembered, its local copies let go.
+"""Drives the archive of one led partition: steps its plan, sends its uploads, lets local copies go.
 
 The plan (`tier.planning.plan`) decides; its actions become commands for the ``io`` worker. No line here waits for a bucket.
 """
@@ -65,7 +65,7 @@ class Archive:
         self.evictable_offset = 0
         self.corrupt: str | None = None
         self.lost_reason = ""
-        """Why the archive is lost, or was when it was lost last."""
+        """Why the archive is lost, or was the last time."""
         name = unified.topic_partition
         self._partition = PartitionId(name.topic, unified.topic_id, name.partition)
         self._cluster_id = cluster_id
@@ -95,7 +95,7 @@ class Archive:
         self.removal = ArchiveRemoval(unified, remote, self._partition, claimant, self._removal_settings, ports)
 
     def _begin(self) -> None:
-        """Start over: claim and upload count as not begun, and the archive as unknown."""
+        """Start over, as if claim and uploads had not begun and the archive were unknown."""
         self._forget_log()
         self._plan = ArchivePlan(self._settings, local_start=self._local_start, copy_enabled=self._copies)
 
@@ -108,7 +108,7 @@ class Archive:
         self._moving_log_start = False
 
     def _restart(self) -> None:
-        """The archive is another one from now on: late answers to what was asked before change nothing."""
+        """Take the archive for another one from now on; late answers to earlier requests are ignored."""
         if self._plan.fenced:
             return
         self._life += 1
@@ -119,31 +119,31 @@ class Archive:
 
     @property
     def state(self) -> str:
-        """Where this leadership stands, in a word."""
+        """The state of this leadership, in a word."""
         return "quarantined" if self.corrupt else self._plan.phase.value
 
     @property
     def lost(self) -> bool:
-        """Whether the bucket does not hold this archive: nothing is uploaded, evicted or removed meanwhile."""
+        """True if the bucket does not hold this archive; then uploads, eviction and removals stop."""
         return self._plan.phase is Phase.LOST
 
     @property
     def fenced(self) -> bool:
-        """Whether another owner has this archive: nothing of the log is archived any more."""
+        """True if another owner has this archive; then this log is no longer archived."""
         return self._plan.fenced
 
     @property
     def lag(self) -> tuple[int, int]:
-        """Offsets: first not archived, end of what could be."""
+        """The first offset that is not archived, and the end of the offsets that could be."""
         return self._plan.lag
 
     @property
     def due_end(self) -> int:
-        """Below this offset no copy lag held anything back at the last `look`."""
+        """The offset below which no copy lag held a segment back at the last `look`."""
         return self._progress[-1]
 
     def look(self) -> None:
-        """Tell the plan what has been frozen and how far the log has got; cheap when nothing has changed."""
+        """Give the plan the newly frozen segments and the log's offsets; cheap without a change."""
         log_ = self.unified.log
         if log_.first_base_offset != self._local_start:
             self._local_files_changed()
@@ -166,7 +166,7 @@ class Archive:
 
     @property
     def _deleted(self) -> bool:
-        """Whether the archive is on its way out, or gone."""
+        """True if the archive is being removed, or gone."""
         facts = self.remote.facts
         return facts is not None and facts.deleted
 
@@ -176,22 +176,22 @@ class Archive:
         return config.remote_storage_enable and not config.remote_copy_disable
 
     def comparing(self) -> None:
-        """Log and archive are being compared: nothing is asked meanwhile, and late answers change nothing."""
+        """Stop requests while log and archive are compared; late answers are ignored."""
         self._life += 1
         self._step(plan_events.ComparisonBegun())
 
     def compared(self) -> None:
-        """The comparison is over, and the log may have begun again: see what is sealed in it now, and claim again."""
+        """Go on after a comparison: look for sealed segments anew, since the log may have begun again, and claim again."""
         self.corrupt = None
         self._forget_log()
         self._step(plan_events.Compared(self._local_start))
 
     def compare_later(self) -> None:
-        """The comparison could not begin: claim again after a while, and meet the same."""
+        """Claim again after a while, since the comparison could not begin."""
         self._step(plan_events.ClaimFailed(self._dice.random()))
 
     def configured(self) -> None:
-        """The topic's settings have changed."""
+        """Take the topic's changed settings."""
         if self.removal.switched_off:
             self.evictable_offset = 0  # what is local has to stay: the archive goes
         if self._deleted:
@@ -200,7 +200,7 @@ class Archive:
         self.evict()
 
     def close(self) -> None:
-        """Late answers change nothing any more."""
+        """Stop; late answers are ignored."""
         self._closed = True
 
     def _step(self, event: plan_events.Event) -> None:
@@ -234,14 +234,14 @@ class Archive:
         self._send(command, lambda report: None if self._doubtful(report) else self._claimed(report))
 
     def _doubtful(self, claimed: commands.Report) -> bool:
-        """Whether the archive shows what this directory does not know: then the two are compared before all else."""
+        """True if the archive has claims that this directory does not know; then the two are compared first."""
         doubt = None if self._made() is None else doubt_of(self._partition, claimed, self.remote.end_offset)
         if doubt is not None:
             self._compare(self, *doubt)
         return doubt is not None
 
     def _claimed(self, report: commands.Report) -> None:
-        """The claim stands. A log start that moved meanwhile is sent first: uploads go on behind it."""
+        """Go on after the claim. A log start that moved meanwhile is sent before the uploads."""
         if isinstance(report, commands.ManifestRead):
             if not self.remote.apply(report.view):
                 self._step(plan_events.ArchiveLost("its manifest ends too early", self._dice.random()))
@@ -262,7 +262,7 @@ class Archive:
             self._step(plan_events.ClaimFailed(self._dice.random()))
 
     def _claimed_deleted(self, remote_end: int) -> None:
-        """The archive was moved to the trash: begin again if it is wanted again, otherwise only empty the trash."""
+        """Go on after the archive went to the trash: begin a new one if tiering is on again, else only empty the trash."""
         if self.removal.switched_off or not self.unified.log.config.remote_storage_enable:
             self._step(plan_events.Claimed(remote_end))
             return
@@ -352,7 +352,7 @@ class Archive:
             self._local_files_changed()
 
     def _local_files_changed(self) -> None:
-        """Local files went: evicted, below a log start that moved, or kept aside because the archive knew better."""
+        """Note that local files are gone: evicted, below a moved log start, or set aside because the archive won."""
         self._local_start = self.unified.log.first_base_offset
         self.seals.end = max(self.seals.end, self._local_start)
         self._step(plan_events.Evicted(self._local_start))
@@ -361,7 +361,7 @@ class Archive:
         tell(self._partition, action)
 
     def _gap(self, action: plan_events.ReportGap) -> None:
-        if self.log_start.resume_at() is None:  # otherwise the manifest is about to hear that it is of no interest
+        if self.log_start.resume_at() is None:  # otherwise the next commit moves the manifest's log start past it
             tell(self._partition, action)
 
     def _quarantine(self, action: plan_events.ReportQuarantine) -> None:

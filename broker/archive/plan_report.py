@@ -1,4 +1,4 @@
-"""The next steps of a partition's archive side, and why: with the functions that decide it, changing nothing."""
+"""Reports the next steps of a partition's archive and their reasons, by the functions that decide; changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATES: Final = {
     "fenced": "another leader owns the archive",
     "lost": "the bucket does not hold the archive: see the log",
 }
-"""States of an archive in which nothing is uploaded."""
+"""States of an archive without uploads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _deletion(unified: UnifiedLog, archive: Archive, now_ms: int) -> Iterator[Pl
 
 
 def _trash(unified: UnifiedLog, archive: Archive) -> Iterator[PlannedStep]:
-    """The steps for objects that retention, or something else, took out before."""
+    """The steps for objects that are in the trash already."""
     facts, start = archive.remote.facts, unified.log.log_start_offset
     if facts is not None and facts.trash_count:
         why = "goes after stratalog.trash.grace.ms, if no lease, job or cut needs it"

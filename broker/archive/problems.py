@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["add_problem_metrics", "archive_problems", "bucket_problems", "first_of"]
 
 _TOLD_MAX: Final = 20
-"""Sentences of one kind: a bucket that is gone takes every partition with it."""
+"""Most sentences of one kind: without its bucket every partition has one."""
 
 
 def first_of(problems: Sequence[str]) -> list[str]:
@@ -27,7 +27,7 @@ def first_of(problems: Sequence[str]) -> list[str]:
 
 
 def _unarchived(one: Archive) -> int:
-    """Offsets of a fenced archive's log that are in no archive, and will not be from here."""
+    """How many offsets of a fenced archive's log are in no archive; this broker will not archive them."""
     return max(0, one.unified.log.log_end_offset - one.remote.end_offset) if one.fenced else 0
 
 

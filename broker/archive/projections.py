@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Projections:
-    """Those of one run of a broker. ``topic`` makes the description of a partition's topic."""
+    """The descriptions that one run of a broker writes. ``topic`` makes that of a partition's topic."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Projections:
         self._written: set[str] = set()
 
     def write(self, unified: UnifiedLog) -> None:
-        """Write what is missing, for the topic of a partition that archives."""
+        """Write the missing descriptions for the topic of a partition that is archived."""
         topic = unified.topic_partition.topic
         if topic in self._written:
             return
@@ -45,7 +45,7 @@ class Projections:
         self._send(self._topic(unified))
 
     def topic_changed(self, topic: str) -> None:
-        """Describe a topic again: its settings have changed."""
+        """Write a topic's description again after its settings changed."""
         self._written.discard(topic)
 
     def _send(self, projection: commands.WriteProjection) -> None:

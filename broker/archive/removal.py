@@ -1,6 +1,6 @@
 """One leadership's removals: the trash of its partition's archive, and all of the archive when tiering is switched off.
 
-No removal is in a hurry. The worker is asked to empty the trash now and then, and only while there is any; the next
+No removal is urgent. The worker empties the trash now and then, and only if there is any; the next
 leader goes on with the rest.
 """
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RemovalSettings:
-    """All may change while the broker runs."""
+    """The settings that removals obey; each may change while the broker runs."""
 
     grace_ms: Callable[[], int] = lambda: 86_400_000
     interval_ms: Callable[[], int] = lambda: 180_000
@@ -98,12 +98,12 @@ class ArchiveRemoval:
 
     @property
     def switched_off(self) -> bool:
-        """Whether the topic's settings say that its archive is to go."""
+        """True if the topic's settings order the removal of its archive."""
         config = self._unified.log.config
         return config.remote_delete_on_disable and not config.remote_storage_enable
 
     def look(self, *, held: bool) -> None:
-        """Do what is due. ``held``: the manifest carries this leadership's claim, as far as is known."""
+        """Send the commands that are due. ``held``: the manifest is believed to carry this leadership's claim."""
         now_ms = self._ports.elapsed_ms()
         facts = self._remote.facts
         if facts is not None and now_ms >= self._others_ms:
@@ -114,7 +114,7 @@ class ArchiveRemoval:
             and now_ms >= self._behind_ms
             and self._unified.log.log_start_offset > self._remote.start_offset
         ):
-            # An earlier leadership may have died before the manifest heard of it, and may be the last one that writes.
+            # An earlier leadership may have died before it changed the manifest, and this one may not write again.
             self._behind_ms = now_ms + self._settings.interval_ms()
             self._remote.refresh(entries=False)
         if self._busy:
@@ -212,7 +212,7 @@ class ArchiveRemoval:
             self._empty_at_seq = max(self._empty_at_seq, report.seq)
 
     def _tell(self, what: str, message: str) -> None:
-        """Once for each message: a bucket that is down for a day is no news every three minutes."""
+        """Log each message once: a bucket that is down for a day needs no line every three minutes."""
         if message != self._told:
             self._told = message
             log.warning("%s: %s did not succeed and is tried again: %s", self._partition, what, message)

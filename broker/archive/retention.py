@@ -1,4 +1,4 @@
-"""Where retention moves the log start of a tiered partition, and what of it local retention lets go."""
+"""Computes where retention moves the log start of a tiered partition, and which local segments may go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["evict_local", "planned_log_start", "retained_bytes"]
 
 
 def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> int | None:
-    """The log start that the topic's retention wants now, at or above the present one; nothing is changed.
+    """The log start that the topic's retention asks for now, at or above the present one; changes nothing.
 
     None while that is not known: the manifest has to be read first. Raises `OSError`, `Corrupt`.
     """
@@ -48,7 +48,7 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
 
 
 def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bool:
-    """Whether anything may have to go, by what is known without the archive's entries; True if not even that is."""
+    """True if retention may have to move the log start, judged without the archive's entries, or if that cannot be judged."""
     config, facts = unified.log.config, remote.facts
     if facts is None:
         return True
@@ -78,7 +78,7 @@ def _archived(entries: RemoteLog | None, log_start_offset: int) -> tuple[Iterato
 
 
 def _archived_end(unified: UnifiedLog, entries: RemoteLog | None) -> int:
-    """Where what is only local begins."""
+    """The offset from which records are only local."""
     return entries.remote_end if entries is not None and len(entries) else unified.log.first_base_offset
 
 
@@ -94,7 +94,7 @@ def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int
 
 
 def evict_local(unified: UnifiedLog, evictable_offset: int, now_ms: int) -> bool:
-    """Let go of local segments that local retention does not want and that are safely archived; whether any went.
+    """Delete local segments that are safely archived and beyond local retention. True if any went.
 
     A disk that fails goes offline.
     """

@@ -1,4 +1,4 @@
-"""When the segments of a log were sealed, and up to where they may be uploaded by the topic's lags."""
+"""Remembers when the segments of a log were sealed, and says which of them the topic's lags let upload."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SealTimes:
         ]
 
     def eligible_end(self, log: Log, remote_end: int, now_ms: int) -> int:
-        """The offset below which everything that is sealed may be uploaded now. Cheap where no lag is set."""
+        """The offset below which all sealed segments may be uploaded now; cheap without a lag."""
         self._looked = True
         lag = copy_lag_of(log.config)
         if lag.is_none:

@@ -50,7 +50,7 @@ __all__ = ["ArchiveFigures", "Tiering"]
 _IO_THREADS: Final = 8
 """Three uploads, four fills, and one left for manifests and chunk tables."""
 _IO_NICENESS: Final = 15
-"""Producers and hot readers come first: where both cores are wanted, the archive is what waits."""
+"""Producers and hot readers come first: on busy cores the archive waits."""
 _READS: Final = (
     commands.FillChunks,
     commands.FindTimestamp,
@@ -180,7 +180,7 @@ class Tiering:
         )
 
     async def begin_producer_era(self) -> None:
-        """Before clients are served: see to it that no producer id is given out that archives may know."""
+        """Skip the producer ids that archives may know; call it before clients are served."""
         if self.config.tiering_enabled:
             await self._timelines.begin_producer_era()
 
@@ -188,7 +188,7 @@ class Tiering:
         self._comparisons.second_timeline(why)
 
     def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
-        """Have the ``io`` worker carry out a command, if the bucket is the right one."""
+        """Send a command to the ``io`` worker, if the bucket is the right one."""
         self.gate.submit(command, answered)
 
     def _submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
@@ -226,7 +226,7 @@ class Tiering:
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def attach(self, unified: UnifiedLog, led: Led) -> None:
-        """A partition is led, or its settings have changed."""
+        """Attach a partition that is led, or take its changed settings."""
         archive = self._archives.get(unified)
         if archive is not None:
             archive.configured()
@@ -254,7 +254,7 @@ class Tiering:
         self._comparisons.begin(archive, state, led)
 
     def _renew(self, unified: UnifiedLog) -> Archive:
-        """A leadership has a higher epoch: it archives under a claim of its own."""
+        """Begin a new archive for a higher leader epoch, under a claim of its own."""
         self._archives[unified].close()
         archive = self._archives[unified] = self._new_archive(unified, self._archives[unified].remote)
         return archive
@@ -290,7 +290,7 @@ class Tiering:
         )
 
     def detach(self, unified: UnifiedLog) -> None:
-        """The partition is led no longer."""
+        """Detach a partition that is no longer led."""
         archive = self._archives.pop(unified, None)
         if archive is not None:
             archive.close()
@@ -303,7 +303,7 @@ class Tiering:
         unified.remote = None
 
     def look(self, unified: UnifiedLog) -> None:
-        """See what is new in a partition; called a few times a second."""
+        """Look for news of a partition; called a few times a second."""
         archive = self._archives.get(unified)
         if archive is None or unified in self._comparisons.running:
             return
@@ -335,7 +335,7 @@ class Tiering:
             self._merging.look(remote, _partition_id(unified), archive.claimant, storage_class=storage_class)
 
     def retained(self) -> None:
-        """Retention has looked at every partition: make the log starts that moved durable, then let files go.
+        """End a round of retention: make the moved log starts durable, then delete files.
 
         In this order, and before any manifest hears of it: a log start never goes back over a restart.
         """
@@ -399,7 +399,7 @@ class Tiering:
         return self.health.state(self._clock.wall_ms(), unanswered_seconds(self.worker.idle))
 
     async def close(self) -> None:
-        """Stop; what a worker still does is recognised or collected later."""
+        """Stop. The next leader recognises the work of a worker that is still busy, or `gc` collects it."""
         self.checkpoint()
         self._timelines.close()
         for directory in self._directories.all:  # they are closed later, and may find their disks full

@@ -1,4 +1,4 @@
-"""How many uploads are under way at once on this broker: a bound on the worker's memory and on its threads.
+"""Limits the uploads that run at once on this broker: they cost the worker's memory and threads.
 
 Files are sent a piece at a time, but a store that has to see all bytes of an object before it sends the first (MD5,
 fsspec) holds it whole, and a large object is sent in parts, several of them in memory at once. Without a bound, a
@@ -49,7 +49,7 @@ class UploadGate:
         return len(self._waiting)
 
     def __call__(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
-        """Carry the command out, now or when those before it are done."""
+        """Send the command, now or after the uploads before it."""
         if not isinstance(command, commands.Upload):
             self._submit(command, answered)
             return

@@ -1,4 +1,4 @@
-"""The input of one upload: a range of a local log with all that its object carries besides records."""
+"""Builds the input of one upload: a range of a local log and all that its object holds besides records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def upload_request(
 
 
 def not_uploaded(ref: RangeRef, error: Exception, jitter: float) -> UploadCorrupt | UploadFailed:
-    """The plan's event when `upload_request` fails: trying again does not bring back what is missing."""
+    """The plan's event for a failure of `upload_request`; the missing bytes do not come back by trying again."""
     return UploadCorrupt(ref, str(error)) if isinstance(error, MissingRange) else UploadFailed(ref, jitter)
 
 

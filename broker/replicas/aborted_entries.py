@@ -1,7 +1,7 @@
 """The aborted transactions that one answer to a fetch names.
 
 A consumer that reads committed records walks through the entries by first offset: an entry begins to hide its producer's
-records, and the producer's next abort marker ends that. librdkafka counts, so that an entry too many hides committed
+records, and the producer's next abort marker ends that. librdkafka counts entries, so one too many hides committed
 records up to the producer's next abort. Apache Kafka therefore collects the entries of archived segments in a set
 (``RemoteLogManager.addAbortedTransactions``, KIP-405), for every segment that a transaction overlaps has an entry of it.
 """

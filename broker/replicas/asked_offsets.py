@@ -1,4 +1,4 @@
-"""Offsets of frozen segments that were read lately: a second read may mean that the first was of no use."""
+"""Remembers which offsets of frozen segments were read lately: a second read may mean that the client could not use the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AskedOffsets:
         self._checked: dict[int, bool] = {}
 
     def again(self, offset: int) -> bool:
-        """Whether ``offset`` is read for the second time; it is remembered."""
+        """True if ``offset`` was read before; remembers it for the next call."""
         checked = self._checked.get(offset)
         if checked is None and len(self._checked) >= _OFFSETS_MAX:
             del self._checked[next(iter(self._checked))]

@@ -22,11 +22,11 @@ class BackgroundRemoval:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is waiting or under way."""
+        """True if no removal waits or runs."""
         return not self._pending
 
     def submit(self, removal: Removal, writer: DirectoryWriter, failed: Callable[[], None] | None = None) -> None:
-        """Have it run. If it fails ``failed`` is called, on the loop, and the directory's ``writer`` gets the error."""
+        """Queue a removal. On an error, call ``failed`` on the loop and hand the error to the directory's ``writer``."""
         self._pending += 1
         self._thread.submit(self._run, removal, writer, failed)
 
@@ -50,5 +50,5 @@ class BackgroundRemoval:
             writer.report(error)
 
     def close(self) -> None:
-        """End after the removal that is under way; the rest is done after the next start."""
+        """End after the running removal; the next start does the rest."""
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Which batch a local log holds at an offset, to be compared with that of its archive."""
+"""Finds the batch that a local log holds at an offset, to compare it with the archive's."""
 
 from __future__ import annotations
 

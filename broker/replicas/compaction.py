@@ -1,4 +1,4 @@
-"""The cleaner of compacted topics, driven: the next log, the worker's commands, the moment when its segments count.
+"""Drives the cleaner of compacted topics: picks the next log, commands the worker, swaps in the new segments.
 
 The worker (a ``cpu`` worker of its own, so that batches which wait for deep work are not held up) reads old segments
 and writes new ones; it ends when there is nothing to clean. Everything that counts happens here, on the event loop:
@@ -38,7 +38,7 @@ from stratalog.wire.errors import Corrupt, Retriable, StratalogError
 __all__ = ["CleanerServices", "Compaction"]
 
 PAUSE_SECONDS_MIN: Final = 0.05
-"""Between two looks, however short ``log.cleaner.backoff.ms``."""
+"""Shortest time between two looks, even if ``log.cleaner.backoff.ms`` is shorter."""
 
 _NICENESS: Final = 15
 _DESCRIPTOR_WAIT_SECONDS: Final = 0.1
@@ -50,7 +50,7 @@ Labels = dict[str, str]
 
 
 class _Moved(StratalogError):
-    """The log is not what it was when the cleaning began: retention, deletion, a disk that failed."""
+    """The log has changed since the cleaning began: by retention, deletion or a failed disk."""
 
 
 class _Candidate(NamedTuple):
@@ -99,7 +99,7 @@ class Compaction:
             log.warning("log.cleaner.enable is false: compacted topics are not cleaned")
 
     async def close(self) -> None:
-        """Give up what is under way: what is not finished is begun again after the next start."""
+        """Give up the running cleaning; the next start begins it again."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -123,7 +123,7 @@ class Compaction:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being cleaned."""
+        """True if no log is being cleaned."""
         return not self._running
 
     def uncleanable(self) -> dict[UnifiedLog, str]:
@@ -207,7 +207,7 @@ class Compaction:
     # -- one cleaning ---------------------------------------------------------------------------------------------
 
     async def _clean(self, candidate: _Candidate) -> bool:
-        """Clean one log; whether that succeeded, so that the next one may follow at once."""
+        """Clean one log. True if it succeeded: then the next one may follow at once."""
         unified = candidate.unified
         try:
             await self._clean_log(candidate)
@@ -267,7 +267,7 @@ class Compaction:
         return cleaned
 
     def _check(self, unified: UnifiedLog) -> None:
-        """Whether the log is still there to be cleaned. Raises `_Moved`."""
+        """Raise `_Moved` if the log can no longer be cleaned."""
         self._check_here(unified)
         if unified.partition.held_back is not None:
             raise _Moved("it is being compared with its archive")
@@ -296,14 +296,14 @@ class Compaction:
         unified.partition.directory.sync(unified.partition)
 
     async def _carry_out(self, unified: UnifiedLog, swap: SegmentSwap, steps: Iterator[None]) -> None:
-        """Names change here, where the partition cannot be deleted meanwhile; the disk is waited for in a thread."""
+        """Rename files on the loop, so that no deletion comes between; a thread waits for the disk."""
         self._check_here(unified)
         for _ in steps:
             await self._sync(swap)
             self._check_here(unified)
 
     async def _sync(self, swap: SegmentSwap) -> None:
-        """A swap that has begun waits for a file descriptor rather than stand half-way."""
+        """Without a free file descriptor a swap that has begun waits; it never stops half-way."""
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, swap.sync)
@@ -315,7 +315,7 @@ class Compaction:
             await asyncio.sleep(_DESCRIPTOR_WAIT_SECONDS)
 
     def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
-        """Write down, before a gap comes about, below where there may be some: else a start takes them for damage."""
+        """Store the offset below which gaps may be, before the first gap exists. A start would take them for damage."""
         log_ = unified.log
         if log_.compaction.expect_gaps(end_offset):
             files = self._services.directories.of(unified.partition.directory).files
@@ -337,7 +337,7 @@ class Compaction:
 
     @property
     def worker(self) -> WorkerState | None:
-        """How the worker does; None before the first compaction."""
+        """State of the worker; None before the first compaction."""
         return None if self._workers is None else self._workers.state
 
     def _forget(self, session: int) -> None:

@@ -58,7 +58,7 @@ class Directories:
     def __init__(
         self, directories: Sequence[Directory], cluster_id: str, node_id: int, *, metadata_only: str | None = None
     ) -> None:
-        """``metadata_only``: a directory that is not for topics."""
+        """``metadata_only``: a directory that holds the metadata log and no topics."""
         self.all = list(directories)
         self.metadata_only = metadata_only
         self.cluster_id = cluster_id
@@ -80,7 +80,7 @@ class Directories:
     ) -> Directories:
         """Lock and load every directory; the first start gives the cluster its id.
 
-        ``spare`` is what makes room where the disk is full. Raises `Invalid` for a directory of another broker, cluster or
+        ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
         process, `OSError` for one that cannot be used.
         """
         locks: list[int] = []
@@ -126,8 +126,8 @@ class Directories:
     def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
 
-        It is what a crash leaves between the deletion of a topic and that of its files. An id that cannot be read, or
-        differs from the topic's in one character, is no other topic's but a damaged one, and is written again. Raises
+        A crash between the deletion of a topic and of its files leaves such a directory. An id that cannot be read, or
+        differs from the topic's in one character, counts as damaged: it is written again. Raises
         `OSError`.
         """
         for directory in self.all:
@@ -197,12 +197,12 @@ class Directories:
         return True
 
     def hold_ballast(self) -> None:
-        """Keep room for what must be written on a full disk, where there is any."""
+        """Restore the ballast files as far as the disks have room."""
         for directory in self.online:
             directory.ballast.hold()
 
     def verified(self) -> None:
-        """Every log was opened, verified and synced: directories that went offline in an earlier run are good again."""
+        """Clear the offline marks of an earlier run. Call it when every log was opened, verified and synced."""
         for directory in self.all:
             if directory.files.was_offline and directory.writer.offline is None and not directory.writer.postponed:
                 try:
@@ -211,12 +211,12 @@ class Directories:
                     directory.writer.report(error)
 
     async def settle(self) -> None:
-        """Wait until nothing is queued or being synced: a failing sync must be heard before a stop is called clean."""
+        """Wait until no write and no sync is left: a sync that fails makes the stop unclean."""
         while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.001)
 
     def close(self, partitions: Iterable[Partition], *, broker_epoch: int, sync_threads: Executor) -> None:
-        """Close every log, syncing in ``sync_threads``; leave the mark of a clean shutdown where nothing has failed."""
+        """Close every log, syncing in ``sync_threads``. Directories without a failure get the mark of a clean shutdown."""
 
         def sync(tickets: Sequence[SyncTicket]) -> None:
             running = [sync_threads.submit(ticket.run) for ticket in tickets]
@@ -235,7 +235,7 @@ class Directories:
         self.release()
 
     def release(self) -> None:
-        """Let other processes use them."""
+        """Release the locks of all directories."""
         for directory in self.all:
             directory.writer.close()
             os.close(directory.lock)
@@ -266,7 +266,7 @@ def _load(
 
 
 def lock_directory(path: str) -> int:
-    """Keep other processes out; the descriptor, to be closed. Raises `Invalid` if another one is there, `OSError`."""
+    """Lock the directory against other processes; returns the descriptor, which the caller closes. Raises `Invalid` if another one is there, `OSError`."""
     descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -279,7 +279,7 @@ def lock_directory(path: str) -> int:
 
 
 def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
-    """Whether an id was this topic's once: no two random ones are that similar."""
+    """True if the ids differ in one character at most: random ids are never that similar."""
     return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1
 
 

@@ -1,7 +1,7 @@
-"""One log directory at work: what was appended in a turn of the loop is written together and synced together.
+"""Writes and syncs one log directory: the appends of a turn of the loop are written and synced together.
 
 An append only queues. At the end of the turn every log that has something queued does one ``writev``; then one
-sync cycle at a time covers all files that are dirty at its start. Each log hears of its own file as soon as that
+sync cycle at a time covers all files that are dirty at its start. Each log is notified of its own file as soon as that
 one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
 descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
 failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
@@ -32,13 +32,13 @@ INLINE_BYTES_MAX = 4 << 20
 _SHORTAGE_TOLD_SECONDS = 30.0
 _SHORTAGE_WAIT_SECONDS = 0.1
 _TOGETHER = 256
-"""Logs in a cycle above which a thread takes several at once: what each costs besides its sync is then half."""
+"""Logs in a cycle above which a thread takes several at once. That halves the cost of each besides its sync."""
 _A_THREAD_AT_ONCE = 16
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
 _GONE = _NO_DESCRIPTOR | {errno.ENOENT}
-"""Errors that the sync of a partition that was let go meanwhile may end with: its directory may have another name."""
+"""Errors that a sync may raise if its partition was removed meanwhile: its directory may have another name."""
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +48,16 @@ def nothing_gives_way(_path: str) -> None:
 
 
 class LogOwner(Protocol):
-    """An appender to a log that wants to know how far the log has got."""
+    """The owner of a log; gets the progress of its writes and syncs."""
 
     log: Log
 
     def on_written(self) -> None:
-        """Everything queued so far is in the file."""
+        """All records queued so far are in the file."""
         ...
 
     def flush_due(self) -> bool:
-        """Whether what is written and not synced must go to disk now (``flush.messages``, ``flush.ms``)."""
+        """True if the written records must be synced now (``flush.messages``, ``flush.ms``)."""
         ...
 
     def on_flushed(self) -> None:
@@ -65,11 +65,11 @@ class LogOwner(Protocol):
         ...
 
     def on_write_refused(self, error: OSError) -> None:
-        """The log is whole, but the queued records found no room and are forgotten; they will not be acknowledged."""
+        """The queued records found no room and are dropped, without an acknowledgement; the log is whole."""
         ...
 
     def on_storage_failed(self, error: OSError) -> None:
-        """The directory is offline; nothing queued or unsynced will be acknowledged."""
+        """The directory is offline; queued and unsynced records will not be acknowledged."""
         ...
 
 
@@ -86,7 +86,7 @@ class DirectoryWriter:
         on_failed: Callable[[DirectoryWriter, OSError], None],
         kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]] | None = None,
     ) -> None:
-        """``kernel_sync`` takes the syncs of plain files; what it does not, and all without it, runs in threads."""
+        """``kernel_sync`` takes the syncs of plain files. Threads run those that it refuses, or all if it is None."""
         self.path = path
         self.offline: OSError | None = None
         self.sync_cycles = 0
@@ -112,7 +112,7 @@ class DirectoryWriter:
         self._owners[owner] = None
 
     def remove(self, owner: LogOwner) -> None:
-        """Let a log go: it is closed or deleted by the caller."""
+        """Forget a log, which the caller closes or deletes."""
         self._owners.pop(owner, None)
         self._queued.pop(owner, None)
         self._dirty.pop(owner, None)
@@ -120,7 +120,7 @@ class DirectoryWriter:
         self._postponed.discard(owner)
 
     def enqueue(self, owner: LogOwner) -> None:
-        """The owner's log has something queued: write it at the end of this turn. Offline, nothing is written."""
+        """Write the queued records of the owner's log at the end of this turn. An offline directory writes none."""
         if self.offline is not None:
             return
         if not self._queued:
@@ -152,11 +152,11 @@ class DirectoryWriter:
         owner.on_written()
 
     def report(self, error: OSError, owner: LogOwner | None = None) -> None:
-        """Something failed in this directory, with ``owner``'s log or with none.
+        """Handle an error of this directory; ``owner`` is None if it concerns no log.
 
-        A full disk or a lack of descriptors is waited for: the log is brought back to what is in its files.
-        Files that wait for a sync are open until then, so a lack of descriptors is a reason for one. Anything else
-        is the end.
+        After a full disk or a lack of descriptors, the log goes back to the end of its files and tries again.
+        Files that wait for a sync stay open, so a lack of descriptors starts a sync. Any other error takes
+        the directory offline.
         """
         if error.errno not in _SHORTAGES:
             self.fail(error)
@@ -191,7 +191,7 @@ class DirectoryWriter:
         )
 
     def retry_refused(self) -> None:
-        """Bring logs whose writes were refused back to what is in their files; those that cannot yet stay refused."""
+        """Take refused logs back to the end of their files; those that fail again stay refused."""
         for owner in list(self._refused):
             try:
                 owner.log.discard_unwritten()
@@ -210,14 +210,14 @@ class DirectoryWriter:
                 self._begin_cycle()
 
     def sync_together(self, owner: LogOwner) -> None:
-        """As `sync`, beside others that will come soon: the cycle begins with so many, or with `begin_together`."""
+        """As `sync`, for one of many: the cycle begins when enough have come, or with `begin_together`."""
         if self.offline is None:
             self._dirty[owner] = None
             if len(self._dirty) >= _TOGETHER:
                 self.begin_together()
 
     def begin_together(self) -> None:
-        """No more will come: bring to disk what waits for others."""
+        """Begin the cycle that waits for more logs."""
         if self._dirty and not self._syncing:
             self._begin_cycle()
 
@@ -261,16 +261,16 @@ class DirectoryWriter:
             self.sync(owner)
 
     def _submit_to_kernel(self) -> None:
-        """Start the syncs that were added; a thread takes what the kernel does not, and meets its error if it has one."""
+        """Start the added syncs. A thread takes those that the kernel refuses, and raises their errors."""
         if self._kernel_sync is not None:
             for owner, ticket in self._kernel_sync.submit():
                 self._sync_threads.submit(self._run_sync, owner, ticket)
 
     def _kernel_has_synced(self, kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]]) -> None:
-        """Results are there, as a rule of several files: their answers leave together."""
+        """Take the finished syncs; there are often several, whose answers leave together."""
         try:
             finished = kernel_sync.finished()
-        except OSError as failure:  # then it is unknown what is on disk
+        except OSError as failure:  # it is unknown now which bytes are on disk
             self.fail(failure)
             return
         self._submit_to_kernel()
@@ -283,7 +283,7 @@ class DirectoryWriter:
                 log.exception("a partition did not take the end of its sync")
 
     def _run_syncs(self, tickets: Sequence[tuple[LogOwner, SyncTicket]]) -> None:
-        """In a thread: nothing of the logs is touched here but their descriptors."""
+        """Runs in a thread: touches nothing of the logs but their descriptors."""
         outcomes = [(owner, ticket, _outcome(ticket)) for owner, ticket in tickets]
         self._loop.call_soon_threadsafe(self._all_synced, outcomes)
 
@@ -318,7 +318,7 @@ class DirectoryWriter:
                 self._begin_cycle()
 
     def close(self) -> None:
-        """The logs are closed: wait for what the kernel still does, and let go of it."""
+        """Wait for the kernel's last syncs and close its queue. Call it when the logs are closed."""
         if self._kernel_sync is not None:
             remove_reader(self._loop, self._kernel_sync.fileno())
             self._kernel_sync.close()
@@ -326,12 +326,12 @@ class DirectoryWriter:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is queued and nothing is being synced."""
+        """True if no write is queued and no sync runs."""
         return not (self._queued or self._dirty or self._syncing)
 
     @property
     def postponed(self) -> bool:
-        """Whether something that waits for its sync will be tried again later, for want of room or descriptors."""
+        """True if a sync waits for room or descriptors, to be tried again."""
         return bool(self._postponed)
 
     def fail(self, error: OSError) -> None:
@@ -355,7 +355,7 @@ class DirectoryWriter:
 
 
 def _outcome(ticket: SyncTicket) -> OSError | None:
-    """Run a ticket; what went wrong."""
+    """Run a ticket; returns its error or None."""
     try:
         ticket.run()
     except OSError as failure:

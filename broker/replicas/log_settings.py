@@ -1,4 +1,4 @@
-"""From a topic's settings as Kafka names them to those of a log."""
+"""Turns a topic's settings, under Kafka's names, into those of a log."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ __all__ = ["missing_sentence"]
 
 
 def missing_sentence(topic_partition: TopicPartition, remote_end: int | None, missing: MissingRange) -> str:
-    """The range, the reason, who serves it and what to do; ``remote_end`` is None for a topic without an archive."""
+    """Names the range, the reason, who serves it and what to do. ``remote_end`` is None without an archive."""
     base, end = missing.base_offset, missing.end_offset
     archived_end = base if remote_end is None else min(max(base, remote_end), end)
     said = f"{topic_partition}: offsets [{base}, {end}) are missing on this disk: {missing.why}."

@@ -1,4 +1,4 @@
-"""Which partitions this broker leads, found by name or by topic id without a search.
+"""Finds the partitions that this broker leads, by name or by topic id.
 
 Beside them stand views: partitions that are only read, of a mounted bucket or as they were at some time. Readers find
 both; writers and the maintenance of logs find those that are led, and no others.
@@ -43,7 +43,7 @@ class PartitionTable:
         self._views_by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self.version = 0
-        """Grows with every change: what was looked up under another version has to be looked up again."""
+        """Grows with every change; a result of an older version is stale."""
 
     def add(self, unified: UnifiedLog) -> None:
         """Serve a partition from now on."""
@@ -57,7 +57,7 @@ class PartitionTable:
         self._why_unopened.pop((topic, partition), None)
 
     def add_unopened(self, topic: str, topic_id: Uuid, partition: int, why: str) -> None:
-        """A partition is led here, but its log cannot be opened for now; ``why`` is a sentence that names it."""
+        """List a partition that is led here although its log cannot be opened; ``why`` is a sentence that names it."""
         self._unopened[topic, partition] = topic_id
         self._why_unopened[topic, partition] = why
 
