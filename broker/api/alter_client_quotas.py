@@ -46,7 +46,7 @@ async def _alter(context: Context, alterations: list[QuotaAlteration], *, valida
 
 
 def handle(context: Context, request: AlterClientQuotasRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     alterations = [_alteration(entry) for entry in request.entries]
     return context.run(_alter(context, alterations, validate_only=request.validate_only))
 

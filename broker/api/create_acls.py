@@ -59,7 +59,7 @@ def _answer(context: Context, outcomes: list[Failure | None]) -> Steps[Message]:
 
 
 def handle(context: Context, request: CreateAclsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     check_guarded(context)
     return context.run(_create(context, request))
 

@@ -65,7 +65,7 @@ async def _create(context: Context, request: CreatePartitionsRequest) -> Message
 
 
 def handle(context: Context, request: CreatePartitionsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_create(context, request))
 
 

@@ -92,7 +92,7 @@ def _answer(
 
 
 def handle(context: Context, request: DeleteTopicsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_delete(context, request))
 
 

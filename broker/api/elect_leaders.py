@@ -52,7 +52,7 @@ async def _elect(context: Context, request: ElectLeadersRequest) -> Message:
 
 
 def handle(context: Context, request: ElectLeadersRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_elect(context, request))
 
 

@@ -33,7 +33,7 @@ async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Mes
 
 
 def handle(context: Context, request: UnregisterBrokerRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_unregister(context, request))
 
 

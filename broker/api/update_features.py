@@ -48,7 +48,7 @@ async def _change(context: Context, request: UpdateFeaturesRequest) -> Message:
 
 
 def handle(context: Context, request: UpdateFeaturesRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_change(context, request))
 
 

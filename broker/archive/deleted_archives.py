@@ -124,7 +124,7 @@ class DeletedArchives:
 
     @property
     def pending(self) -> list[PartitionId]:
-        """How many partitions are still to be removed."""
+        """The partitions whose archives are still to be removed."""
         return list(self._notes)
 
     def start(self, living: Collection[Uuid]) -> None:

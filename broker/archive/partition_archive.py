@@ -371,7 +371,7 @@ class Archive:
     # -- log start ------------------------------------------------------------------------------------------------
 
     def _move_log_start(self) -> None:
-        """Repeat in the manifest what retention or DeleteRecords did to the log start, and the other way round."""
+        """Move the log start of the manifest or of the log, whichever is behind."""
         known, log_start = self.remote.log_start_offset, self.unified.log.log_start_offset
         if known is None:
             return

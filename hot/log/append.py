@@ -1,4 +1,4 @@
-"""Appending: check a batch, give it its place, queue it. The disk is not touched here.
+"""Appends: checks a batch, gives it its place, queues it. Does no I/O.
 
 A batch is first checked by all rules, then placed: no refused batch leaves a trace.
 """
@@ -38,7 +38,7 @@ class AppendInfo(NamedTuple):
     """-1 unless the topic stamps batches itself."""
     duplicate: bool = False
     rolled: bool = False
-    """The batch opened a new segment."""
+    """True if the batch opened a new segment."""
 
 
 _append_info = partial(tuple.__new__, AppendInfo)
@@ -48,7 +48,7 @@ _append_info = partial(tuple.__new__, AppendInfo)
 class LogAppender:
     """Gives batches their offsets, and checks them by the history of leaders and producers.
 
-    Every batch in ``epochs`` and ``producers`` stands in the log, and the other way round: both end at the log end.
+    ``epochs`` and ``producers`` cover the same batches as the log: all three end at the log end.
     """
 
     __slots__ = ("_epochs", "_gaps", "_next_expiry_ms", "_place", "_producers", "_segments", "_tail")
@@ -106,7 +106,7 @@ class LogAppender:
         return self._take(records, fields, verdict, leader_epoch, now_ms)
 
     def _refusal(self, leader_epoch: int) -> KafkaError:
-        """Why this log takes no append now."""
+        """The reason why this log takes no append now."""
         if self._tail.failed is not None:
             return KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -206,7 +206,7 @@ class LogAppender:
     def append_as_follower(
         self, records: memoryview, leader_epoch: int, now_ms: int, release: Callable[[], None] | None
     ) -> AppendInfo | None:
-        """Queue batches as the leader wrote them, offsets kept; those of a later epoch than ``leader_epoch`` not.
+        """Queue batches with the leader's offsets, except those of a later epoch than ``leader_epoch``.
 
         Returns what was taken, None if nothing. Raises `KafkaError`: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE for
         offsets below the log end, KAFKA_STORAGE_ERROR; then nothing is queued. ``release`` as for leaders.
@@ -245,9 +245,9 @@ class LogAppender:
             segment.aborted.append(aborted)
 
     def forget_idle_producers(self, now_ms: int) -> None:
-        """Look for producers idle for ``producer.id.expiration.ms``, every ten minutes at most.
+        """Forget producers that were idle for ``producer.id.expiration.ms``; looks every ten minutes at most.
 
-        As in Kafka not at once: a retry of old events after a restart must still find its first attempt.
+        As in Kafka, not at once: a retry of old events after a restart must still find its first attempt.
         """
         if 0 < self._next_expiry_ms - now_ms <= _EXPIRY_CHECK_MS:
             return

@@ -1,4 +1,4 @@
-"""Closing a log, so that the next start finds it clean: in steps, so that a directory syncs its logs side by side."""
+"""Closes a log so that the next start finds it clean; in steps, so that a directory syncs its logs side by side."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summarise(parts: LogParts) -> LogSummary | None:
 
 
 def abandon(parts: LogParts) -> None:
-    """Let go of every file without writing: the disk failed, or the log is about to be removed."""
+    """Close every file without writing, for a failed disk or a log about to be removed."""
     for segment in parts.segments:
         parts.place.cache.drop(segment)
     parts.tail.failed = OSError(f"the log of {parts.place.topic_partition} is closed")

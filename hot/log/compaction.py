@@ -1,4 +1,4 @@
-"""Compaction as the log's owner sees it: what may be cleaned, and the change from old segments to a new one.
+"""Offers segments to the cleaner, and replaces old segments by a new one, for the log's owner.
 
 All of it is called on the owner's thread. Readers see the old segments or the new one, never a gap: both give the
 same records from any offset on, less those that a later record supersedes.
@@ -24,7 +24,7 @@ _NEVER: Final = LONG_MAX
 
 
 class LogCompaction:
-    """Offers segments to the cleaner, and swaps its results in."""
+    """The cleaner's side of one log."""
 
     __slots__ = ("_parts", "_swap_count")
 
@@ -34,7 +34,7 @@ class LogCompaction:
 
     @property
     def policy(self) -> CleaningPolicy:
-        """The topic's settings, as the cleaner asks for them."""
+        """The settings that the cleaner obeys."""
         config = self._parts.place.config
         return CleaningPolicy(
             config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
@@ -42,11 +42,11 @@ class LogCompaction:
 
     @property
     def cleaned_before(self) -> bool:
-        """Whether the cleaner has been here, whatever the topic's settings say now."""
+        """True if the log was cleaned before, also if the topic is no longer compacted."""
         return self._parts.gaps.cleaned
 
     def expect_gaps(self, end_offset: int) -> bool:
-        """Allow gaps below ``end_offset``; True if that is news, which must be written down before there is one."""
+        """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""
         gaps = self._parts.gaps
         if gaps.below >= end_offset:
             return False
@@ -62,7 +62,7 @@ class LogCompaction:
             if not segment.frozen or segment.name_suffix or number + 1 == len(segments):
                 break
             if segment.missing is not None:
-                break  # what lies behind may be newer than what is missing, which must not come back
+                break  # records behind may be newer than the missing ones, whose older values must not come back
             found.append(
                 CleanableSegment(
                     segment.base_offset,
@@ -85,7 +85,7 @@ class LogCompaction:
     ) -> CleanJob:
         """The input of a cleaning of ``section``. Raises `OSError`.
 
-        ``forgettable_below``: no tombstone or marker at or above this offset goes.
+        ``forgettable_below``: tombstones and markers below this offset may be dropped.
         """
         parts, config = self._parts, self._parts.place.config
         segments = tuple(one for one in self.cleanable_segments() if one.end_offset <= section.end_offset)
@@ -107,7 +107,7 @@ class LogCompaction:
         )
 
     def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
-        """Prepare the swap. None if the old segments are not what they were (retention, a log begun anew).
+        """Prepare the swap. None if the old segments have changed (retention, a log begun anew).
 
         Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`. Raises
         `OSError`.
@@ -133,7 +133,7 @@ class LogCompaction:
         return SegmentSwap(place.files, place.directory, cleaned, old, segment, self._swap_count)
 
     def _number_of(self, cleaned: CleanedSegment) -> int | None:
-        """Where the first of the old segments stands, if they all stand there as they were."""
+        """The index of the first old segment; None if any of them has changed."""
         segments = self._parts.segments
         number = segments.floor(cleaned.base_offset)
         count = len(cleaned.replaces)
@@ -144,7 +144,7 @@ class LogCompaction:
         return number if same and mine[-1].next_offset == cleaned.end_offset else None
 
     def put_in(self, swap: SegmentSwap) -> bool:
-        """Read the new segment from now on; False if the old ones have gone, and `SegmentSwap.withdraw` is due."""
+        """Let readers use the new segment. False if the old ones are gone; then the caller calls `SegmentSwap.withdraw`."""
         segments = self._parts.segments
         number = self._number_of(swap.cleaned)
         if number is None or segments[number] is not swap.old[0]:
@@ -164,9 +164,9 @@ class LogCompaction:
         for old in swap.old:
             parts.doomed.add(swap.doomed_paths(old))
         if swap.segment not in list(parts.segments):
-            return  # it was removed meanwhile, as `.swap`
+            return  # it was removed meanwhile under its name `.swap`
         swap.settle()
-        swap.segment.release()  # what opens it next opens it by its name
+        swap.segment.release()  # the next reader opens it by its name
         parts.cycles.note_names()
         parts.snapshots.remove(old.base_offset for old in swap.old[1:])
 

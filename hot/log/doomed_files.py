@@ -28,11 +28,11 @@ class DoomedFiles:
         self._indexes: list[str] = []
         """Indexes that still have their own names, because those of their ``.log`` files may not be durable."""
         self.waiting: list[tuple[list[str], int | None]] = []
-        """Paths, and when they may be removed, in ms; None until `take_removal` has seen them."""
+        """Paths, with the time in ms from which they may be removed; None until `take_removal` has seen them."""
 
     @property
     def has_indexes(self) -> bool:
-        """Whether indexes are left that follow their ``.log`` when its new name is durable."""
+        """True if indexes wait until the new name of their ``.log`` is durable."""
         return bool(self._indexes)
 
     def add(self, paths: Iterable[str]) -> None:
@@ -40,7 +40,7 @@ class DoomedFiles:
         self.waiting.append((list(paths), None))
 
     def doom_durably(self, segment: Segment) -> None:
-        """Rename all files of a segment, durably. Readers keep what they have open. Raises `OSError`; try it again."""
+        """Rename all files of a segment, durably; readers keep their open files. Raises `OSError`: then call it again."""
         self._place.cache.drop(segment)
         paths = [segment.path(suffix) for suffix in SUFFIXES]
         for path in paths:

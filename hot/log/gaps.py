@@ -6,15 +6,15 @@ __all__ = ["LogGaps"]
 
 
 class LogGaps:
-    """No offset is missing from ``below`` on: the cleaner never was there, and no leader has sent a gap."""
+    """From ``below`` on no offset is missing: the cleaner was never there, and no leader has sent a gap."""
 
     __slots__ = ("below", "cleaned")
 
     def __init__(self, below: int) -> None:
         self.below = below
         self.cleaned = False
-        """The cleaner has been here: offsets may be missing, whatever the topic's settings say now."""
+        """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
 
     def cut(self, end_offset: int) -> None:
-        """The log now ends at ``end_offset``."""
+        """Take ``end_offset`` as the new end of the log."""
         self.below = min(self.below, end_offset)

@@ -141,12 +141,12 @@ class Log:
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is on the disk."""
+        """The flushed offset: all below it is on the disk."""
         return self._cycles.flushed_offset
 
     @property
     def written_offset(self) -> int:
-        """Everything below is in the files, and can be read."""
+        """The written offset: all below it is in the files and can be read."""
         return self.tail.written_offset
 
     @property
@@ -162,12 +162,12 @@ class Log:
 
     @property
     def gaps_below(self) -> int:
-        """No offset is missing from here on."""
+        """The offset from which no offset is missing."""
         return self._parts.gaps.below
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing: the topic is compacted, or was."""
+        """True if offsets may be missing: the topic is compacted, or was."""
         return self.config.compacted or self._parts.gaps.cleaned
 
     @property
@@ -183,7 +183,7 @@ class Log:
     # -- settings -----------------------------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
-        """Obey new topic settings from the next append on."""
+        """Apply new topic settings from the next append on."""
         self.config = self._parts.place.config = config
         for segment in self._segments:
             segment.config = config
@@ -228,17 +228,17 @@ class Log:
         return self.tail.roll()
 
     def discard_unwritten(self) -> None:
-        """After a failed write forget what was queued. Raises `OSError` if that has to be tried again."""
+        """Drop the queued records after a failed write. Raises `OSError` if it must be called again."""
         discard_unwritten(self._parts)
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether a sync cycle would find something to do."""
+        """True if a sync cycle would have work."""
         return self._cycles.pending
 
     @property
     def flush_due(self) -> bool:
-        """Whether ``flush.messages`` offsets are written and perhaps not durable, or a roll is not."""
+        """True if ``flush.messages`` offsets, or a roll, may not be durable yet."""
         flushed_offset = self._cycles.flushed_offset
         return (
             self.tail.written_offset - flushed_offset >= self.config.flush_messages
@@ -250,14 +250,14 @@ class Log:
         return self._cycles.begin(self.tail.written_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket ran: ``flushed_offset`` moves. A ticket that failed moves nothing and stops the log."""
+        """End a cycle: moves ``flushed_offset``. After a failed ticket it does not, and the log stops."""
         if ticket.done:
             self._cycles.finish()
         else:
             self.tail.failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
 
     def sync(self) -> None:
-        """A whole cycle on this thread, the epochs included. Raises `OSError`."""
+        """Run a whole sync cycle on this thread, epochs included. Raises `OSError`."""
         self.tail.write()
         self._cycles.store_epochs(self.tail.written_offset)
         ticket = self.begin_sync()
@@ -268,7 +268,7 @@ class Log:
                 self.finish_sync(ticket)
 
     def recovery_point_stored(self) -> None:
-        """The directory's checkpoint now holds this log's ``flushed_offset``. Raises `OSError`."""
+        """Note that the directory's checkpoint holds this log's ``flushed_offset``. Raises `OSError`."""
         self._cycles.recovery_point_stored()
 
     # -- reading ------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Log:
         return [missing_range(one) for one in found if one.next_offset > self.start.offset]
 
     def set_aside(self, damage: UnreadableBatch) -> MissingRange | None:
-        """Serve a frozen segment up to its first bad batch: the range missing then, if any. Raises `OSError`."""
+        """Serve a frozen segment up to its first bad batch. Returns the missing range or None. Raises `OSError`."""
         place = self._parts.place
         missing = MissingPlace(place.files, place.directory, place.config, place.cache)
         segment = SetAside(missing, self._segments, self.gaps_below).carry_out(damage)
@@ -386,7 +386,7 @@ class Log:
         reason: str,
         log_start_offset: int | None = None,
     ) -> str | None:
-        """As `truncate_fully_and_start_at`, but the local files are kept aside; returns the directory they are in."""
+        """As `truncate_fully_and_start_at`, but keeps the local files; returns the directory that has them."""
         begin = offset, leader_epochs, producer_snapshot
         return quarantine_and_restart(
             self._parts, *begin, log_start_offset=log_start_offset, now_ms=now_ms, reason=reason
@@ -400,7 +400,7 @@ class Log:
         return self.tail.roll_if_idle(now_ms)
 
     def close(self) -> None:
-        """Write and sync everything, so that the next open is clean, once the directory says so. Raises `OSError`."""
+        """Write and sync everything. The next open is clean if the directory gets its mark. Raises `OSError`."""
         ticket = self.begin_close()
         if ticket is not None:
             ticket.run()

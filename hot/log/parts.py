@@ -1,4 +1,4 @@
-"""The parts of one log, made from what opening it has found, for what changes many of them at once."""
+"""Makes the parts of one log from the findings of its opening, and hands all of them to operations that change many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which log this is, where it lies, and by which settings it is kept: what the parts of one log share."""
+"""Says which log this is, where it lies and which settings it has; all parts of a log share it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LogPlace:
         self.cache = cache
 
     def path(self, name: str) -> str:
-        """Where a file of this log lies."""
+        """The path of a file of this log."""
         return f"{self.directory}/{name}"
 
     def new_segment(self, base_offset: int) -> Segment:

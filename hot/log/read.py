@@ -1,4 +1,4 @@
-"""Reading: from an offset to slices of segment files that end on batch borders."""
+"""Reads: finds the slices of segment files from an offset on, which end on batch borders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stratalog.wire.parts import FileSlice
 __all__ = ["LocalRead", "aborted_transactions", "check_batches", "read_slices"]
 
 _CHECKED_BYTES_MAX: Final = 1 << 20
-"""How much of a read is checked: a third of a millisecond."""
+"""Bytes of a read that are checked; they cost a third of a millisecond."""
 
 
 class LocalRead(NamedTuple):
@@ -65,13 +65,13 @@ def read_slices(
             parts.append(FileSlice(file, start, end - start))
             size_bytes += end - start
             offset = max(offset, border)
-            if number == len(segments) and border != segment.next_offset:  # where a segment ends is known anyway
+            if number == len(segments) and border != segment.next_offset:  # the end of a segment is known anyway
                 segments.note_border(border, segment, end)
     return LocalRead(parts, size_bytes, offset)
 
 
 def _begin(segment: Segment, offset: int) -> int:
-    """Where the first batch with a record at or above ``offset`` begins; the end of what is written if it has none."""
+    """The position of the first batch with a record at or above ``offset``; the written end if there is none."""
     if segment.written_bytes == 0 or offset <= segment.base_offset:
         return 0
     found = segment.locate(offset)
@@ -114,7 +114,7 @@ def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int
 
 
 def check_batches(parts: Sequence[FileSlice]) -> None:
-    """Check the first batches of what was read with their CRCs. Raises `UnreadableBatch`, `OSError`."""
+    """Check the CRCs of the first batches that were read. Raises `UnreadableBatch`, `OSError`."""
     left_bytes = _CHECKED_BYTES_MAX
     for part in parts:
         file: Any = part.file

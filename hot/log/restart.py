@@ -1,4 +1,4 @@
-"""Beginning a log anew at another offset, without any of its batches; they are removed, or kept aside."""
+"""Begins a log anew at another offset, without its batches, which are removed or kept aside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def quarantine_and_restart(
     now_ms: int,
     reason: str,
 ) -> str | None:
-    """As `restart`, but the local files are kept aside; returns the directory they are in, None without any."""
+    """As `restart`, but keeps the local files; returns the directory that has them, None if there were none."""
     quarantine = Quarantine(parts.place.files, parts.place.directory, now_ms)
     restart(
         parts,
@@ -83,7 +83,7 @@ def restart(
 
 
 def _replace_segments(parts: LogParts, active: Segment, keep: tuple[Quarantine, str] | None) -> None:
-    """Put an empty segment in the place of all others; at no moment is there none (unless they are kept aside).
+    """Put an empty segment in the place of all others. The log always has one, unless the old ones are kept aside.
 
     Old ones go newest first: a crash in between leaves a log that ends at the first gap.
     """

@@ -1,4 +1,4 @@
-"""The producer snapshots of a log: stored at rolls and stops, removed with the batches that they tell of."""
+"""The producer snapshots of a log: stored at rolls and stops, removed together with their batches."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ProducerSnapshots:
         self.offsets[:] = kept
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Remove these, if they are there; whether that is durable makes no difference. Raises `OSError`."""
+        """Remove these files if they exist; the removal need not be durable. Raises `OSError`."""
         for offset in offsets:
             if offset in self.offsets:
                 self._place.files.unlink(self._path(offset))

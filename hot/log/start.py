@@ -60,10 +60,10 @@ class LogStart:
         self._doomed = doomed
         self.offset = offset
         self._leaving: list[Segment] = []
-        """Segments that are no part of the log any more and still have their names."""
+        """Segments that have left the log and still have their names."""
 
     def advance(self, offset: int) -> bool:
-        """Move the log start up to ``offset``; False if it is there already. Raises `KafkaError`.
+        """Move the log start up to ``offset``; False if it is there or above. Raises `KafkaError`.
 
         OFFSET_OUT_OF_RANGE above the log end; the caller checks the high watermark.
         """

@@ -65,31 +65,31 @@ class SyncTicket:
         self._replacements = replacements
         self._directories = directories
         self.end_offset = end_offset
-        """Everything below is durable once `run` has returned; the log lowers it where it is truncated meanwhile."""
+        """All below this offset is durable once `run` has returned; a truncation meanwhile lowers it."""
         self.done = False
 
     @property
     def names_pending(self) -> bool:
-        """Whether names are still to be made durable. True until `run` has returned."""
+        """True until `run` has made the names durable."""
         return bool(self._directories) and not self.done
 
     @property
     def only_file(self) -> RealFile | None:
-        """The real file whose ``fdatasync`` is all there is to do, if that is so; `synced` then stands for `run`."""
+        """The one file to ``fdatasync``, if the ticket has no other work; the caller then calls `synced` instead of `run`."""
         if len(self._files) != 1 or self._replacements or self._directories:
             return None
         file = self._files[0]
         return file if type(file) is RealFile else None
 
     def synced(self) -> None:
-        """`only_file` has been synced, not by `run`."""
+        """Note that the caller has synced `only_file` itself."""
         self._files = ()
         self.done = True
 
     def run(self) -> None:
         """Sync the data, then the names. Raises `OSError`: take the directory offline, never call it again.
 
-        Only after EMFILE or ENFILE, for want of a descriptor to open a file or directory, it may be called again.
+        It may be called again only after EMFILE or ENFILE, when no descriptor was free.
         """
         for file in self._files:
             file.fdatasync()

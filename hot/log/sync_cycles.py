@@ -1,6 +1,6 @@
-"""The durability of a log: what is not yet on the disk, the sync cycles under way, and up to where all is durable.
+"""Keeps the durability of a log: its dirty files and names, the running sync cycles, and the flushed offset.
 
-A cycle takes everything that is dirty when it begins; what is written later waits for the next one. Cycles may
+A cycle takes everything that is dirty when it begins; later writes wait for the next one. Cycles may
 overtake each other. ``flushed_offset`` moves when a cycle and all before it have run.
 """
 
@@ -52,16 +52,16 @@ class SyncCycles:
 
     @property
     def pending(self) -> bool:
-        """Whether a sync cycle would find something to do."""
+        """True if a sync cycle would have work."""
         due = self._epochs.must_store(self._segments.active.base_offset)
         return bool(self._unsynced) or self._names_dirty or due
 
     def note_file(self, file: Syncable) -> None:
-        """``file`` has bytes that are not durable."""
+        """Note that ``file`` has bytes that are not durable."""
         self._unsynced[file] = None
 
     def note_names(self) -> None:
-        """A name in the log's directory was added, changed or removed, not durably."""
+        """Note that a name in the log's directory was added, changed or removed, not durably."""
         self._names_dirty = True
 
     def store_epochs(self, below: int) -> None:
@@ -87,11 +87,11 @@ class SyncCycles:
 
     @property
     def names_durable(self) -> bool:
-        """Whether all names in the directory are durable."""
+        """True if all names in the directory are durable."""
         return not self._names_dirty and not any(ticket.names_pending for ticket in self._tickets)
 
     def sync_names(self) -> None:
-        """Make all names durable now: some may go only when those that stay are. Raises `OSError`."""
+        """Make all names durable now: some may be removed only after the others are durable. Raises `OSError`."""
         if not self.names_durable:
             self._place.files.sync_directory(self._place.directory)
 
@@ -124,9 +124,9 @@ class SyncCycles:
         return ticket
 
     def finish(self) -> None:
-        """A ticket ran: ``flushed_offset`` moves.
+        """End the cycle of a ticket that ran; moves ``flushed_offset``.
 
-        One that has overtaken others counts when all before it have run: what they took is not in its files.
+        A ticket that has overtaken others counts once they have run, for it has not synced their files.
         """
         while self._tickets and self._tickets[0].done:
             self.flushed_offset = max(self.flushed_offset, self._tickets.pop(0).end_offset)
@@ -134,24 +134,24 @@ class SyncCycles:
     # -- a log that gets shorter --------------------------------------------------------------------------
 
     def cut(self, end_offset: int) -> None:
-        """From ``end_offset`` on the log will hold something else than what the cycles under way bring to the disk."""
+        """Lower the running cycles to ``end_offset``: above it the log will hold other batches than they sync."""
         self.flushed_offset = min(self.flushed_offset, end_offset)
         for ticket in self._tickets:
             ticket.end_offset = min(ticket.end_offset, end_offset)
 
     def restart(self, offset: int) -> None:
-        """The log was begun anew at ``offset``: no cycle under way counts for it."""
+        """Drop the running cycles: the log was begun anew at ``offset``."""
         self.cut(0)
         self.flushed_offset = offset
 
     def void_recovery_point(self, end_offset: int) -> None:
-        """Write down that recovery points above ``end_offset`` are void: after a crash they would read as lost data."""
+        """Store that recovery points above ``end_offset`` are void: after a crash they would look like lost data."""
         if end_offset < self.flushed_offset and (self._truncated_to is None or end_offset < self._truncated_to):
             write_truncation(self._place.files, self._place.directory, end_offset)
             self._truncated_to = end_offset
 
     def recovery_point_stored(self) -> None:
-        """The directory's checkpoint now holds this log's ``flushed_offset``. Raises `OSError`."""
+        """Note that the directory's checkpoint holds this log's ``flushed_offset``. Raises `OSError`."""
         if self._truncated_to is not None:
             self._place.files.unlink(self._place.path(TRUNCATION))
             self._place.files.sync_directory(self._place.directory)

@@ -56,7 +56,7 @@ class LogTail:
         self._cycles = cycles
         self.end_offset = self.written_offset = end_offset
         self.failed: OSError | None = None
-        """Why the log takes no appends: a write or a sync failed, or the log is closed."""
+        """The reason why the log takes no appends: a failed write or sync, or a closed log."""
         self._dirty: list[Segment] = []
         self._seals: dict[Segment, bytes] = {}
         self._releases: list[Callable[[], None]] = []
@@ -74,7 +74,7 @@ class LogTail:
     def queue(
         self, segment: Segment, batch: memoryview | bytearray, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> None:
-        """Put a batch behind all others, in ``segment``, the active one; its buffer is kept until it is written."""
+        """Queue a batch at the end of ``segment``, the active one; keeps its buffer until it is written."""
         segment.queue(batch, last_offset, max_timestamp_ms, now_ms)
         dirty = self._dirty
         if not dirty or dirty[-1] is not segment:
@@ -96,7 +96,7 @@ class LogTail:
         return segment
 
     def add(self, segment: Segment) -> None:
-        """Have the next write look at ``segment``, although no batch was queued for it."""
+        """Let the next write handle ``segment``, although no batch is queued for it."""
         if not self._dirty or self._dirty[-1] is not segment:
             self._dirty.append(segment)
 
@@ -144,7 +144,7 @@ class LogTail:
             del self._seals[segment]
 
     def _seal(self, segment: Segment, snapshot: bytes) -> None:
-        """The segment is complete: write its indexes and the producers as they stood at its end."""
+        """Write the indexes of a complete segment, and the producers as of its end."""
         self._cycles.sync_new_log()
         for file in segment.store_indexes(final=True):
             self._cycles.note_file(file)
@@ -177,7 +177,7 @@ class LogTail:
         return () if self.failed is None else self._seals
 
     def discard_queued(self) -> None:
-        """Forget every batch that is queued; the caller cuts the log at ``written_offset``."""
+        """Drop every queued batch; the caller cuts the log at ``written_offset``."""
         releases, self._releases = self._releases, []
         for release in releases:
             release()
@@ -185,16 +185,16 @@ class LogTail:
             segment.pending.clear()
 
     def unseal(self, segment: Segment) -> None:
-        """``segment`` leaves the log, or is the active one again."""
+        """Forget that ``segment`` must be sealed: it leaves the log, or is the active one again."""
         self._seals.pop(segment, None)
 
     def cut(self, end_offset: int) -> None:
-        """The log and its files end at ``end_offset``. Only what must still be sealed is left to be written."""
+        """Take ``end_offset`` as the end of the log and its files; only seals are left to be written."""
         self._dirty = [segment for segment in self._segments if segment in self._seals]
         self.end_offset = self.written_offset = end_offset
 
     def restart(self, active: Segment, offset: int) -> None:
-        """The log consists of an empty segment."""
+        """Take a log that consists of one empty segment."""
         self._seals.clear()
         self._dirty = [active]
         self.end_offset = self.written_offset = offset

@@ -1,4 +1,4 @@
-"""From timestamps to batches: by the time index to the segment, then by headers to the batch.
+"""Finds batches by timestamp: the segment by its time index, then the batch by its header.
 
 Each call takes bounded time, whatever the log holds. To open a batch takes longer, so it is left to the caller
 (`BatchSearch`).
@@ -17,7 +17,7 @@ from stratalog.hot.segments.segments import SegmentList
 __all__ = ["ScanOn", "TimestampOffset", "max_timestamp_search", "timestamp_search"]
 
 _HEADERS_MAX: Final = 10_000
-"""Batches that are passed over in one step."""
+"""Batches that one step passes over at most."""
 
 
 class ScanOn(NamedTuple):

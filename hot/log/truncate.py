@@ -1,4 +1,4 @@
-"""Taking the end of a log away: truncation to any offset, and batches that could not be written.
+"""Cuts the end of a log off: truncates to any offset, and drops batches that could not be written.
 
 An offset may lie on a batch border, inside a batch, or where offsets are missing.
 """
@@ -90,7 +90,7 @@ def discard_unwritten(parts: LogParts) -> None:
 
 
 def _await_first_batches(entries: dict[int, ProducerEntry], forgotten: dict[int, ProducerEntry]) -> None:
-    """A producer whose very first batch was refused has to send that one again before any other.
+    """Make a producer whose very first batch was refused send that one again before any other.
 
     From an unknown producer any sequence is taken: its next batch, already on its way, would be, and the first one
     then be out of order for ever.
@@ -107,7 +107,7 @@ def _await_first_batches(entries: dict[int, ProducerEntry], forgotten: dict[int,
 
 
 def _cut(parts: LogParts, offset: int) -> None:
-    """End the log with the batch before ``offset``; whatever lies behind goes, newest first. Raises `OSError`."""
+    """End the log with the batch before ``offset``; removes all behind it, newest first. Raises `OSError`."""
     segments, tail = parts.segments, parts.tail
     for segment in reversed(segments.remove_from(segments.floor(offset) + 1)):
         tail.unseal(segment)
@@ -133,7 +133,7 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     place.cache.drop(segment)
     segment.frozen = False
     segment.file.truncate(position)
-    segment.file.fdatasync()  # what is appended next must not mix with what was cut
+    segment.file.fdatasync()  # the next appends must not mix with the batches that were cut
     offsets, times = indexes.offsets, indexes.times
     offsets.truncate(position)
     times.truncate(end_offset)

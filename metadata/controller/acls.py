@@ -24,7 +24,7 @@ _CLUSTER_NAME: Final = "kafka-cluster"
 def create_acls(
     image: ClusterImage, rules: Sequence[AclRule], new_id: Callable[[], Uuid]
 ) -> Decision[tuple[Failure | None, ...]]:
-    """Add rules; one that is there already is no failure, and who fails does not stop the others."""
+    """Add rules. A rule that exists counts as added; a failure does not stop the others."""
     added: set[AclRule] = set()
     records: list[Message] = []
     results: list[Failure | None] = []
@@ -53,13 +53,13 @@ def create_acls(
 
 
 def remove_acls(image: ClusterImage, rule_ids: Iterable[Uuid]) -> Decision[None]:
-    """Remove rules; one that is gone already is no failure."""
+    """Remove rules. A rule that is gone counts as removed."""
     gone = [rule_id for rule_id in rule_ids if rule_id in image.acls.by_id]
     return Decision(tuple(RemoveAccessControlEntryRecord(id=rule_id) for rule_id in gone), None)
 
 
 def check_filter(wanted: AclFilter) -> None:
-    """Raises INVALID_REQUEST for a filter with an undefined number."""
+    """Check a filter. Raises INVALID_REQUEST for an undefined number."""
     for what, number, known in (
         ("resource type", wanted.resource_type, (1, *_RESOURCE_TYPES)),
         ("pattern type", wanted.pattern_type, tuple(PatternType)),
@@ -71,7 +71,7 @@ def check_filter(wanted: AclFilter) -> None:
 
 
 def _check(rule: AclRule) -> None:
-    """Raises INVALID_REQUEST for a rule that could not hold."""
+    """Check a rule. Raises INVALID_REQUEST for one that could never apply."""
     problem = None
     if rule.resource_type not in _RESOURCE_TYPES:
         problem = f"Invalid resourceType {rule.resource_type}"

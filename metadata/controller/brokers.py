@@ -75,7 +75,7 @@ class ProducerIdBlock(NamedTuple):
 def register_broker(
     image: ClusterImage, start: BrokerStart, *, broker_epoch: int, unclean_allowed: UncleanAllowed
 ) -> Decision[int]:
-    """Register a broker that has started and let it serve; the answer is its epoch.
+    """Register a started broker and unfence it; the result is its epoch.
 
     ``broker_epoch`` is the offset the first of the records will have, which makes epochs rise. The records register the
     broker, unfence it, and name it leader anew of the partitions it led and of those without a leader that it can
@@ -137,7 +137,7 @@ def _partitions(image: ClusterImage) -> Iterator[tuple[Uuid, str, int, Partition
 
 
 def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: UncleanAllowed) -> Decision[None]:
-    """Take a broker out of service: out of every in-sync set it is not alone in, its leaderships given on.
+    """Fence a broker: it leaves every in-sync set with other members, and loses its leaderships to them.
 
     Raises `KafkaError` BROKER_ID_NOT_REGISTERED.
     """
@@ -152,10 +152,10 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
 def unregister_broker(
     image: ClusterImage, broker_id: int, *, own_id: int, unclean_allowed: UncleanAllowed
 ) -> Decision[None]:
-    """Forget a broker that is gone for good.
+    """Unregister a broker that is gone for good.
 
-    Raises `KafkaError` BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for the broker that is asked: it is alive, and
-    the only one there is.
+    Raises `KafkaError` BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for the broker that handles the request: it is
+    alive, and the only one.
     """
     broker = image.brokers.brokers.get(broker_id)
     if broker is None:
@@ -169,7 +169,7 @@ def unregister_broker(
 
 
 def _without(image: ClusterImage, broker_id: int, unclean_allowed: UncleanAllowed) -> list[PartitionChangeRecord]:
-    """The records that take a broker out of in-sync sets and give its leaderships on."""
+    """The records that take a broker out of in-sync sets and pass on its leaderships."""
 
     def is_alive(other: int) -> bool:
         return other != broker_id and image.brokers.is_active(other)
@@ -187,7 +187,7 @@ def _without(image: ClusterImage, broker_id: int, unclean_allowed: UncleanAllowe
 
 
 def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, above: int) -> Decision[int]:
-    """Raise the leader epoch of a partition above one that was found in use; the answer is the epoch from now on.
+    """Raise the leader epoch of a partition above one that was found in use; the result is the new epoch.
 
     A controller whose disk went back in time gives epochs out that its archives know already. Raises `KafkaError`
     UNKNOWN_TOPIC_ID.
@@ -243,5 +243,5 @@ def begin_producer_era(image: ClusterImage, broker_id: int, draw: int) -> Decisi
 
 
 def first_producer_id_of_era(image: ClusterImage) -> int:
-    """Below it are the ids of earlier eras, whose epochs this log may not know: transactional ids give them up."""
+    """The first producer id of this era. Transactional ids give up lower ones, whose epochs this log may not know."""
     return image.next_producer_id >> _ERA_BITS << _ERA_BITS

@@ -128,7 +128,7 @@ def replacing_configs(
     *,
     validate_only: bool = False,
 ) -> Steps[Results]:
-    """Replace all settings of each resource; what is not named goes back to its default."""
+    """Replace all settings of each resource; unnamed settings return to their defaults."""
     records: list[Message] = []
     results: list[tuple[ConfigResource, Failure | None]] = []
     counts = Counter(resource for resource, _ in settings)
@@ -269,7 +269,7 @@ def _check_broker(
 ) -> None:
     """Raise `KafkaError` or `ConfigError` unless the broker (or all of them) may have ``after``.
 
-    Only what is set is looked at: whatever is deleted, known or not, is not there behind it.
+    Checks set values only: a deleted setting, known or not, is absent afterwards.
     """
     if resource.name:
         _check_registered(image, resource.name)
@@ -286,7 +286,7 @@ def _check_broker(
 def _check_broker_setting(name: str, text: str, *, of_all: bool) -> None:
     """Raise `ConfigError` unless a broker (``of_all``: every broker) may be given a setting while it runs.
 
-    One that would protect nothing is refused, as it is at a start.
+    A security setting without effect is refused, as at a start.
     """
     row = definitions().get(name)
     of_listener = None if row is not None else listener_definition(name)

@@ -32,7 +32,7 @@ ElectionResults = tuple[tuple[TopicPartition, Failure | None], ...]
 def elect_leaders(
     image: ClusterImage, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> Decision[ElectionResults]:
-    """Hold elections; ``None`` is every partition, and then those that need none are not spoken of.
+    """Hold elections. ``None`` is every partition; the result then omits those that need none.
 
     Raises `KafkaError` INVALID_REQUEST for a type that does not exist.
     """
@@ -60,7 +60,7 @@ def _all(image: ClusterImage) -> Iterator[TopicPartition]:
 
 
 def _elect(image: ClusterImage, kind: ElectionType, one: TopicPartition) -> PartitionChangeRecord:
-    """The record that makes another replica the leader. Raises `KafkaError` if there is none to make."""
+    """The record that makes another replica the leader. Raises `KafkaError` if no replica can be."""
     topic = image.topics.by_name.get(one.topic)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {one.topic}")

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: striped over racks and brokers from a random start.
+"""Places the replicas of new partitions: striped over racks and brokers from a random start.
 
 As Kafka's ``StripedReplicaPlacer`` does it: each rack hands out its brokers in turn, racks take turns too, so that
 leaders and followers spread evenly; fenced brokers come last and never lead. Chance is the caller's:
@@ -64,7 +64,7 @@ class _Rack:
 
 
 class _Racks:
-    """All racks, and whose turn it is."""
+    """All racks, and the rack whose turn it is."""
 
     __slots__ = ("_epoch", "_next_int", "_offset", "_racks", "_since_shuffle", "_unfenced_count")
 

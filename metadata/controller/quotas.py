@@ -71,7 +71,7 @@ Results = tuple[tuple[Sequence[tuple[str, str | None]], Failure | None], ...]
 def alter_client_quotas(
     image: ClusterImage, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
 ) -> Decision[Results]:
-    """Change quotas, entity by entity; one that is refused does not stop the others."""
+    """Change quotas entity by entity; a refusal does not stop the others."""
     records: list[Message] = []
     results: list[tuple[Sequence[tuple[str, str | None]], Failure | None]] = []
     seen: set[QuotaEntity] = set()

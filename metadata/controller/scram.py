@@ -37,7 +37,7 @@ class ScramDeletion(NamedTuple):
 
 
 class ScramUpsertion(NamedTuple):
-    """A credential that is to be there; the client has salted and hashed the password."""
+    """A credential to store; the client has salted and hashed the password."""
 
     user: str
     mechanism: int
@@ -52,9 +52,9 @@ class ScramUpsertion(NamedTuple):
 def alter_credentials(
     image: ClusterImage, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
 ) -> Decision[tuple[tuple[str, Failure | None], ...]]:
-    """Change credentials, one of each user; who fails does not stop the others.
+    """Change credentials, one of each user; a failure does not stop the others.
 
-    A user is answered once, with the first thing that is wrong: a second good change of a user takes back the first.
+    Each user gets one answer, the first error. A second valid change of a user replaces the first.
     """
     records: dict[str, Message] = {}
     failures: dict[str, Failure] = {}

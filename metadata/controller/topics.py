@@ -80,7 +80,7 @@ class TopicRules:
     default_replication_factor: int = 1
     tiering_enabled: bool = True
     policy: Callable[[NewTopic], str | None] | None = None
-    """Says why a topic is not wanted; answered with POLICY_VIOLATION."""
+    """Says why a topic is refused; clients get POLICY_VIOLATION."""
 
 
 def creating_topics(
@@ -250,7 +250,7 @@ def _directory(brokers: BrokersImage, broker_id: int) -> Uuid:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have, and the replicas of those that it lacks, or None."""
+    """The wanted number of partitions, and the replicas of the missing ones, or None."""
 
     topic: str
     total: int
@@ -358,7 +358,7 @@ def deleting_topics(
 ) -> Steps[tuple[tuple[str | None, Uuid, Failure | None], ...]]:
     """Delete topics named by name or by id; the answer tells both of each that goes.
 
-    A topic that is named more than once, be it by both, is answered once and stays. Raises `KafkaError`
+    A topic that is named twice, by name or id, gets one answer and stays. Raises `KafkaError`
     TOPIC_DELETION_DISABLED if ``delete.topic.enable`` is off.
     """
     if not enabled:

@@ -1,4 +1,4 @@
-"""Up to where sealed segments are old enough to be uploaded. Pure.
+"""Computes the offset up to which sealed segments are old enough to be uploaded. Pure.
 
 Kafka's copy lag (KIP-1241): a segment goes once its newest record has reached an age, or once so many bytes of the
 local log lie behind it; either is enough, and a lag of 0 means at once. Ours on top: not before some time after it was
@@ -29,7 +29,7 @@ class CopyLag(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether every sealed segment goes at once."""
+        """True if every sealed segment may be uploaded at once."""
         return not self.sealed_ms and not (self.age_ms and self.behind_bytes)
 
 
@@ -46,7 +46,7 @@ class SealedSegment(NamedTuple):
 
 
 def waits_for(segment: SealedSegment, behind_bytes: int, lag: CopyLag, now_ms: int) -> str | None:
-    """Why the segment is not uploaded yet, ``behind_bytes`` of the local log lying behind it; None if it may go."""
+    """Why the segment is not uploaded yet; None if it may be. ``behind_bytes`` of the local log lie behind it."""
     age_ms = now_ms - segment.max_timestamp_ms
     if lag.age_ms and lag.behind_bytes:
         by_age = lag.age_ms > 0 and (age_ms >= lag.age_ms or age_ms < 0)

@@ -1,4 +1,4 @@
-"""Which small objects of an archive become one: neighbours, many, together no larger than an object should be. Pure.
+"""Chooses small objects to merge: many neighbours, together no larger than an object should be. Pure.
 
 A topic that is written to now and then leaves an object each time its segment freezes. Each of them costs a request to
 read, a line in the manifest and, in many stores, a minimum charge.
@@ -15,9 +15,9 @@ from stratalog.tier.manifests.manifest import Manifest
 __all__ = ["OBJECTS_MAX", "MergeSettings", "borders", "plan_merge"]
 
 OBJECTS_MAX: Final = 256
-"""Objects that one merge takes: as many lines has its job in the manifest."""
+"""Objects that one merge takes at most: its job in the manifest has a line for each."""
 _SMALL: Final = 4
-"""An object is small if so many of its size fit into the largest one that a merge makes."""
+"""An object is small if this many of its size fit into the largest object of a merge."""
 _OFFSETS_MAX: Final = 2**31 - 1
 
 
@@ -37,7 +37,7 @@ def borders(manifest: Manifest) -> frozenset[int]:
 def plan_merge(
     entries: Iterable[Entry], settings: MergeSettings, *, no_crossing: Collection[int] = ()
 ) -> tuple[Entry, ...]:
-    """The oldest neighbours that are worth merging; none if there are none.
+    """The oldest neighbours that are worth a merge; empty if none are.
 
     No object larger than a quarter of ``bytes_max`` is touched, so that none is rewritten again and again. Offsets of
     ``no_crossing`` are never inside the result, unless they are inside one of ``entries`` already.

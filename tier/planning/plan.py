@@ -105,7 +105,7 @@ class ArchivePlan:
         self._gap_reported = False
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
-        """Take ``event`` in and say what to do now. A fenced plan answers nothing."""
+        """Take ``event``; returns the actions to carry out now, none if the plan is fenced."""
         if self.fenced:
             return []
         self._now_ms = now_ms
@@ -114,7 +114,7 @@ class ArchivePlan:
 
     @property
     def fenced(self) -> bool:
-        """Whether a newer owner was seen: for the rest of this leadership nothing is written."""
+        """True if a newer owner was seen; then this leadership writes no more."""
         return self.phase is Phase.FENCED
 
     def deadline(self) -> int | None:
@@ -141,7 +141,7 @@ class ArchivePlan:
         return []
 
     def _on_progress(self, event: Progress, _: int) -> list[Action]:
-        """Rule 3: below the high watermark and the last stable offset and the flushed offset; and the copy lag."""
+        """Rule 3: the least of high watermark, last stable offset, flushed offset and the copy lag's limit."""
         limits = (event.high_watermark, event.last_stable_offset, event.flushed_offset, event.eligible_end)
         self._limit = min(limits)
         return []
@@ -166,7 +166,7 @@ class ArchivePlan:
         return []
 
     def _on_compared(self, event: Compared, now_ms: int) -> list[Action]:
-        """The log may be another one behind the remote end: nothing that was sealed, uploaded or read back before counts."""
+        """Forget earlier seals, uploads and read-backs: behind the remote end the log may be another one."""
         self._comparing = self._blocked = False
         self._local_start = self.verified_end = event.local_start
         self._limit = 0
@@ -178,7 +178,7 @@ class ArchivePlan:
         return [EvictBelow(event.local_start)]
 
     def _on_lost(self, event: ArchiveLost, now_ms: int) -> list[Action]:
-        """Earlier read-backs count no more; claims are tried until one finds the archive again."""
+        """Forget earlier read-backs, and claim until a claim finds the archive again."""
         news = [] if self.phase is Phase.LOST else [ReportLost(event.reason)]
         self.phase = Phase.LOST
         self._claim.fail(self._settings.backoff, event.jitter, now_ms)
@@ -238,7 +238,7 @@ class ArchivePlan:
         return []
 
     def _on_evicted(self, event: Evicted, _: int) -> list[Action]:
-        """Local files went: after a read-back, or because the log start moved past them (then nothing is owed)."""
+        """Take the removal of local files: after a read-back, or because the log start moved past them."""
         self._local_start = max(self._local_start, event.local_start)
         del self._borders[: bisect_right(self._borders, self._local_start)]
         while self._archived and self._archived[0].end <= self._local_start:
@@ -278,7 +278,7 @@ class ArchivePlan:
         return self._in_contact and not self._comparing and not self.fenced
 
     def _claim_if_due(self, now_ms: int) -> list[Action]:
-        """Rule 1: lazily, that is when there is something to copy or to remove."""
+        """Rule 1: claim lazily, when there is something to copy or to remove."""
         copies = self._copy_enabled and bool(self._borders) and self._borders[0] <= self._limit
         lost = self.phase is Phase.LOST
         if not (copies or self._claim_wanted or lost) or not self._claim.may_start(now_ms):
@@ -289,7 +289,7 @@ class ArchivePlan:
         return [SendClaim()]
 
     def _commit_if_due(self, now_ms: int) -> list[Action]:
-        """One compare-and-swap for every consecutive range that is uploaded."""
+        """Commit all consecutive uploaded ranges by one compare-and-swap."""
         if not self._commit.may_start(now_ms):
             return []
         refs = []
@@ -304,7 +304,7 @@ class ArchivePlan:
         return [SendCommit(tuple(refs))]
 
     def _read_back_if_due(self, now_ms: int) -> list[Action]:
-        """Rule 4. It waits for the next range, within bounds: one look at the manifest serves several."""
+        """Rule 4: read back. It waits for the next range, within bounds, so that one GET of the manifest serves several."""
         start = max(self.verified_end, self._local_start)
         if self.remote_end <= start or not self._read_back.may_start(now_ms):
             return []
@@ -346,7 +346,7 @@ class ArchivePlan:
         return PlannedRange(base, self._borders[index]) if self._borders[index] <= self._limit else None
 
     def _copy(self, planned: PlannedRange) -> SendUpload:
-        """Rule 2: each attempt has a number, and thereby a key, of its own."""
+        """Rule 2: give each attempt a number, and so a key, of its own."""
         self._attempts += 1
         planned.attempt = self._attempts
         planned.take(RangeEvent.COPY)
@@ -379,7 +379,7 @@ class ArchivePlan:
 
     @staticmethod
     def _settle(planned: PlannedRange) -> None:
-        """The archive covers this range: by our commit, or by objects that another writer committed."""
+        """Mark a range as archived, by our commit or by another writer's objects."""
         if planned.state is RangeState.UPLOADED:
             planned.take(RangeEvent.COMMIT_DONE)
             return

@@ -65,7 +65,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the log is committed, free of open transactions, on disk, and old enough to go. All exclusive."""
+    """Exclusive ends of the log's offsets that are committed, free of open transactions, on disk, and past the copy lag."""
 
     high_watermark: int
     last_stable_offset: int
@@ -82,7 +82,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ClaimWanted:
-    """There is something to change in the manifest, though nothing to copy: a log start, the trash."""
+    """The manifest needs a change without a copy: a log start, the trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ClaimFailed:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonBegun:
-    """Log and archive are being compared: nothing may be written until `Compared`."""
+    """A comparison of log and archive has begun: the plan writes nothing until `Compared`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLost:
-    """Some reply said that the bucket does not hold the archive that is known. ``jitter`` as in `ClaimFailed`."""
+    """A reply said that the bucket does not hold the known archive. ``jitter`` as in `ClaimFailed`."""
 
     reason: str
     jitter: float
@@ -114,7 +114,7 @@ class ArchiveLost:
 
 @dataclass(frozen=True, slots=True)
 class FencedOut:
-    """Some reply said that a higher claim exists."""
+    """A reply said that a higher claim exists."""
 
     reason: str
 
@@ -158,7 +158,7 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class RemoteEndMoved:
-    """The archive ends elsewhere than we thought: a commit was refused, or the log start was moved past it."""
+    """The archive has another end than the plan believed: a commit was refused, or the log start moved past it."""
 
     remote_end: int
 
@@ -172,7 +172,7 @@ class ReadBackDone:
 
 @dataclass(frozen=True, slots=True)
 class ReadBackFailed:
-    """The read-back did not finish; nothing may be evicted on its account."""
+    """The read-back did not finish and permits no eviction."""
 
     jitter: float
 
@@ -275,14 +275,14 @@ class EvictBelow:
 
 @dataclass(frozen=True, slots=True)
 class StandDown:
-    """A newer owner exists: this plan does nothing any more."""
+    """A newer owner exists; this plan has stopped."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLost:
-    """The archive is not in the bucket: nothing is uploaded or evicted until a claim finds it again."""
+    """The archive is not in the bucket: uploads and evictions stop until a claim finds it again."""
 
     reason: str
 

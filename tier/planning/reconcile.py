@@ -46,7 +46,7 @@ def must_reconcile(
     wiped: bool,
     second_timeline: bool = False,
 ) -> bool:
-    """Whether a new leader has to claim and read the manifest before its first write.
+    """True if a new leader must claim and read the manifest before its first write.
 
     ``stopped_uncleanly``: without sync on ack, since it last caught up with a leader; ``wiped``: likewise, its disk
     was lost; ``second_timeline``: the bucket knows of a run that the disk does not. ``remote_end_checkpoint`` is ``None`` when it is missing. Every other leader starts without the bucket.
@@ -57,7 +57,7 @@ def must_reconcile(
 
 
 def lineage(epochs: Sequence[LeaderEpoch], start: int, end: int) -> tuple[LeaderEpoch, ...]:
-    """Which epoch wrote the offsets ``[start, end)``: the history cut to them, without epochs that wrote nothing."""
+    """The history of epochs cut to the offsets ``[start, end)``, without epochs that wrote none of them."""
     cut = [LeaderEpoch(epoch, max(start, first)) for epoch, first in epochs if first < end]
     return tuple(e for i, e in enumerate(cut) if i + 1 == len(cut) or cut[i + 1].start_offset > e.start_offset)
 
@@ -98,7 +98,7 @@ def reconcile(
 
 
 def _first_known(local_start: int, ours: Sequence[LeaderEpoch], theirs: Sequence[LeaderEpoch]) -> int:
-    """From where on both say who wrote: compaction may have removed all that is before the first local epoch."""
+    """The offset from which both histories name the writer: compaction may have removed all before the first local epoch."""
     return max(local_start, theirs[0].start_offset, ours[0].start_offset if ours else 0)
 
 

@@ -1,4 +1,4 @@
-"""How far retention moves the log start of a tiered topic. Pure.
+"""Computes how far retention moves the log start of a tiered topic. Pure.
 
 The archive's ranges and what is local beyond them count once each: overlapping copies are never added (rule 6;
 KAFKA-20732 is what happens otherwise). Whole ranges only, oldest first, by the newest record time in them.

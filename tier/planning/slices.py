@@ -1,4 +1,4 @@
-"""From manifests to slices of objects, and from slices to tasks: what a reader of the whole archive fetches. Pure.
+"""Cuts manifests into slices of objects, and slices into tasks, for readers of the whole archive. Pure.
 
 A task is a run of slices in the order topic, partition, offset. Small objects are merged into one task, large ones
 divided, so that tasks are about equal. A slice carries both an offset window, which trims rows exactly, and a position
@@ -41,7 +41,7 @@ RANGE_BYTES: Final = 8 << 20
 _SLICE_COST_BYTES: Final = 256 * 1024
 """Cost for a task of opening one more object, in bytes it could have read meanwhile."""
 _TASK_BYTES_MIN: Final = 32 << 20
-"""Tasks are not made smaller than this for the sake of more of them: each costs Spark tens of milliseconds."""
+"""Least bytes of a task: each costs Spark tens of milliseconds."""
 _TASKS_PER_CORE: Final = 2
 """Two of equal size keep the cores busy to the end; a task more costs some 50 ms before its first row."""
 
@@ -91,7 +91,7 @@ class SegmentSlice(NamedTuple):
 
     @property
     def offset_count(self) -> int:
-        """Offsets asked for: at least the number of rows."""
+        """How many offsets: at least the number of rows."""
         return self.end_offset - self.start_offset
 
     @property
@@ -208,7 +208,7 @@ def _divide_by_offset(slices: Iterable[SegmentSlice], size_bytes: int, records: 
 
 
 def _even_tasks(slices: Sequence[SegmentSlice], size_bytes: int) -> list[tuple[SegmentSlice, ...]]:
-    """As few tasks as ``size_bytes`` allows, all about as large, so that none is waited for at the end."""
+    """As few tasks as ``size_bytes`` allows, about equally large, so that all end together."""
     coming = deque(slices)
     left_bytes = sum(each.read_bytes + _SLICE_COST_BYTES for each in slices) - _SLICE_COST_BYTES
     task_count = -(-left_bytes // size_bytes)
@@ -273,5 +273,5 @@ def chunk_runs(table: ChunkTable, piece: SegmentSlice, range_bytes: int = RANGE_
 
 
 def tail_bytes(piece: SegmentSlice, whole_bytes_max: int = WHOLE_BYTES_MAX) -> int:
-    """How much of the object's end the first GET brings: a small object comes whole."""
+    """Bytes of the object's end that the first GET asks for: all of a small object."""
     return piece.size_bytes if piece.size_bytes <= whole_bytes_max else piece.size_bytes - piece.tail_position

@@ -12,7 +12,7 @@ __all__ = ["removal_usage", "upload_usage"]
 
 _KEYS_A_DELETE: Final = 1000
 _MANIFEST_CHANGES_OF_REMOVAL: Final = 3
-"""Out of the live entries, a date in the trash, out of the trash."""
+"""Changes of a manifest for one removal: out of the live entries, dated in the trash, out of the trash."""
 
 
 def upload_usage(size_bytes: int, part_bytes: int) -> Usage:
