@@ -44,7 +44,7 @@ async def _alter(context: Context, request: AlterConfigsRequest) -> Message:
 
 
 def handle(context: Context, request: AlterConfigsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_alter(context, request))
 
 

@@ -36,7 +36,7 @@ async def _alter(context: Context, deletions: list[ScramDeletion], upsertions: l
 
 
 def handle(context: Context, request: AlterUserScramCredentialsRequest) -> Pending:
-    """Carried out beside the connection, with copies of the bytes."""
+    """Runs as a task: waits for the metadata log to sync. It has copies of the bytes."""
     deletions = [ScramDeletion(each.name, each.mechanism) for each in request.deletions]
     upsertions = [
         ScramUpsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))

@@ -111,7 +111,7 @@ def _answer(
 
 
 def handle(context: Context, request: CreateTopicsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_create(context, request))
 
 

@@ -111,7 +111,7 @@ def _find(context: Context, acls: AclsImage, request: DeleteAclsRequest) -> Step
 
 
 def handle(context: Context, request: DeleteAclsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     check_guarded(context)
     return context.run(_delete(context, request))
 

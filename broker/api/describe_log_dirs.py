@@ -126,7 +126,7 @@ async def _describe(context: Context, request: DescribeLogDirsRequest) -> Messag
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: it reads the disks in a thread."""
     return context.run(_describe(context, request))
 
 

@@ -92,7 +92,7 @@ async def _alter(context: Context, request: IncrementalAlterConfigsRequest) -> M
 
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Pending:
-    """Carried out beside the connection."""
+    """Runs as a task: waits for the metadata log to sync."""
     return context.run(_alter(context, request))
 
 

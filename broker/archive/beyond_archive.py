@@ -14,7 +14,7 @@ __all__ = ["Beyond", "BeyondArchive"]
 
 
 class Beyond(NamedTuple):
-    """Segments beyond the remote end: how many wait, their bytes, since when (ms), and since when data is on this disk only."""
+    """Segments beyond the remote end: count, bytes, since when they wait, and since when data is on this disk only (ms)."""
 
     waiting_segments: int = 0
     waiting_bytes: int = 0

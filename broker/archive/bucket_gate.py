@@ -162,7 +162,7 @@ class BucketGate:
         return uuid_text(self.start_uuid)
 
     def _sign(self, seen: commands.BucketSeen) -> None:
-        """Store this start in the directory before the bucket, so that the bucket never has a start that the directory forgot."""
+        """Store this start in the directory before the bucket, which must never have one that the directory lacks."""
         ports = self._ports
         bucket_id = self.known.bucket_id or seen.bucket_id
         if not self._remember(bucket_id):

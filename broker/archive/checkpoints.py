@@ -89,7 +89,7 @@ class ArchiveCheckpoints:
         return all(written)
 
     def clear(self, unified: UnifiedLog) -> None:
-        """Clear the mark: the log agrees with its archive. Stored with the next checkpoint, since a second comparison costs little."""
+        """Clear the mark, as log and archive agree. Stored with the next checkpoint; a second comparison is cheap."""
         if unified.topic_partition in self._of(unified).files.second_timelines:
             self._cleared.add(unified.topic_partition)
 

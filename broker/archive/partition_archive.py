@@ -181,7 +181,7 @@ class Archive:
         self._step(plan_events.ComparisonBegun())
 
     def compared(self) -> None:
-        """Go on after a comparison: look for sealed segments anew, since the log may have begun again, and claim again."""
+        """Go on after a comparison: look for sealed segments anew, as the log may have begun again, and claim."""
         self.corrupt = None
         self._forget_log()
         self._step(plan_events.Compared(self._local_start))
@@ -262,7 +262,7 @@ class Archive:
             self._step(plan_events.ClaimFailed(self._dice.random()))
 
     def _claimed_deleted(self, remote_end: int) -> None:
-        """Go on after the archive went to the trash: begin a new one if tiering is on again, else only empty the trash."""
+        """Go on after the archive went to the trash: begin a new one if tiering is on, else only empty the trash."""
         if self.removal.switched_off or not self.unified.log.config.remote_storage_enable:
             self._step(plan_events.Claimed(remote_end))
             return

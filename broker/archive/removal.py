@@ -114,7 +114,7 @@ class ArchiveRemoval:
             and now_ms >= self._behind_ms
             and self._unified.log.log_start_offset > self._remote.start_offset
         ):
-            # An earlier leadership may have died before it moved the manifest's log start, and this one may never commit.
+            # An earlier leadership may have died before it moved the manifest's log start; this one may never commit.
             self._behind_ms = now_ms + self._settings.interval_ms()
             self._remote.refresh(entries=False)
         if self._busy:

@@ -48,7 +48,7 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
 
 
 def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bool:
-    """True if retention may have to move the log start, judged without the archive's entries, or if that cannot be judged."""
+    """True if retention may have to move the log start, by the facts known without the entries, or without any."""
     config, facts = unified.log.config, remote.facts
     if facts is None:
         return True

@@ -1,4 +1,4 @@
-"""Remembers which offsets of frozen segments were read lately: a second read may mean that the client could not use the first."""
+"""Remembers recently read offsets of frozen segments: a client that reads twice may not have got a sound batch."""
 
 from __future__ import annotations
 

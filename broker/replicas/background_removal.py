@@ -26,7 +26,7 @@ class BackgroundRemoval:
         return not self._pending
 
     def submit(self, removal: Removal, writer: DirectoryWriter, failed: Callable[[], None] | None = None) -> None:
-        """Queue a removal. On an error, call ``failed`` on the loop and hand the error to the directory's ``writer``."""
+        """Queue a removal. On an error, call ``failed`` on the loop and give the directory's ``writer`` the error."""
         self._pending += 1
         self._thread.submit(self._run, removal, writer, failed)
 

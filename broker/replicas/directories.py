@@ -216,7 +216,7 @@ class Directories:
             await asyncio.sleep(0.001)
 
     def close(self, partitions: Iterable[Partition], *, broker_epoch: int, sync_threads: Executor) -> None:
-        """Close every log, syncing in ``sync_threads``. Directories without a failure get the mark of a clean shutdown."""
+        """Close every log, syncing in ``sync_threads``. Directories without a failure get the clean-shutdown mark."""
 
         def sync(tickets: Sequence[SyncTicket]) -> None:
             running = [sync_threads.submit(ticket.run) for ticket in tickets]
@@ -266,7 +266,7 @@ def _load(
 
 
 def lock_directory(path: str) -> int:
-    """Lock the directory against other processes; returns the descriptor, which the caller closes. Raises `Invalid` if another one is there, `OSError`."""
+    """Lock the directory; returns the descriptor, for the caller to close. Raises `OSError`, `Invalid` if locked."""
     descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

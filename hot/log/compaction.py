@@ -144,7 +144,7 @@ class LogCompaction:
         return number if same and mine[-1].next_offset == cleaned.end_offset else None
 
     def put_in(self, swap: SegmentSwap) -> bool:
-        """Let readers use the new segment. False if the old ones are gone; then the caller calls `SegmentSwap.withdraw`."""
+        """Let readers use the new segment. False if the old ones are gone; then call `SegmentSwap.withdraw`."""
         segments = self._parts.segments
         number = self._number_of(swap.cleaned)
         if number is None or segments[number] is not swap.old[0]:

@@ -40,7 +40,7 @@ class DoomedFiles:
         self.waiting.append((list(paths), None))
 
     def doom_durably(self, segment: Segment) -> None:
-        """Rename all files of a segment, durably; readers keep their open files. Raises `OSError`: then call it again."""
+        """Rename all files of a segment, durably; readers keep theirs open. Raises `OSError`: then call it again."""
         self._place.cache.drop(segment)
         paths = [segment.path(suffix) for suffix in SUFFIXES]
         for path in paths:

@@ -63,7 +63,7 @@ class LogStart:
         """Segments that have left the log and still have their names."""
 
     def advance(self, offset: int) -> bool:
-        """Move the log start up to ``offset``; False if it is there or above. Raises `KafkaError`.
+        """Move the log start up to ``offset``; False if it is there already. Raises `KafkaError`.
 
         OFFSET_OUT_OF_RANGE above the log end; the caller checks the high watermark.
         """

@@ -75,7 +75,7 @@ class SyncTicket:
 
     @property
     def only_file(self) -> RealFile | None:
-        """The one file to ``fdatasync``, if the ticket has no other work; the caller then calls `synced` instead of `run`."""
+        """The one file to ``fdatasync``, if the ticket has no other work; then `synced` may replace `run`."""
         if len(self._files) != 1 or self._replacements or self._directories:
             return None
         file = self._files[0]

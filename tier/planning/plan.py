@@ -304,7 +304,7 @@ class ArchivePlan:
         return [SendCommit(tuple(refs))]
 
     def _read_back_if_due(self, now_ms: int) -> list[Action]:
-        """Rule 4: read back. It waits for the next range, within bounds, so that one GET of the manifest serves several."""
+        """Rule 4: read back; waits for the next range, within bounds, so that one GET serves several."""
         start = max(self.verified_end, self._local_start)
         if self.remote_end <= start or not self._read_back.may_start(now_ms):
             return []

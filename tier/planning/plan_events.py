@@ -65,7 +65,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Exclusive ends of the log's offsets that are committed, free of open transactions, on disk, and past the copy lag."""
+    """Exclusive ends of the offsets that are committed, decided, on disk, and past the copy lag."""
 
     high_watermark: int
     last_stable_offset: int

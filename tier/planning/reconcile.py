@@ -98,7 +98,7 @@ def reconcile(
 
 
 def _first_known(local_start: int, ours: Sequence[LeaderEpoch], theirs: Sequence[LeaderEpoch]) -> int:
-    """The offset from which both histories name the writer: compaction may have removed all before the first local epoch."""
+    """The offset from which both histories name the writer; compaction may have removed all before it."""
     return max(local_start, theirs[0].start_offset, ours[0].start_offset if ours else 0)
 
 
