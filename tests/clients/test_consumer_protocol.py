@@ -152,7 +152,7 @@ def test_trigger_join_and_leave(node, member):
     settle(partitions("share", 4), one)
 
 
-def test_trigger_expiry(node, member):
+def test_partitions_of_an_expired_member_go_to_others(node, member):
     """The partitions of a member that is not heard of go to the others when its session has ended."""
     node.create("silent", 4)
     one = member("g-silent", "silent")
@@ -215,7 +215,7 @@ def test_trigger_moved_coordinator(node, member):
     assert two.owned <= before[1]
 
 
-def test_deleted_topic(node, member):
+def test_a_deleted_topic_is_taken_from_its_members(node, member):
     """A topic that is deleted is taken from its members; the rest stays."""
     node.create("stays", 2)
     node.create("goes", 2)
@@ -226,7 +226,7 @@ def test_deleted_topic(node, member):
     settle(partitions("stays", 2), one)
 
 
-def test_range(node, member):
+def test_the_range_assignor_cuts_topics_into_runs(node, member):
     """With the range assignor, topics of 5 and 3 partitions are A0-2, B0-1 and A3-4, B2."""
     node.create("A", 5)
     node.create("B", 3)
@@ -279,7 +279,7 @@ def test_five_members_come_and_go(node, member):
     eventually(lambda: committed(node, "g-busy", "busy", 10) == [written] * 10)
 
 
-def test_static_restart(node, member):
+def test_a_restarted_static_member_gets_its_partitions_back(node, member):
     """A static member that restarts gets its partitions back, and no other member notices."""
     node.create("static", 4)
     one = member("g-static", "static", group_instance_id="one")
@@ -307,7 +307,7 @@ def test_static_instance_in_use(node, member):
     assert one.owned == partitions("in-use", 2)
 
 
-def test_bad_pattern(node, member):
+def test_an_expression_that_re2_refuses_is_an_error_of_the_consumer(node, member):
     """An expression that the client takes and RE2 does not is an error of the consumer."""
     one = member("g-bad", r"^(a)\1")
     [error] = eventually(lambda: one.errors)
@@ -315,7 +315,7 @@ def test_bad_pattern(node, member):
 
 
 @pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperative-sticky"])
-def test_migration(node, member, strategy):
+def test_members_change_the_protocol_one_by_one_and_lose_no_offset(node, member, strategy):
     """Members go over to the new protocol one by one, and back again: nothing is lost, offsets go on."""
     topic = f"moving-{strategy[:5]}"
     node.create(topic, 4)
@@ -364,7 +364,7 @@ def test_migration(node, member, strategy):
     assert {record for one in everybody for record in one.read} == wanted
 
 
-def test_administrators(node, member):
+def test_administrators_see_state_assignor_and_members(node, member):
     """The group is listed and described with its state, assignor and members; it cannot be deleted while it has some."""
     node.create("seen", 2)
     one = member("g-seen", "seen")

@@ -54,7 +54,7 @@ def test_there_are_scenarios():
 
 
 @pytest.mark.parametrize(("file", "scenario"), SCENARIOS, ids=[scenario for _, scenario in SCENARIOS])
-def test_scenario(kafkajs, broker, file, scenario) -> None:
+def test_the_kafkajs_program_ends_well(kafkajs, broker, file, scenario) -> None:
     """The program ends well: what it asserts was so."""
     done = subprocess.run(
         ["node", str(HERE / "run.mjs"), broker.address, file, scenario],

@@ -55,7 +55,7 @@ def test_a_group_goes_on_where_it_was(kcat, broker):
         assert sorted(said.splitlines()) == sorted(lines)
 
 
-def test_a_transaction(kcat, broker):
+def test_a_transaction_of_kcat_is_seen_when_it_commits(kcat, broker):
     """Standard input in one transaction, seen by those who read committed records."""
     broker.create("kcat-transaction")
     kcat("-P", "-t", "kcat-transaction", "-X", "transactional.id=kcat", stdin="1\n2\n3\n")

@@ -85,7 +85,7 @@ async def test_offsets_in_a_transaction(broker):
     await producer.stop()
 
 
-async def test_fencing(broker):
+async def test_a_second_producer_fences_the_first(broker):
     """The first of two producers with one id hears of the second."""
     first = await started(broker)
     await first.begin_transaction()

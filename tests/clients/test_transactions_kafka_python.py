@@ -83,7 +83,7 @@ def test_offsets_in_a_transaction(broker):
     producer.close()
 
 
-def test_fencing(broker):
+def test_a_second_producer_fences_the_first(broker):
     """The first of two producers with one id hears of the second."""
     first = started(broker)
     first.begin_transaction()

@@ -73,7 +73,7 @@ def member(broker, group, *topics, count=1):
         one.close()
 
 
-def test_described(groups, broker):
+def test_kafka_consumer_groups_describes_state_and_members(groups, broker):
     """State, assignor, and members with the partitions they have; it cannot be deleted while it has some."""
     with member(broker, "described", "events", count=2):
         state = groups("--describe", "--group", "described", "--state", "--verbose")
@@ -89,7 +89,7 @@ def test_described(groups, broker):
     assert "described" not in groups("--list").split()
 
 
-def test_listed(kafka, broker):
+def test_kafka_groups_lists_the_group(kafka, broker):
     """kafka-groups lists it as a group of the consumer protocol."""
     with member(broker, "listed", "events"):
         said = kafka.run("GroupsCommand", "--bootstrap-server", broker.address, "--list").ok()
@@ -126,7 +126,7 @@ def test_javas_own_consumer(kafka, broker):
     assert lags == ["0"] * 4, said
 
 
-def test_group_settings(kafka, broker):
+def test_kafka_configs_sets_the_heartbeat_interval_of_a_group(kafka, broker):
     """kafka-configs sets a group's own heartbeat interval, and its members get it."""
     group = ["--bootstrap-server", broker.address, "--entity-type", "groups", "--entity-name", "set"]
     setting = "consumer.heartbeat.interval.ms=300"
@@ -145,7 +145,7 @@ def test_group_settings(kafka, broker):
         assert link.call(request, 1).heartbeat_interval_ms == 300
 
 
-def test_dumped(kafka, broker):
+def test_kafka_dump_log_reads_every_group_record(kafka, broker):
     """kafka-dump-log reads every record of a consumer group in the coordinator's log."""
     with member(broker, "dumped", "^even.*"):
         pass

@@ -54,13 +54,13 @@ def test_groups_in_the_order_asked(link, version):
     assert group.authorized_operations == -(1 << 31)
 
 
-def test_operations(link):
+def test_operations_of_the_caller_are_answered_if_asked(link):
     """The caller's operations on a group, if it asks."""
     answer = link.call(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True), 1)
     assert answer.groups[0].authorized_operations & (1 << Operation.READ)
 
 
-def test_no_groups(link):
+def test_an_empty_request_has_an_empty_answer(link):
     """An empty request has an empty answer."""
     assert link.call(ConsumerGroupDescribeRequest(group_ids=[]), 1).groups == []
 
@@ -117,7 +117,7 @@ def _group():
         ([ResourceType.TOPIC], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ],
 )
-def test_not_allowed(denied, code):
+def test_a_group_that_the_caller_may_not_describe_is_an_error(denied, code):
     """A group that the caller may not describe, or one of whose topics it may not know of, is an error."""
     [group] = _describe(denied, {"g": _group()})
     assert group.error_code == code

@@ -67,7 +67,7 @@ def test_errors_have_their_words(node):
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_restart(start_node):
+def test_a_group_survives_a_restart(start_node):
     """A group is the same after the broker was started again."""
     node = start_node(directory="again", group_consumer_assignment_interval_ms=0)
     node.create("t", 4)
@@ -99,7 +99,7 @@ REQUEST = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoc
         (_context(protocols=["classic"]), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_refused(context, code):
+def test_forbidden_heartbeats_are_refused(context, code):
     """Callers that may not read the group or know the topic, and a broker on which the protocol is switched off."""
     with pytest.raises(KafkaError) as caught:
         consumer_group_heartbeat.handle(context, REQUEST)

@@ -34,7 +34,7 @@ def test_security_is_disabled_for_each_rule_without_an_authorizer(shared_broker,
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_rules_last(start_node, version):
+def test_rules_outlast_a_restart(start_node, version):
     """Each succeeds or fails for itself."""
     node = start_node(**{"authorizer.class.name": NAME, "super.users": "User:ANONYMOUS"})
     good, bad = ask(node, rule(), rule(operation=1), version=version)

@@ -12,7 +12,7 @@ def names(transactions, version=2, states=(), producer_ids=(), **filters):
     return sorted(one.transactional_id for one in answer.transaction_states), answer.unknown_state_filters
 
 
-def test_filters(transactions):
+def test_transactions_are_filtered_by_state_producer_duration_and_pattern(transactions):
     """By state, producer, duration, and a pattern of the whole id; over all partitions of the coordinator."""
     producers = {name: transactions.producer(name) for name in ("a1", "a2", "b1")}
     transactions.produce(producers["a2"], 0, transactional_id="a2")

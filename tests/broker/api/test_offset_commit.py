@@ -67,7 +67,7 @@ def committed(link, group="g"):
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_by_name(link, version):
+def test_a_commit_names_topics_up_to_version_9(link, version):
     """Every version commits; what does not exist is refused for itself."""
     group = f"named-{version}"
     answer = link.call(request(("t", (0, 7)), ("u", (0,)), group=group), version)
@@ -79,7 +79,7 @@ def test_by_name(link, version):
     assert committed(link, group) == {("t", 0): (5, 3 if version >= 6 else -1, "m")}
 
 
-def test_by_id(link, shared_broker):
+def test_a_commit_of_version_10_has_topic_ids(link, shared_broker):
     """Version 10 names topics by their ids."""
     known, unknown = shared_broker.node.image.topics.by_name["t"].topic_id, b"?" * 16
     answer = link.call(request((known, (1, 9)), (unknown, (0,)), group="ids"), 10)
@@ -110,7 +110,7 @@ def test_empty_group_id(link):
     assert committed(link, "") == {("t", 0): (5, 3, "m")}
 
 
-def test_large_text(link):
+def test_a_text_above_the_limit_is_refused(link):
     """The text of a partition has a limit."""
     wanted = request(("t", (0, 1)), group="text")
     wanted.topics[0].partitions[0].committed_metadata = "x" * 4097
@@ -150,7 +150,7 @@ class Asked:
         self.ask(self, context, group_id, request)
 
 
-def test_group_forbidden():
+def test_a_commit_without_read_on_the_group_is_refused():
     """Without READ on the group the commit is refused."""
     asked = Asked((ResourceType.GROUP, "g"))
     with pytest.raises(KafkaError) as caught:
@@ -158,7 +158,7 @@ def test_group_forbidden():
     assert caught.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_topic_forbidden():
+def test_a_commit_without_read_on_the_topic_is_refused():
     """Topics that the caller may not read are refused, whether they exist or not."""
     asked = Asked((ResourceType.TOPIC, "t"), (ResourceType.TOPIC, "u"))
     answer = offset_commit.handle(asked, request(("t", (0,)), ("u", (0,))))

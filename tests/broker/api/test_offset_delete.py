@@ -46,7 +46,7 @@ def committed(link):
     return [one.partition_index for topic in answer.topics for one in topic.partitions]
 
 
-def test_deleted(broker):
+def test_deleted_offsets_stay_gone_after_a_restart(broker):
     """Deleted offsets are gone, after a restart too; an offset that does not exist is refused for itself."""
     broker.create("t", 3)
     link = broker.link()
@@ -97,7 +97,7 @@ class Asked:
         token.fail(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND))
 
 
-def test_forbidden():
+def test_a_deletion_without_the_right_is_refused():
     """The group needs the right to delete."""
     with pytest.raises(KafkaError) as caught:
         offset_delete.handle(Asked((ResourceType.GROUP, Operation.DELETE, "g")), request(("t", (0,))))

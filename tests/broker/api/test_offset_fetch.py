@@ -74,7 +74,7 @@ def found(answer):
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_one_group(link, version):
+def test_old_versions_answer_one_group(link, version):
     """Until version 7 one group: -1 where nothing is committed; leader epochs since 5."""
     epoch = 3 if version >= 5 else -1
     answer = link.call(legacy(0, 1), version)
@@ -87,7 +87,7 @@ def test_one_group(link, version):
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_many_groups(link, version):
+def test_each_group_of_a_request_has_its_own_answer(link, version):
     """Since version 8 each group of a request answers for itself, in the order asked."""
     wanted = [of_group("h"), of_group("absent", ("u", (2,))), of_group("g", ("t", (0, 1)))]
     answer = link.call(OffsetFetchRequest(groups=wanted, require_stable=True), version)
@@ -100,7 +100,7 @@ def test_many_groups(link, version):
     assert link.call(OffsetFetchRequest(groups=[]), version).groups == []
 
 
-def test_topic_ids(link, shared_broker):
+def test_version_10_asks_and_answers_by_topic_id(link, shared_broker):
     """Version 10 asks and answers by ids; an unknown one is an error of its partitions."""
     topic_id = shared_broker.node.image.topics.by_name["t"].topic_id
     wanted = [of_group("g", (topic_id, (0,)), (GONE_ID, (1,))), of_group("h")]
@@ -171,14 +171,14 @@ def asked(version, request, *forbidden, error=None):
     return context
 
 
-def test_group_forbidden():
+def test_a_forbidden_group_is_an_error_beside_the_others():
     """A group that the caller may not describe is an error of its own; the others answer."""
     context = asked(8, OffsetFetchRequest(groups=[of_group("g"), of_group("h")]), (ResourceType.GROUP, "g"))
     assert [ErrorCode(one.error_code).name for one in context.answer.groups] == ["GROUP_AUTHORIZATION_FAILED", "NONE"]
     assert [one.group_id for one in context.heard] == ["h"]
 
 
-def test_topic_forbidden():
+def test_a_forbidden_topic_is_an_error_if_named_and_left_out_else():
     """A request that names topics gets errors for those that the caller
     may not describe; of all topics they are left out.
     """
@@ -197,7 +197,7 @@ def test_topics_without_id():
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_errors(version):
+def test_an_error_stands_where_the_version_has_a_place_for_it(version):
     """An error of the group stands beside it, before version 8 beside the topics, in version 1 in each partition."""
     request = OffsetFetchRequest(groups=[of_group("g")]) if version >= 8 else legacy(0, 1)
     error = KafkaError(ErrorCode.NOT_COORDINATOR)

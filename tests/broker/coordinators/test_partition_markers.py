@@ -47,7 +47,7 @@ def test_a_marker_is_a_batch_of_kafkas(broker):
         assert marker.commit is commit
 
 
-def test_refusals(broker):
+def test_markers_of_unknown_partitions_and_old_coordinators_are_refused(broker):
     """A partition that is not here, an old epoch, an old coordinator."""
     broker.create("t")
     t0 = TopicPartition("t", 0)

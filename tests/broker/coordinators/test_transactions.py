@@ -79,7 +79,7 @@ def test_a_transaction_from_begin_to_end(coordinator):
     assert coordinator.run(status, coordinator) == "CompleteCommit"
 
 
-def test_time_passes(coordinator):
+def test_overlong_transactions_are_aborted_and_unused_ids_expire(coordinator):
     """Overlong transactions are aborted, and unused ids are forgotten."""
     coordinator.settings["transactional.id.expiration.ms"] = "500"
     coordinator.restart()

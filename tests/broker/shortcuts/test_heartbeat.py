@@ -139,7 +139,7 @@ def test_answers_wait_for_what_they_tell_of(node, link):
     assert link.receive().member_epoch == epoch
 
 
-def test_classic_members(node, link):
+def test_classic_members_take_the_shortcut_until_a_rebalance(node, link):
     """Until the group rebalances."""
     joined = JoinGroupRequest(
         group_id="classic",

@@ -4,7 +4,7 @@ from stratalog.metadata.groups.group import GroupSettings
 from stratalog.metadata.groups.group_limits import group_limits
 
 
-def test_defaults():
+def test_a_group_without_settings_has_those_of_the_broker():
     """Without settings of its own a group has the broker's."""
     assert group_limits(GroupSettings(), {}) == (45_000, 5_000, 1_000)
 

@@ -10,7 +10,7 @@ changes = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 
 
 @given(steps=changes)
 @example(steps=[("b", 4, 0), ("b", 5, 3), ("a", 1, 2)])
-def test_model(steps):
+def test_every_deadline_is_reported_once_and_in_order(steps):
     """Every deadline is reported once, when it has come, the earliest
     first; the next one is never reported too late.
     """

@@ -25,33 +25,33 @@ def _topics(*names):
         ("", set()),
     ],
 )
-def test_whole_names(pattern, matching):
+def test_a_pattern_matches_whole_names(pattern, matching):
     """A topic matches if its whole name does, in the syntax of RE2."""
     assert TopicPatterns().matching(pattern, _topics("orders", "orders-eu", "order_log", "x")) == matching
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "a**", r"(?=a)b", r"(a)\1", "a{2000}"])
-def test_refused(pattern):
+def test_an_unreadable_expression_is_refused_with_the_reason(pattern):
     """An unreadable expression is refused with the reason; so is one that cannot be matched in linear time."""
     with pytest.raises(KafkaError, match=r"is not a valid regular expression: .+") as caught:
         compile_pattern(pattern)
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_too_large():
+def test_an_expression_that_needs_too_much_memory_is_refused():
     """An expression that needs more memory than it is given is refused."""
     with pytest.raises(KafkaError):
         compile_pattern("((a{100}){100}){100}")
 
 
-def test_too_long():
+def test_an_expression_too_long_for_a_record_is_refused():
     """An expression that no record could hold is refused; one that fits is not."""
     with pytest.raises(KafkaError, match="more than 32767 bytes"):
         compile_pattern("a" * 32_768)
     compile_pattern("a" * 1_000)
 
 
-def test_linear():
+def test_an_expression_that_explodes_elsewhere_is_matched_at_once():
     """An expression that makes other engines try every way to cut a name up is answered at once."""
     assert TopicPatterns().matching("(a*)*b", _topics("a" * 200)) == frozenset()
 

@@ -81,7 +81,7 @@ def test_a_session_lasts_longer_than_the_pause_between_heartbeats(kind):
         {"match": "client_software_name=apache-kafka-java,client_id=app-.*"},
     ],
 )
-def test_a_subscription(overrides):
+def test_a_subscription_is_read_as_in_kafkas_examples(overrides):
     """As Kafka's own examples."""
     check_client_metrics(overrides)
 
@@ -102,7 +102,7 @@ def test_a_subscription(overrides):
         (ConfigError, {"match": "client_id=" + "(" * 5_000}, "Illegal client matching pattern: client_id="),
     ],
 )
-def test_no_subscription(kind, overrides, sentence):
+def test_an_illegal_subscription_is_refused_with_kafkas_sentence(kind, overrides, sentence):
     """With Kafka's sentence, and INVALID_REQUEST for what Kafka checks itself."""
     with pytest.raises(kind) as caught:
         check_client_metrics(overrides)

@@ -40,7 +40,9 @@ FENCED, STATE, BUSY = "PRODUCER_FENCED", "INVALID_TXN_STATE", "CONCURRENT_TRANSA
         (TransactionStatus.PREPARE_COMMIT, STATE, BUSY, BUSY, BUSY),
     ],
 )
-def test_version_2(status, abort_before, abort_present, commit_before, commit_present):
+def test_the_epoch_shows_a_repeated_end_of_version_2(
+    status, abort_before, abort_present, commit_before, commit_present
+):
     """The epoch before repeats the last end, the present one asks for a new one (KIP-890)."""
     assert verdict(status, BEFORE, commit=False) == abort_before
     assert verdict(status, PRESENT, commit=False) == abort_present
@@ -58,7 +60,7 @@ def test_version_2(status, abort_before, abort_present, commit_before, commit_pr
         (TransactionStatus.COMPLETE_COMMIT, STATE, "the same"),
     ],
 )
-def test_version_1(status, abort, commit):
+def test_an_end_of_version_1_keeps_the_epoch(status, abort, commit):
     """The epoch stays; any other one is fenced."""
     assert verdict(status, PRESENT, commit=False, version=0) == abort
     assert verdict(status, PRESENT, commit=True, version=0) == commit
@@ -78,7 +80,7 @@ def test_an_end_of_the_last_epoch_may_be_repeated_too():
     )
 
 
-def test_strangers():
+def test_other_producer_ids_and_future_epochs_are_refused():
     """Another producer id is refused, an epoch from the future is fenced."""
     for status in TransactionStatus:
         assert verdict(status, Producer(8, 4), commit=False) == "INVALID_PRODUCER_ID_MAPPING"

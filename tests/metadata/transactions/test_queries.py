@@ -24,7 +24,7 @@ def transaction(tid="x", **fields):
     return Transaction(transactional_id=tid, **known | fields)
 
 
-def test_description():
+def test_a_description_has_state_times_producer_and_partitions():
     """State, time-out, start, producer, partitions by topic; an unknown id has its own error."""
     (state,) = described("x", transaction()).transaction_states
     assert (state.error_code, state.transaction_state, state.transaction_timeout_ms) == (0, "Ongoing", 500)
@@ -45,7 +45,7 @@ def names(*, states=(), producer_ids=(), duration_ms=-1):
     return [state.transactional_id for state in listed(three, event, now_ms=1_500).transaction_states]
 
 
-def test_filters():
+def test_filters_choose_by_state_producer_and_duration():
     """By state, producer id and duration; nothing filters nothing."""
     assert names() == ["open", "done", "new"]
     assert names(states=["Ongoing", "Empty"]) == ["open", "new"]

@@ -90,7 +90,7 @@ def test_a_new_producer_may_wait_for_the_abort(desk):
     assert table.answers["init"].producer_epoch == producer.producer_epoch + 2
 
 
-def test_patience_ends(desk):
+def test_a_request_that_waits_too_long_is_sent_away(desk):
     """A request that has waited long enough is sent away."""
     table, _ = opened(desk, patience_ms=100)
     table.init()
@@ -342,7 +342,7 @@ def test_verification_does_not_add(desk):
     assert table.code("ending") is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_strangers(desk):
+def test_unknown_and_foreign_transactional_ids_are_refused(desk):
     """A transactional id that is not known, and one that belongs to another producer id."""
     table = desk()
     table.start()

@@ -5,7 +5,7 @@ from stratalog.metadata.groups.assignors.member_spec import MemberSpec, same_top
 A, B = b"a" * 16, b"b" * 16
 
 
-def test_same_topics():
+def test_common_topics_are_none_if_subscriptions_differ():
     """The common topics, or None when members subscribe to different ones or there are none."""
     both = frozenset({A, B})
     assert same_topics({"x": MemberSpec(both, {}), "y": MemberSpec(frozenset({B, A}), {})}) == both

@@ -13,7 +13,7 @@ def _size(target):
     return sum(map(len, target.values()))
 
 
-def test_poorest_first():
+def test_a_topic_goes_to_the_subscriber_with_the_least():
     """A topic goes to the subscriber that another topic has left with less."""
     members = {"x": MemberSpec(frozenset({A, B}), {}), "y": MemberSpec(frozenset({B}), {})}
     targets = assign_mixed(members, {A: 3, B: 3})

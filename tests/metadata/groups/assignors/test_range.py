@@ -33,7 +33,7 @@ def test_idle_member_gets_work():
     assert assign_ranges(members, {A: 5})["e"] == {A: {4}}
 
 
-def test_copartitioned():
+def test_equal_topics_are_cut_at_the_same_places():
     """Topics with as many partitions and the same subscribers are cut at the same places."""
     targets = assign_ranges(_members("xyz", A, B, C), {A: 7, B: 7, C: 7})
     assert all(target[A] == target[B] == target[C] for target in targets.values())
@@ -52,7 +52,7 @@ def test_static_members_first():
     assert assign_ranges(restarted, {A: 6})["cc"] == targets["zz"]
 
 
-def test_other_subscriptions():
+def test_a_topic_is_divided_among_its_subscribers_only():
     """A topic is divided among its own subscribers only."""
     members = {"x": MemberSpec(frozenset({A}), {}), "y": MemberSpec(frozenset({A, B}), {})}
     assert assign_ranges(members, {A: 3, B: 3}) == {"x": {A: {0, 1}}, "y": {A: {2}, B: {0, 1, 2}}}
@@ -60,7 +60,7 @@ def test_other_subscriptions():
 
 @settings(max_examples=50, deadline=None)
 @given(count=st.integers(0, 40), member_count=st.integers(1, 12))
-def test_ranges(count, member_count):
+def test_each_share_is_a_run_of_neighbours(count, member_count):
     """Each share is a run of neighbours, in the order of members, and the sizes differ by one at most."""
     names = [f"m{number:02}" for number in range(member_count)]
     targets = assign_ranges(_members(names, A), {A: count})

@@ -54,7 +54,7 @@ def test_each_partition_once(name, group):
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @settings(max_examples=30, deadline=None)
 @given(group=groups())
-def test_stable(name, group):
+def test_an_assignment_computed_from_itself_stays(name, group):
     """An assignment that is computed again from its own result does not change."""
     members, counts = group
     targets = ASSIGNORS[name](members, counts)

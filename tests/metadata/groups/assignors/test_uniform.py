@@ -32,14 +32,14 @@ def test_all_to_the_first():
     assert assign_uniformly({"x": MemberSpec(frozenset({A, B}), {})}, {A: 2, B: 1}) == {"x": {A: {0, 1}, B: {0}}}
 
 
-def test_kept_object():
+def test_an_unchanged_target_is_the_same_object():
     """A target that stays is the very object it was, so that nothing has to be compared or written."""
     targets = assign_uniformly(_group({"x": {}, "y": {}}, [A]), {A: 4})
     again = assign_uniformly(_group(targets, [A]), {A: 4})
     assert all(again[name] is targets[name] for name in targets)
 
 
-def test_topic_gone():
+def test_partitions_of_a_topic_without_subscribers_are_dropped():
     """Partitions of a topic without subscribers are dropped, the others stay."""
     targets = assign_uniformly(_group({"x": {}, "y": {}}, [A, B]), {A: 4, B: 4})
     left = assign_uniformly(_group(targets, [A]), {A: 4})
@@ -52,7 +52,7 @@ def test_topic_gone():
     counts=st.lists(st.integers(0, 12), min_size=1, max_size=4),
     changes=st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=1, max_size=12),
 )
-def test_minimal_moves(counts, changes):
+def test_a_join_or_leave_moves_as_few_partitions_as_possible(counts, changes):
     """After each join and leave sizes differ by one at most, and only as many partitions moved as had to."""
     topics = TOPICS[: len(counts)]
     partition_counts = dict(zip(topics, counts, strict=True))

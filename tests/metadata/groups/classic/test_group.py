@@ -32,7 +32,7 @@ def test_it_is_a_group():
     assert (group.empty_since_ms, group.deadline(), group.tombstones()) == (-1, None, [])
 
 
-def test_heartbeats(classic_world):
+def test_heartbeats_are_answered_by_state_member_and_generation(classic_world):
     """Fine in a stable group and while assignments are computed; the news of a rebalance; strangers and generations."""
     world = classic_world()
     world.join("a")
@@ -105,7 +105,7 @@ def test_a_commit_is_a_sign_of_life(classic_world):
     assert world.ids == ["client-a"]
 
 
-def test_deletable_states(classic_world):
+def test_only_a_group_without_members_may_be_deleted(classic_world):
     """Only a group without members."""
     world = classic_world()
     world.join("a")

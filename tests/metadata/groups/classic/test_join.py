@@ -6,7 +6,7 @@ from stratalog.wire.errors import ErrorCode
 from stratalog.wire.records.group import decode_key, decode_value
 
 
-def test_first_join(classic_world):
+def test_a_group_of_one_leads_itself(classic_world):
     """A group of one: it leads, and gets itself as the list of members."""
     world = classic_world()
     world.join("a")

@@ -29,6 +29,6 @@ def test_topics_of_all_members(members, version, rest):
         "0000 00000001 0001 ff",
     ],
 )
-def test_unreadable_subscriptions(damaged):
+def test_a_subscription_of_an_unknown_form_is_not_read(damaged):
     """A subscription of another making is not guessed at."""
     assert subscribed_topics([bytes.fromhex("0000 00000000"), bytes.fromhex(damaged)]) is None

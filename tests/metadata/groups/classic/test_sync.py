@@ -86,7 +86,7 @@ def test_a_sync_that_is_sent_twice(classic_world):
         ),
     ],
 )
-def test_refused_requests(classic_world, member_id, generation, fields, code):
+def test_syncs_of_strangers_and_other_generations_are_refused(classic_world, member_id, generation, fields, code):
     """A stranger, another generation, another protocol than the one agreed on (KIP-559)."""
     world = joined(classic_world())
     assert world.sync("x", member_id, generation, **fields).error_code == ErrorCode[code]

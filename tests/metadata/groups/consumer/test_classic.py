@@ -87,7 +87,7 @@ def test_eager_member_has_given_up_when_it_joins(mixed):
     assert world.classic_join(name, "a").generation_id == 3
 
 
-def test_refused_joins(mixed):
+def test_joins_that_do_not_fit_the_group_are_refused(mixed):
     """A protocol that not all classic members support, no consumer, a wrong session time-out."""
     world = mixed
     assert _code(world.classic_join, "", "a", protocols=("other",)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -97,7 +97,7 @@ def test_refused_joins(mixed):
     assert _code(world.classic_join, "", "a", session_timeout_ms=1) is ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def test_refused_requests(mixed):
+def test_wrong_generations_and_strangers_are_refused(mixed):
     """Wrong generations and strangers; a member of the other protocol is unknown here."""
     world, name = mixed, mixed.name
     assert _code(world.classic_beat, name, 1) is ErrorCode.ILLEGAL_GENERATION
@@ -151,7 +151,7 @@ def test_no_join_in_time(mixed):
     assert set(world.facts.members) == {"x", "y"}
 
 
-def test_leave(mixed):
+def test_a_leave_answers_for_each_member(mixed):
     """LeaveGroup removes many, and tells what became of each; in old versions of the one."""
     world, name = mixed, mixed.name
     answer = world.classic_leave((name, None), ("z", None))

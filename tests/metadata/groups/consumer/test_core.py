@@ -8,7 +8,7 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatResponse
 
 
-def test_outcome():
+def test_an_answer_leaves_with_its_records():
     """An answer leaves with its records; without any, when what it tells of is committed."""
     answer = HeartbeatResponse()
     assert outcome("t", answer, []) == [Reply("t", answer, durable=True)]
@@ -16,7 +16,7 @@ def test_outcome():
     assert outcome("t", answer, [record]) == [Write([record], [Reply("t", answer)])]
 
 
-def test_instances(group_world):
+def test_a_replaced_instance_is_fenced(group_world):
     """Instances are found by their ids; who has been replaced is fenced."""
     world = group_world({"a": 2})
     world.join("x", "a", instance_id="i")
@@ -32,7 +32,7 @@ def test_instances(group_world):
         assert caught.value.code is code
 
 
-def test_limits_follow(group_world):
+def test_limits_of_a_group_follow_the_settings(group_world):
     """The times of a group are those that hold now, and are not worked out again while nothing changes."""
     world = group_world({"a": 2})
     world.join("x", "a")

@@ -1,7 +1,7 @@
 """A consumer group as administrators see it."""
 
 
-def test_group(group_world):
+def test_a_description_has_epochs_assignor_and_members(group_world):
     """Epochs, assignor, and of each member what it said, has and shall have."""
     world = group_world({"a": 4})
     world.join("x", "a", rack_id="r", instance_id="i")
@@ -21,7 +21,7 @@ def test_group(group_world):
     assert y.target_assignment.topic_partitions[0].partitions == [2, 3]
 
 
-def test_classic_member(group_world):
+def test_a_classic_member_has_type_0(group_world):
     """A member of the classic protocol is of type 0."""
     world = group_world({"a": 4}, consumer_migration_policy="upgrade")
     world.join("x", "a")
@@ -29,7 +29,7 @@ def test_classic_member(group_world):
     assert [member.member_type for member in world.describe().members] == [1, 0]
 
 
-def test_topic_gone(group_world):
+def test_partitions_of_a_missing_topic_are_left_out(group_world):
     """Partitions of a topic that exists no longer have no name to be shown by."""
     world = group_world({"a": 4, "b": 1})
     world.join("x", "a", "b")

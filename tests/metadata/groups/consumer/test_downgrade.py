@@ -58,7 +58,7 @@ def test_in_the_log(mixed):
 
 
 @pytest.mark.parametrize("settings", [{"consumer_migration_policy": "upgrade"}, {"max_size": 0}])
-def test_not_allowed(mixed, settings):
+def test_a_group_stays_if_the_policy_or_its_size_forbids_a_downgrade(mixed, settings):
     """Without the policy, or if a classic group may not be that large, the group stays what it is."""
     world = mixed(**settings)
     world.beat("x", -1)

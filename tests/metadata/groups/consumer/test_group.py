@@ -36,7 +36,7 @@ def test_a_consumer_group_describes_itself(world):
     assert not group.subscribes("a")
 
 
-def test_session_ends(world):
+def test_a_silent_member_is_fenced_at_the_end_of_its_session(world):
     """A member that is not heard of for the session time-out is fenced; heartbeats push that back."""
     world.join("x", "a")
     world.join("y", "a")
@@ -83,7 +83,7 @@ def test_given_up_in_time(world):
     assert "x" in world.facts.members
 
 
-def test_group_settings(world):
+def test_time_outs_of_a_group_hold_within_the_bounds_of_the_broker(world):
     """A group's own time-outs hold, within the bounds of the broker."""
     world.set(consumer_min_session_timeout_ms=1_000, consumer_max_session_timeout_ms=50_000)
     world.configure("g", consumer_session_timeout_ms="2000", consumer_heartbeat_interval_ms="7000")
@@ -95,7 +95,7 @@ def test_group_settings(world):
     assert not world.facts.members
 
 
-def test_fail_over(world):
+def test_a_group_read_from_the_log_is_the_same(world):
     """A group made from the log has the members, epochs and assignments that it had; sessions begin anew."""
     world.join("x", "a", timeout_ms=20_000)
     world.join("y", "a", rack_id="r")
@@ -111,7 +111,7 @@ def test_fail_over(world):
     assert set(world.facts.members) == {"y"}
 
 
-def test_delete(world):
+def test_a_group_without_members_is_deleted_from_the_log(world):
     """Only a group without members may be deleted; then nothing of it is left in the log."""
     world.join("x", pattern="a")
     with pytest.raises(KafkaError) as caught:
@@ -124,7 +124,7 @@ def test_delete(world):
     assert not world.shard.groups
 
 
-def test_commit_epochs(world):
+def test_a_commit_needs_the_epoch_of_its_member(world):
     """The member's own epoch commits anything; a newer one nothing; strangers nothing."""
     world.join("x", "a")
     check = world.group.check_offset_commit
@@ -172,7 +172,7 @@ def test_commit_to_an_empty_group(world):
     assert world.group.check_offset_commit("", None, -1, transactional=False, api_version=2) is None
 
 
-def test_fetch_epochs(world):
+def test_a_member_names_its_epoch_to_read_offsets(world):
     """Members name their epoch to read offsets; others name none."""
     world.join("x", "a")
     check = world.group.check_offset_fetch

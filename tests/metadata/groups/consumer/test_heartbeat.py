@@ -93,7 +93,7 @@ def test_previous_epoch_after_a_lost_answer(pair):
     _refused(ErrorCode.FENCED_MEMBER_EPOCH, world.beat, "x", 2)
 
 
-def test_unknown_member(pair):
+def test_an_unknown_member_may_only_join(pair):
     """Only who joins may be unknown; so it is for a group that is not there."""
     _refused(ErrorCode.UNKNOWN_MEMBER_ID, pair.beat, "z", 1)
     _refused(ErrorCode.UNKNOWN_MEMBER_ID, pair.beat, "z", -1)
@@ -106,7 +106,7 @@ def test_rejoin_with_the_same_id(pair):
     assert pair.facts.state.value == "Stable"
 
 
-def test_leave(pair):
+def test_a_leaving_member_is_answered_minus_1(pair):
     """A member that leaves is answered its -1; the rest is assigned with the next heartbeat of another."""
     answer = pair.beat("x", -1)
     assert (answer.member_id, answer.member_epoch) == ("x", -1)
@@ -151,7 +151,7 @@ def test_static_instance_in_use(world):
     world.beat("s", 1, instance_id="i")
 
 
-def test_unknown_instance(world):
+def test_an_instance_that_never_joined_is_an_unknown_member(world):
     """An instance that never joined is UNKNOWN_MEMBER_ID."""
     world.join("x", "a")
     _refused(ErrorCode.UNKNOWN_MEMBER_ID, world.beat, "x", 1, instance_id="i")
@@ -190,7 +190,7 @@ def test_group_is_full(group_world):
     world.beat("x", 1)
 
 
-def test_pattern(world):
+def test_an_expression_subscribes_to_later_topics_too(world):
     """A subscription by expression has every topic whose whole name matches, now and later."""
     world.create("ab", 1)
     assert world.join("x", pattern="a.?") == {"a": {0, 1, 2, 3}, "ab": {0}}
@@ -239,7 +239,7 @@ def test_a_group_goes_on_with_what_it_knows_until_it_is_known_what_matches(world
     assert world.given(world.beat("x", 2)) == {"a": {0, 1, 2, 3}, "ab": {0}}
 
 
-def test_bad_pattern(world):
+def test_an_unreadable_expression_leaves_the_group_as_it_was(world):
     """An expression that cannot be read is INVALID_REGULAR_EXPRESSION; the group is as it was."""
     assert "missing )" in _refused(ErrorCode.INVALID_REGULAR_EXPRESSION, world.join, "x", pattern="a(")
     assert "g" not in world.shard.groups
@@ -345,7 +345,7 @@ def test_other_changes_of_topics_are_no_rebalance(world):
     assert len(world.log) == before
 
 
-def test_majority_assignor(world):
+def test_the_assignor_with_most_votes_is_taken(world):
     """The assignor that most members ask for is taken."""
     world.join("x", "a", server_assignor="range")
     assert world.describe().assignor_name == "range"

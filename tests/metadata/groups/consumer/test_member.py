@@ -43,7 +43,7 @@ members = st.builds(
 
 
 @given(member=members)
-def test_records(member):
+def test_a_member_survives_writing_and_reading_its_records(member):
     """A member is the same after its two records were written and read."""
     said = decode_value(
         ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), encode_value(member.metadata_value())
@@ -68,14 +68,14 @@ def test_partitions_without_epochs():
     assert member.state is MemberState.UNKNOWN
 
 
-def test_given_in():
+def test_a_partition_has_the_epoch_in_which_the_member_got_it():
     """The epoch of a partition that the member has, or is giving up."""
     member = ConsumerMember("m", assigned={A: {0: 3}}, revoking={A: {1: 2}})
     assert [member.given_in(A, partition) for partition in range(3)] == [3, 2, None]
     assert member.given_in(b"b" * 16, 0) is None
 
 
-def test_away():
+def test_a_static_member_that_is_away_keeps_its_partitions():
     """A static member that restarts keeps its partitions, from before any epoch, and gives nothing up any more."""
     away = ConsumerMember("m", epoch=4, assigned={A: {0: 3}}, revoking={A: {1: 2}}).away()
     assert (away.epoch, away.assigned, away.revoking) == (-2, {A: {0: 0}}, {})

@@ -49,7 +49,7 @@ def test_given_up_already():
 
 
 @pytest.mark.parametrize("owned", [None, {A: {0, 1}}])
-def test_still_owned(owned):
+def test_a_member_waits_until_it_has_given_partitions_up(owned):
     """As long as the member does not say that it has given them up, it waits."""
     member = _member(4, {A: {1: 3}}, {A: {0: 3}}, UNREVOKED)
     assert _step(member, {A: {1, 2}}, owned=owned, owners={(A, 0): "x"}.items()) is member
@@ -78,7 +78,7 @@ def test_a_member_that_waits_for_all_its_partitions_changes_epoch():
     assert (after.epoch, after.state, after.assigned) == (5, UNRELEASED, {})
 
 
-def test_unsubscribed_topic():
+def test_partitions_of_an_unsubscribed_topic_go_at_once():
     """Topics that are no longer subscribed to go at once, even in the epoch of the target."""
     after = _step(_member(5, {A: {0: 3}, B: {1: 3}}), {A: {0}, B: {1}}, subscribed=[B])
     assert (after.epoch, after.state, after.assigned, after.revoking) == (5, UNREVOKED, {B: {1: 3}}, {A: {0: 3}})
@@ -93,6 +93,6 @@ def test_unsubscribed_topic_is_not_given():
     assert _step(_member(4), {A: {0}, B: {0}}, subscribed=[B]).assigned == {B: {0: 5}}
 
 
-def test_unknown_state():
+def test_an_unknown_state_is_left_for_the_target():
     """A state of a later Kafka is left by going to the target."""
     assert _step(_member(3, state=MemberState.UNKNOWN), {A: {0}}, owned={}).state is STABLE

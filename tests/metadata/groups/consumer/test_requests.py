@@ -33,14 +33,14 @@ def _request(**fields):
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
     ],
 )
-def test_invalid(fields, message):
+def test_an_incomplete_request_is_invalid(fields, message):
     """INVALID_REQUEST, with the sentence that says what is missing."""
     with pytest.raises(KafkaError, match=message) as caught:
         check_heartbeat(_request(**fields), 1, ASSIGNORS)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_unknown_assignor():
+def test_an_unknown_assignor_is_answered_with_the_known_ones():
     """UNSUPPORTED_ASSIGNOR names those that there are."""
     with pytest.raises(KafkaError, match=r"sticky is not supported\. Supported assignors: uniform, range\.") as caught:
         check_heartbeat(_request(server_assignor="sticky"), 1, ASSIGNORS)
@@ -58,7 +58,7 @@ def test_unknown_assignor():
         {"server_assignor": "range"},
     ],
 )
-def test_valid(fields):
+def test_all_legal_requests_are_valid(fields):
     """All that members may say."""
     check_heartbeat(_request(**fields), 1, ASSIGNORS)
 
@@ -68,13 +68,13 @@ def test_member_id_of_version_0():
     check_heartbeat(_request(member_id="", member_epoch=0, **JOIN), 0, ASSIGNORS)
 
 
-def test_full():
+def test_a_full_request_has_time_out_subscription_and_owned_partitions():
     """A full request has the time-out, a subscription and what is owned."""
     assert is_full(_request(**JOIN))
     assert not any(is_full(_request(**{**JOIN, name: -1 if name.endswith("ms") else None})) for name in JOIN)
 
 
-def test_owned():
+def test_owned_partitions_are_none_if_the_request_leaves_them_out():
     """The owned partitions, by topic; None if the request says nothing."""
     assert owned_partitions(_request()) is None
     listed = [

@@ -20,14 +20,14 @@ def test_checked_before_anything_else(group_world):
     assert _fails(world.join, "x", "a", server_assignor="none")[0] is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_no_group(group_world):
+def test_only_a_joining_member_makes_a_group(group_world):
     """Only a member that joins makes a group."""
     world = group_world({"a": 1})
     assert _fails(world.beat, "x", 1) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
     assert _fails(world.describe) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
 
 
-def test_classic_group(group_world):
+def test_a_classic_group_is_no_consumer_group(group_world):
     """A classic group is no consumer group: neither for who does not join nor for who describes it."""
     world = group_world({"a": 1})
     world.classic_join("", "a")

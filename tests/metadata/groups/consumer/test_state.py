@@ -23,7 +23,7 @@ def _join(facts, member_id, **fields):
     return member
 
 
-def test_states(facts):
+def test_the_state_follows_from_epochs_and_members(facts):
     """Empty, Assigning, Reconciling, Stable and Dead follow from epochs and members."""
     assert facts.state is ConsumerGroupState.EMPTY
     facts.put_epoch(1, 0)
@@ -53,7 +53,7 @@ def test_records_in_order(facts):
     assert not facts.members
 
 
-def test_owners(facts):
+def test_a_partition_is_owned_until_it_is_given_up(facts):
     """A partition is held by the member that has it, or is giving it up, and is free after that."""
     _join(facts, "x", assigned={A: {0: 1}}, revoking={A: {1: 1}})
     assert [facts.owner(A, partition) for partition in range(3)] == ["x", "x", None]
@@ -64,7 +64,7 @@ def test_owners(facts):
     assert facts.owner(A, 0) == "y"
 
 
-def test_subscriptions(facts):
+def test_topics_of_a_group_are_those_of_its_members(facts):
     """The topics of a group are those of its members, by name or by an expression that is resolved."""
     by_name = _join(facts, "x", topic_names=frozenset({"a", "b"}))
     by_both = _join(facts, "y", topic_names=frozenset({"b"}), topic_pattern="c.*")
@@ -82,7 +82,7 @@ def test_subscriptions(facts):
     assert not facts.pattern_subscribers
 
 
-def test_votes(facts):
+def test_the_assignor_is_elected_by_the_members(facts):
     """The assignor most asked for; of equals the first by name; the default without votes."""
     assert facts.assignor("uniform") == "uniform"
     _join(facts, "x", assignor="uniform")
@@ -92,7 +92,7 @@ def test_votes(facts):
     assert facts.assignor("other") == "uniform"
 
 
-def test_static_members(facts):
+def test_an_instance_id_leads_to_its_present_member(facts):
     """An instance id leads to its member, also after another took its place under another id."""
     _join(facts, "x", instance_id="i")
     _join(facts, "y", instance_id="i")
@@ -108,7 +108,7 @@ def test_target_without_partitions(facts):
     assert facts.target("x") == {A: {1}}
 
 
-def test_deprecated_record(facts):
+def test_topics_of_older_records_are_remembered_until_deleted(facts):
     """The topics that Kafka before 4.1 wrote are remembered until they are deleted."""
     key = records.ConsumerGroupPartitionMetadataKey(group_id="g")
     facts.replay(key, records.ConsumerGroupPartitionMetadataValue(topics=[]))
@@ -129,7 +129,7 @@ def test_tombstones_of_strangers(facts):
     assert not facts.members
 
 
-def test_other_records(facts):
+def test_records_of_other_kinds_are_ignored(facts):
     """A record of another kind is no record of a consumer group."""
     with pytest.raises(Corrupt):
         facts.replay(records.GroupMetadataKey(group="g"), None)

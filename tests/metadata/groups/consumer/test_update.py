@@ -19,7 +19,7 @@ def _kinds(log):
     return [(type(records.decode_key(key)).__name__, value is not None) for key, value in log]
 
 
-def test_hash(world):
+def test_the_hash_changes_with_ids_and_partitions_only(world):
     """It changes with partitions and ids of the topics, not with others, nor with the order; 0 without topics."""
     topics = world.image.topics
     number = metadata_hash(["a", "b"], topics)

@@ -33,7 +33,7 @@ def _classic(world, *, assign=True, user_data=None, **fields):
     return members
 
 
-def test_upgrade(group_world):
+def test_the_first_consumer_makes_it_a_consumer_group(group_world):
     """The first consumer turns the group: classic members keep what they have, in the epoch of their generation."""
     world = group_world({"a": 4})
     first, second = _classic(world)
@@ -46,7 +46,7 @@ def test_upgrade(group_world):
     assert world.classic_join(first, "a").generation_id == 2
 
 
-def test_everybody_settles(group_world):
+def test_every_partition_has_one_owner_after_the_upgrade(group_world):
     """After the classic members have joined again, every partition has one owner."""
     world = group_world({"a": 4})
     members = _classic(world)
@@ -61,7 +61,7 @@ def test_everybody_settles(group_world):
     assert world.facts.state.value == "Stable"
 
 
-def test_one_append(group_world):
+def test_the_upgrade_is_one_batch(group_world):
     """The records of the classic group's end and of the consumer group's beginning are in one batch, in this order."""
     world = group_world({"a": 4})
     _classic(world)
@@ -83,7 +83,7 @@ def test_waiting_members_are_sent_again(group_world):
     assert world.member(second).assigned == {}
 
 
-def test_offsets_stay(group_world):
+def test_offsets_survive_the_upgrade(group_world):
     """The group's offsets are not touched by the change."""
     world = group_world({"a": 4})
     _classic(world)
@@ -102,7 +102,7 @@ def test_offsets_stay(group_world):
         ({}, {"user_data": b"x", "protocols": ("own",)}, "an unsupported custom assignor is in use"),
     ],
 )
-def test_refused(group_world, settings, fields, reason):
+def test_a_refused_upgrade_leaves_the_group_as_it_was(group_world, settings, fields, reason):
     """GROUP_ID_NOT_FOUND with the reason; the group is as it was."""
     world = group_world({"a": 4}, **settings)
     _classic(world, **fields)
@@ -121,7 +121,7 @@ def test_data_beside_the_assignments_of_a_known_strategy(group_world, strategy):
     assert world.member(second).assigned == {world.id("a"): {2: 1, 3: 1}}
 
 
-def test_refused_pattern(group_world):
+def test_a_newcomer_with_a_wrong_expression_does_not_upgrade_the_group(group_world):
     """A newcomer whose expression is wrong does not turn the group."""
     world = group_world({"a": 4})
     _classic(world)

@@ -138,7 +138,7 @@ def codes_of(action):
 # -- commit -----------------------------------------------------------------------------------------------------------
 
 
-def test_commit_writes(offsets):
+def test_a_commit_is_one_record_and_its_answer_waits_for_it(offsets):
     """A commit is one record with offset, leader epoch, text, time and topic id; its answer waits for it."""
     action = committed(offsets, 7, "note")
     assert codes_of(action) == ["NONE"]
@@ -226,7 +226,7 @@ def test_commit_partition_check(offsets):
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_transaction_commits(offsets):
+def test_an_offset_of_a_transaction_shows_after_its_commit(offsets):
     """The record is part of the producer's transaction; the offset shows when it has committed."""
     action = pend(offsets, 7, "note")
     assert action.producer == PRODUCER
@@ -243,7 +243,7 @@ def test_transaction_commits(offsets):
     assert not offsets.has_pending("g")
 
 
-def test_transaction_aborts(offsets):
+def test_an_aborted_transaction_leaves_the_offset_before(offsets):
     """An aborted transaction leaves the offset that was there."""
     committed(offsets, 3)
     pend(offsets, 7)
@@ -253,7 +253,7 @@ def test_transaction_aborts(offsets):
     assert fetched(offsets, stable=True) == {("t", 0): (3, "", "NONE")}
 
 
-def test_transaction_overtaken(offsets):
+def test_a_later_commit_outside_of_the_transaction_stays(offsets):
     """A commit outside of the transaction that came after it stays; one that came before is replaced."""
     pend(offsets, 7)
     committed(offsets, 5)
@@ -265,7 +265,7 @@ def test_transaction_overtaken(offsets):
     assert fetched(offsets)["t", 0][0] == 8
 
 
-def test_transactions_crossing(offsets):
+def test_the_later_record_of_two_transactions_stays(offsets):
     """The later record of two transactions stays, in whichever order they end."""
     for key, value in (pend(offsets, 1).records[0], pend(offsets, 2).records[0]):
         offsets.replay(key, value, Producer(value[9], 0))
@@ -289,7 +289,7 @@ def test_commit_too_large(offsets):
     assert not offsets.has_pending("g" * 30_000)
 
 
-def test_transaction_refused(offsets):
+def test_a_transaction_in_a_wrong_epoch_is_illegal_generation(offsets):
     """Producers know ILLEGAL_GENERATION, not the epochs of KIP-848."""
     (action,) = offsets.commit_in_transaction(None, asked(transaction_request(epoch=0)), NOW)
     assert code_of(action) == ErrorCode.ILLEGAL_GENERATION
@@ -310,7 +310,7 @@ def test_transaction_refused(offsets):
 # -- fetch ------------------------------------------------------------------------------------------------------------
 
 
-def test_fetch_nothing(offsets):
+def test_a_missing_offset_is_answered_minus_1(offsets):
     """A missing offset is -1 with an empty text, also of a missing group; all of nothing is nothing."""
     assert fetched(offsets) == {("t", 0): (-1, "", "NONE")}
     assert fetched(offsets, None) == {}
@@ -321,7 +321,7 @@ def test_fetch_nothing(offsets):
     }
 
 
-def test_fetch_everything(offsets):
+def test_null_topics_fetch_every_committed_offset(offsets):
     """Null topics are everything committed, leader epochs with it; what is only pending is not listed."""
     committed(offsets, 1)
     committed(offsets, 2, "b", partition=3)

@@ -57,7 +57,7 @@ def deleted(offsets, group, *partitions):
     return list(action.records), [ErrorCode(one.error_code).name for one in topic.partitions]
 
 
-def test_delete(offsets):
+def test_deleted_offsets_leave_tombstones(offsets):
     """Tombstones for what is there, committed or pending; what is not there is no error."""
     put(offsets)
     put(offsets, 1, PRODUCER)
@@ -70,7 +70,7 @@ def test_delete(offsets):
     assert not offsets.has_offsets("g")
 
 
-def test_delete_subscribed(offsets):
+def test_offsets_of_subscribed_topics_are_not_deleted(offsets):
     """Offsets that a member still needs stay."""
     put(offsets)
     assert deleted(offsets, group_like(state="Stable", topics=("t",)), 0) == ([], ["GROUP_SUBSCRIBED_TO_TOPIC"])
@@ -89,14 +89,14 @@ def test_delete_subscribed(offsets):
     ],
     ids=["none", "dead", "stable", "rebalancing"],
 )
-def test_delete_refused(offsets, group, code):
+def test_a_deletion_in_a_missing_or_foreign_group_is_refused(offsets, group, code):
     """The group is missing, or has members that are no consumers that say what they read."""
     put(offsets)
     assert deleted(offsets, group, 0) == ([], code)
     assert offsets.has_offsets("g")
 
 
-def test_delete_group(offsets):
+def test_a_deleted_group_leaves_one_tombstone_for_each_offset(offsets):
     """All offsets of the group go, pending ones too, each with one tombstone."""
     put(offsets)
     put(offsets, 1)
@@ -108,7 +108,7 @@ def test_delete_group(offsets):
     assert not offsets.has_pending("g")
 
 
-def test_topics_deleted(offsets):
+def test_offsets_go_with_their_topic(offsets):
     """The offsets of a deleted topic go with it, but not those of a newer topic of its name."""
     put(offsets, 0, topic_id=ID)
     put(offsets, 1, PRODUCER)
@@ -121,7 +121,7 @@ def test_topics_deleted(offsets):
     assert not offsets.has_pending("g")
 
 
-def test_expire(offsets):
+def test_expired_offsets_leave_tombstones(offsets):
     """Expired offsets leave tombstones; groups that hold nothing any more are named."""
     put(offsets)
     put(offsets, 1, PRODUCER)
@@ -134,7 +134,7 @@ def test_expire(offsets):
     assert (found.records, sorted(found.empty)) == ([], ["g", "none"])
 
 
-def test_replay(offsets):
+def test_records_and_tombstones_are_replayed(offsets):
     """Records and tombstones of the log, also under the key of Kafka of old."""
     assert put(offsets) == "g"
     value = pack_offset(CommittedOffset(1, -1, "", 0, NEVER, ZERO_UUID))
@@ -147,7 +147,7 @@ def test_replay(offsets):
     assert not offsets.has_offsets("g")
 
 
-def test_replay_corrupt(offsets):
+def test_an_unreadable_record_is_refused_at_loading(offsets):
     """An unreadable record is refused when it is loaded, not at the first request for it."""
     with pytest.raises(Corrupt):
         offsets.replay(offset_key("g", "t", 0)[:-1], b"", None)

@@ -63,13 +63,13 @@ def look():
     ],
     ids=["offsets alone", "KIP-848", "KIP-848 empty", "with members", "empty since an unknown time"],
 )
-def test_by_commit(look, group):
+def test_offsets_age_since_their_commit_without_a_time_of_the_group(look, group):
     """Offsets age since their commit where the group does not tell since when it is empty."""
     assert look(COMMITTED_MS + RETENTION_MS - 1, group) == []
     assert look(COMMITTED_MS + RETENTION_MS, group) == [PLACE]
 
 
-def test_by_group(look):
+def test_offsets_of_a_classic_group_age_since_it_is_empty(look):
     """Offsets of a classic group age together since it is empty."""
     group = group_like(protocol_type="consumer", empty_since_ms=COMMITTED_MS + 5_000)
     assert look(COMMITTED_MS + 5_000 + RETENTION_MS - 1, group) == []
@@ -85,7 +85,7 @@ def test_not_with_members(look, protocol_type, state):
     assert look(1 << 50, group_like(protocol_type=protocol_type, state=state, empty_since_ms=None)) == []
 
 
-def test_subscribed(look):
+def test_an_offset_with_a_reader_does_not_expire(look):
     """An offset with a reader does not expire; it may as soon as it has none."""
     expiry = OffsetExpiry(RETENTION_MS)
     group = group_like(type=GroupType.CONSUMER, topics=("t",))
@@ -93,7 +93,7 @@ def test_subscribed(look):
     assert look(1 << 50, group_like(type=GroupType.CONSUMER), expiry=expiry) == [PLACE]
 
 
-def test_unstable(look):
+def test_an_unstable_offset_does_not_expire(look):
     """An offset that an open transaction may change does not expire."""
     look.pending.add(1, PLACE, value())
     assert look(1 << 50, group_like()) == []
@@ -102,7 +102,7 @@ def test_unstable(look):
 
 
 @pytest.mark.parametrize("since", [-1, COMMITTED_MS])
-def test_own_time(look, since):
+def test_a_retention_of_the_client_replaces_that_of_the_broker(look, since):
     """A time that the client has chosen counts instead of the broker's retention, before it and after."""
     group = group_like(protocol_type="consumer", empty_since_ms=since)
     early = value(expires_ms=COMMITTED_MS + 10)
@@ -113,7 +113,7 @@ def test_own_time(look, since):
     assert look(COMMITTED_MS + 9_000, group, late) == [PLACE]
 
 
-def test_clock_back(look):
+def test_a_clock_set_back_deletes_no_offset_early(look):
     """A clock that jumps back deletes nothing early, whether or not the group was looked at before."""
     expiry = OffsetExpiry(RETENTION_MS)
     group = group_like()
@@ -158,7 +158,7 @@ def test_some_at_a_time():
     assert sorted(seen) == sorted(groups)
 
 
-def test_forgotten():
+def test_a_group_without_offsets_takes_no_memory():
     """A group without offsets leaves nothing behind."""
     expiry = OffsetExpiry(RETENTION_MS)
     expiry.stored("g", value(expires_ms=5))

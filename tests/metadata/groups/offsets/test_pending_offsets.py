@@ -5,7 +5,7 @@ from stratalog.metadata.groups.offsets.pending_offsets import PendingOffset, Pen
 PLACE = ("g", "t", 0)
 
 
-def test_ended():
+def test_offsets_are_handed_over_at_the_end_of_the_transaction():
     """A transaction's offsets are handed over at its end, the last for each partition; then none is open."""
     pending = PendingOffsets()
     assert not pending
@@ -22,7 +22,7 @@ def test_ended():
     assert pending.end(1) == {}
 
 
-def test_two_producers():
+def test_a_partition_is_unstable_until_its_last_transaction_ends():
     """A partition is unstable until the last of its transactions has ended."""
     pending = PendingOffsets()
     pending.add(1, PLACE, b"a")
@@ -33,7 +33,7 @@ def test_two_producers():
     assert not pending.unstable(*PLACE)
 
 
-def test_overtaken():
+def test_an_overtaken_offset_does_not_replace_a_later_one():
     """An offset before a visible one will not replace it, yet it stays unstable; a newer one will again."""
     pending = PendingOffsets()
     pending.add(1, PLACE, b"a")
@@ -48,7 +48,7 @@ def test_overtaken():
     assert pending.end(2)[PLACE].value is None
 
 
-def test_forgotten():
+def test_a_deleted_offset_is_no_longer_pending():
     """A deleted offset has nothing pending; its transactions go on elsewhere."""
     pending = PendingOffsets()
     pending.add(1, PLACE, b"a")

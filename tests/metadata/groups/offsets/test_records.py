@@ -51,7 +51,7 @@ def value_of(one):
 
 @quick
 @given(NAMES, NAMES, INT32)
-def test_key(group, topic, partition):
+def test_a_key_is_packed_as_by_the_general_codec(group, topic, partition):
     """A key is packed and read as by the general codec."""
     key = offset_key(group, topic, partition)
     assert key == encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
@@ -76,7 +76,7 @@ def test_key_of_others():
 @given(st.binary(max_size=40).map(lambda rest: b"\0\1" + rest))
 @example(b"\0\1\xff\xff\0\0" + b"\0\0\0\0")
 @example(b"\0\1\0\0\xff\xff" + b"\0\0\0\0")
-def test_key_noise(key):
+def test_a_damaged_key_is_refused_as_by_the_general_codec(key):
     """A damaged key is refused exactly where the general codec refuses it."""
     try:
         expected = decode_key(key)
@@ -89,7 +89,7 @@ def test_key_noise(key):
 
 @quick
 @given(OFFSETS | EXPIRING)
-def test_value(one):
+def test_a_value_is_packed_as_by_the_general_codec(one):
     """A value is packed as by the general codec, and read back."""
     packed = pack_offset(one)
     assert packed == encode_value(value_of(one))
@@ -99,7 +99,7 @@ def test_value(one):
 
 @quick
 @given(OFFSETS, st.integers(0, 4))
-def test_value_versions(one, version):
+def test_every_version_of_a_value_is_read(one, version):
     """Every version is read, with what it does not carry left out."""
     packed = encode_value(value_of(one), version)
     found = decode_value(OffsetCommitKey(group="", topic="", partition=0), packed)
@@ -109,7 +109,7 @@ def test_value_versions(one, version):
 
 @quick
 @given(OFFSETS, st.binary(max_size=4), st.data())
-def test_value_noise(one, tail, data):
+def test_a_damaged_value_is_refused_as_by_the_general_codec(one, tail, data):
     """A damaged value is refused exactly where the general codec refuses it; later tags are passed over."""
     packed = bytearray(pack_offset(one))
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
@@ -126,6 +126,6 @@ def test_value_noise(one, tail, data):
         check_offset(noisy)
 
 
-def test_tombstone():
+def test_a_deleted_offset_is_a_record_without_value():
     """A deleted offset is a record without value."""
     assert tombstone("g", "t", 3) == (offset_key("g", "t", 3), None)

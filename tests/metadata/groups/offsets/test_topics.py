@@ -27,7 +27,7 @@ def admitted(topics, forbidden=(), *, by_id=False):
     return {one.name: [part.partition_index for part in one.partitions] for one in kept}, refused
 
 
-def test_everything_known():
+def test_known_topics_are_not_refused():
     """No topic is refused, and the topics are those of the request."""
     wanted = [topic("t", 0, 1)]
     kept, refused = admit_topics(wanted, IMAGE, lambda _: True)
@@ -37,21 +37,21 @@ def test_everything_known():
     assert admitted([topic("t")]) == ({"t": []}, [])
 
 
-def test_unknown_partition():
+def test_unknown_partitions_are_refused_and_the_others_not():
     """Partitions that do not exist are refused, the others go on."""
     refused = [RefusedTopic("t", ZERO_UUID, [2], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert admitted([topic("t", 1, 2)]) == ({"t": [1]}, refused)
     assert admitted([topic("t", 2)]) == ({}, refused)
 
 
-def test_unknown_topic():
+def test_an_unknown_topic_is_refused_by_its_name_or_id():
     """A topic that does not exist is refused by its name, or by its id where the client knows topics by ids."""
     assert admitted([topic("u", 0)]) == ({}, [RefusedTopic("u", ZERO_UUID, [0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
     by_id = [topic("", 0, topic_id=NO_ID)]
     assert admitted(by_id, by_id=True) == ({}, [RefusedTopic("", NO_ID, [0], ErrorCode.UNKNOWN_TOPIC_ID)])
 
 
-def test_forbidden():
+def test_a_forbidden_topic_looks_like_a_missing_one():
     """A client that may not read a topic does not learn whether it exists."""
     for name in ("t", "u"):
         refused = [RefusedTopic(name, ZERO_UUID, [5], ErrorCode.TOPIC_AUTHORIZATION_FAILED)]

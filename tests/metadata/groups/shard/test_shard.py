@@ -148,7 +148,7 @@ def test_deleted_topics_take_their_offsets_along(classic_world):
     assert world.log[-1].value is None
 
 
-def test_settings_change(classic_world):
+def test_changed_settings_hold_for_existing_groups(classic_world):
     """For groups that are there, too."""
     world = classic_world()
     world.stable("a")
