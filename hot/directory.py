@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
-from stratalog.hot.recovery.loaded import LEADER_EPOCH_MAX
+from stratalog.hot.recovery.opening import LEADER_EPOCH_MAX
 from stratalog.hot.recovery.quarantine import STRAY
 from stratalog.hot.segments.log_summary import LOG_SUMMARIES, LogSummary, summaries_from_bytes, summaries_to_bytes
 from stratalog.hot.segments.scan import OFFSET_MAX

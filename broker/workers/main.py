@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast, runtime_checkable
 
 from stratalog.broker.runtime.allocator import tune_allocator
-from stratalog.broker.runtime.time_slice import ask_time_slice
+from stratalog.broker.runtime.kernel_slice import ask_time_slice
 from stratalog.broker.workers.channel import Kind, WorkerMessage, WorkerMessages, encode_error, encode_message
 from stratalog.broker.workers.watch import START_ID
 from stratalog.wire.errors import Invalid

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.recovery.snapshots import stray_snapshots
-from stratalog.hot.recovery.summarised import take_summary
+from stratalog.hot.recovery.summary_check import take_summary
 from stratalog.hot.segments.log_summary import LogSummary
 
 __all__ = ["abandon", "begin_close", "summarise"]

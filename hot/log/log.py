@@ -33,8 +33,8 @@ from stratalog.hot.log.restart import quarantine_and_restart, restart
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.log.times import ScanOn, max_timestamp_search, timestamp_search
 from stratalog.hot.log.truncate import discard_unwritten, truncate_to
-from stratalog.hot.recovery.loaded import LEADER_EPOCH_MAX, LoadedLog, OpenRequest
 from stratalog.hot.recovery.missing import MissingPlace, MissingRange, missing_range
+from stratalog.hot.recovery.opening import LEADER_EPOCH_MAX, LoadedLog, OpenRequest
 from stratalog.hot.recovery.recovery import load_log
 from stratalog.hot.recovery.set_aside import SetAside
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset

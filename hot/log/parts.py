@@ -11,7 +11,7 @@ from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.log.start import LogStart
 from stratalog.hot.log.sync_cycles import SyncCycles
 from stratalog.hot.log.tail import LogTail
-from stratalog.hot.recovery.loaded import LoadedLog
+from stratalog.hot.recovery.opening import LoadedLog
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
 from stratalog.hot.state.producer_state import ProducerStateManager

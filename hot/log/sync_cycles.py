@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.sync import Replacement, StoredFile, Syncable, SyncTicket
-from stratalog.hot.recovery.loaded import LoadedLog
+from stratalog.hot.recovery.opening import LoadedLog
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
 from stratalog.hot.storage.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.segments.index import OFFSET_ENTRY_BYTES
 from stratalog.hot.segments.scan import scan_within
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, Segment

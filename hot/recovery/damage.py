@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stratalog.hot.recovery.loaded import RecoveryReport
+from stratalog.hot.recovery.opening import RecoveryReport
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.segments.scan import Damage
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment

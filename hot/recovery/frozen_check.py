@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from stratalog.hot.recovery.interrupted import NAMED
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeEntry, TimeIndex
 from stratalog.hot.segments.scan import scan_headers
 from stratalog.hot.segments.segment import CLEANED, SUFFIXES, SWAP, Segment, segment_path

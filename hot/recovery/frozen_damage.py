@@ -12,8 +12,8 @@ from typing import Final
 
 from stratalog.hot.recovery.damage import refusal
 from stratalog.hot.recovery.frozen_check import suspicion
-from stratalog.hot.recovery.loaded import OpenRequest, RecoveryReport
 from stratalog.hot.recovery.missing import MissingPlace, mark_missing, missing_segment, noted_reason
+from stratalog.hot.recovery.opening import OpenRequest, RecoveryReport
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.set_aside import SoundPart, sound_part
 from stratalog.hot.segments.segment import SUFFIXES, Segment, segment_path

@@ -6,7 +6,7 @@
    After a clean stop, trust sizes and indexes; read only the tail behind the active segment's last index entry.
 3. Otherwise verify every batch from the recovery point's segment on, and rebuild indexes, aborted transactions,
    leader epochs and producer state from them. The part of that segment that was synced at the last orderly stop, and
-   is borne out to be the same (`hot.recovery.summarised`), is not read again. At the first batch that is not right the log ends:
+   is borne out to be the same (`hot.recovery.summary_check`), is not read again. At the first batch that is not right the log ends:
 
    * a torn tail of the last segment, above the recovery point, is cut off: a stop in the middle of a write leaves one,
      never acknowledged. Bits that changed on the disk may look the same, so the tail is kept in quarantine;
@@ -30,17 +30,17 @@ from __future__ import annotations
 
 from stratalog.hot.recovery.clean_tail import trust_active
 from stratalog.hot.recovery.damage import Placing, empty_batch, keep_damaged, misplaced, refusal
+from stratalog.hot.recovery.epoch_recovery import load_epochs
 from stratalog.hot.recovery.frozen_check import lost_logs
 from stratalog.hot.recovery.frozen_damage import FrozenDamage
 from stratalog.hot.recovery.interrupted import finish_interrupted
-from stratalog.hot.recovery.listed import listed_segments, listed_snapshots, noted_ranges
-from stratalog.hot.recovery.loaded import LoadedLog, OpenRequest, RecoveryReport
-from stratalog.hot.recovery.loaded_epochs import load_epochs
+from stratalog.hot.recovery.listing import listed_segments, listed_snapshots, noted_ranges
+from stratalog.hot.recovery.opening import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.replay import apply_stored_batch
 from stratalog.hot.recovery.set_aside import SoundPart
 from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state, stray_snapshots
-from stratalog.hot.recovery.summarised import KnownPart, known_part, load_summarised
+from stratalog.hot.recovery.summary_check import KnownPart, known_part, load_summarised
 from stratalog.hot.segments.scan import Damage, scan_checked
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
 from stratalog.hot.segments.segment_indexes import SegmentIndexes

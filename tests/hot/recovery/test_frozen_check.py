@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.recovery.frozen_check import lost_logs, suspicion
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.wire.batch import iter_headers

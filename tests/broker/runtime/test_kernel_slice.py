@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from stratalog.broker.runtime import time_slice
-from stratalog.broker.runtime.time_slice import ask_time_slice, time_slice_us
+from stratalog.broker.runtime import kernel_slice
+from stratalog.broker.runtime.kernel_slice import ask_time_slice, time_slice_us
 
 
 def in_a_thread(run):
@@ -46,6 +46,6 @@ def test_a_kernel_that_does_not_know_it_is_left_alone(monkeypatch, answer):
     if answer is None:
         monkeypatch.setattr(platform, "machine", lambda: "pdp11")
     else:
-        monkeypatch.setattr(time_slice, "_call", lambda *_: answer)
+        monkeypatch.setattr(kernel_slice, "_call", lambda *_: answer)
     assert not ask_time_slice(1000)
     assert time_slice_us() is None

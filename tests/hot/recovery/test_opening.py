@@ -1,6 +1,6 @@
-"""Tests of hot/recovery/loaded.py."""
+"""Tests of hot/recovery/opening.py."""
 
-from stratalog.hot.recovery.loaded import RecoveryReport
+from stratalog.hot.recovery.opening import RecoveryReport
 
 
 def test_an_uneventful_start_reports_nothing():

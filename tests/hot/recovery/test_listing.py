@@ -1,8 +1,8 @@
-"""Tests of hot/recovery/listed.py."""
+"""Tests of hot/recovery/listing.py."""
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.recovery.listed import listed_segments, listed_snapshots
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.listing import listed_segments, listed_snapshots
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.wire.topic import TopicPartition
 

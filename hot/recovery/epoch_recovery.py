@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.recovery.quarantine import Quarantine
-from stratalog.hot.recovery.summarised import known_epochs
+from stratalog.hot.recovery.summary_check import known_epochs
 from stratalog.hot.segments.scan import scan_within
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from stratalog.hot.state.leader_epochs import LeaderEpochCache

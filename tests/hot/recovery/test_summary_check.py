@@ -1,4 +1,4 @@
-"""Tests of hot/recovery/summarised.py: a summary costs time where it is wrong, never data."""
+"""Tests of hot/recovery/summary_check.py: a summary costs time where it is wrong, never data."""
 
 import os
 import shutil

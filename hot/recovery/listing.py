@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stratalog.hot.recovery.interrupted import NAMED
-from stratalog.hot.recovery.loaded import OpenRequest
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.recovery.snapshots import SNAPSHOT
 from stratalog.hot.segments.segment import SUFFIXES, Segment
 from stratalog.hot.storage.filesystem import Entry

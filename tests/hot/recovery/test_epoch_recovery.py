@@ -1,4 +1,4 @@
-"""Tests of hot/recovery/loaded_epochs.py."""
+"""Tests of hot/recovery/epoch_recovery.py."""
 
 from pathlib import Path
 

@@ -17,8 +17,8 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.hot.recovery.interrupted import NAMED
-from stratalog.hot.recovery.loaded import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.recovery.missing import mark_missing
+from stratalog.hot.recovery.opening import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.recovery.snapshots import SNAPSHOT
 from stratalog.hot.segments.log_summary import ActiveSummary, LogSummary
 from stratalog.hot.segments.scan import scan_headers
