@@ -1,1 +1,1 @@
-"""The edge: sockets, dispatch, API handlers, partitions, workers, HTTP and the command line."""
+"""The edge: sockets, dispatch, API handlers, partitions, workers, HTTP; built and taken down as one broker."""

@@ -1,5 +1,6 @@
 """The manual names what exists: functions of the tour, rooms, options of Spark, decisions, make targets, defaults."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -138,6 +139,18 @@ def test_glossary_has_a_row_for_every_package():
     found = {path.parent.relative_to(ROOT).as_posix(): f"](../{path.relative_to(ROOT)})" for path in packages}
     rows = glossary()
     assert [name for name, link in found.items() if link not in rows.get(name, "")] == []
+
+
+def test_glossary_repeats_the_charter_of_every_package():
+    """Word for word, as the first sentence of its `__init__.py`, which may add rules."""
+    rows, wrong = glossary(), []
+    for room in FOLDERS:
+        for path in (one for one in (ROOT / room).rglob("__init__.py") if "build" not in one.parts):
+            name = path.parent.relative_to(ROOT).as_posix()
+            charter = " ".join(ast.get_docstring(ast.parse(path.read_text())).partition("\n\n")[0].split())
+            if not charter.replace("``", "`").startswith(f"{rows[name].split('|')[2].strip()}."):
+                wrong.append(f"{name}: {charter}")
+    assert wrong == []
 
 
 def test_glossary_links_files_that_define_the_name():

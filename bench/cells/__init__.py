@@ -1,1 +1,1 @@
-"""Measured cells: a file for each cell of the table, or for a family of them."""
+"""The cells of the benchmark table: a file for each, or for a family of them."""

@@ -1,4 +1,4 @@
-"""One file per API key; the tuple below is what the broker serves, and ``ApiVersions`` is computed from it."""
+"""One file per API key; the tuple below lists the APIs that the broker serves, and ``ApiVersions`` is computed from it."""
 
 from __future__ import annotations
 

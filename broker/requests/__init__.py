@@ -1,1 +1,1 @@
-"""From a frame to a handler: dispatch, context, authorization, quotas."""
+"""Takes a frame to its handler: dispatch, context, authorization, quotas."""

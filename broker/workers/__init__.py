@@ -1,1 +1,1 @@
-"""Other processes and threads: what they are asked, how they answer, how they are watched."""
+"""Other processes and threads: their start, their commands and answers, the watch over them."""

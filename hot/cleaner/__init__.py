@@ -1,1 +1,1 @@
-"""Compaction: which segments to clean, which records stay, and the swap of the files."""
+"""Compaction: chooses segments, filters records, swaps the files."""

@@ -1,1 +1,1 @@
-"""Opening a log after any stop: what is sound, what is damaged, what is set aside."""
+"""Opens a log after any stop: finds damage, sets it aside, derives lost state again."""

@@ -1,1 +1,1 @@
-"""Segments, their indexes, and finding a batch in them."""
+"""Segments, their indexes, and searches for batches in them."""

@@ -1,1 +1,1 @@
-"""State derived from the batches of a log: producers, leader epochs, checks of an append."""
+"""The state that a log's batches add up to: producers, leader epochs, checks of an append."""

@@ -1,1 +1,1 @@
-"""Access rules and how they are found among many."""
+"""Access rules, and fast search among many."""

@@ -1,1 +1,1 @@
-"""A command and an image in, records out."""
+"""Turns a command and an image into records."""

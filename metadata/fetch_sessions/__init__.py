@@ -1,1 +1,1 @@
-"""The state of an incremental fetch session: the news its consumer has not had yet (KIP-227). Pure."""
+"""Incremental fetch sessions: the partitions that each still owes its consumer (KIP-227)."""

@@ -1,1 +1,1 @@
-"""The memory of a voter of the metadata quorum."""
+"""The state that a voter of the metadata quorum stores."""

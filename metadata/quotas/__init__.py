@@ -1,1 +1,1 @@
-"""Which quota holds for a client, and the windows in which it is measured."""
+"""Quotas: resolution for a client, and the windows in which usage is measured."""

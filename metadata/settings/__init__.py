@@ -1,1 +1,1 @@
-"""Every setting: how it is resolved, and the rules that look at several at once."""
+"""Every setting: its resolution, and the rules over several settings."""

@@ -1,1 +1,1 @@
-"""Transactions: their producers, their partitions and their ends, as pure state machines."""
+"""Transactions of every transactional id, from begin to end, as pure state machines."""

@@ -1,1 +1,1 @@
-"""Actors on the broker: clients of every kind, the administrator, and the faults."""
+"""The actors of a run: clients of every kind, the administrator, and the faults."""

@@ -1,1 +1,1 @@
-"""Foundations of the broker in virtual time: loop, processes, threads, disk, network, bucket."""
+"""The ground under the broker, in virtual time: loop, processes, threads, disk, network, bucket."""

@@ -1,1 +1,1 @@
-"""Facts of the surrounding process: Hadoop settings, memory, the garbage collector."""
+"""The surroundings of a process: Hadoop settings, memory, the garbage collector."""

@@ -1,1 +1,1 @@
-"""Records of a backfill's output: runs, spans, folders, files, and the table they belong to."""
+"""The books of a backfill: runs, spans, folders, files, and the table they belong to."""

@@ -1,1 +1,1 @@
-"""A Spark session that fits this source, and the doctor that says what is missing."""
+"""A Spark session that fits this source, and the doctor that names missing parts."""

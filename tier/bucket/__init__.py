@@ -1,1 +1,1 @@
-"""The bucket as a whole: topics, cuts, trash, and what lies where."""
+"""The bucket as a whole: topics, cuts, trash, walks over its keys."""

@@ -1,1 +1,1 @@
-"""One partition of ``__consumer_offsets``: its groups, and the way of a request to them."""
+"""One partition of ``__consumer_offsets``: its groups, and the routing of requests to them."""
