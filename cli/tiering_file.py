@@ -49,7 +49,7 @@ def read_tiering_file(text: str, where: str = "tiering.toml") -> Wanted:
         raise Invalid(f"{where} is not TOML: {error}") from error
     other = sorted(set(document) - {"topics"})
     if other:
-        raise Invalid(f"{where}: {other[0]!r} means nothing here; write [topics.NAME] and its settings below it")
+        raise Invalid(f"{where}: {other[0]!r} has no meaning here; write [topics.NAME] and its settings below it")
     topics = document.get("topics", {})
     if not isinstance(topics, dict):
         raise Invalid(f"{where}: topics is no table; write [topics.NAME] and its settings below it")

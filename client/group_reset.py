@@ -69,7 +69,7 @@ def plan_reset(
         elif target.kind is ResetTo.OFFSET:
             asked = target.number
         elif before is None:
-            raise Invalid(f"{one}: nothing is committed that could be shifted")
+            raise Invalid(f"{one}: the group has no committed offset to shift")
         else:
             asked = before + target.number
         after = min(max(asked, starts[one].offset), ends[one].offset)

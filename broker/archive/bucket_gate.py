@@ -89,7 +89,9 @@ class BucketGate:
         try:
             return read_known_bucket(ports.files, ports.directory) or KnownBucket()
         except ValueError as error:
-            log.error("%s: what is known of the bucket cannot be read: %s; it is learnt anew", ports.directory, error)
+            log.error(
+                "%s: the notes about the bucket cannot be read: %s; the broker makes them anew", ports.directory, error
+            )
             return KnownBucket()
 
     # -- commands -------------------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ class DeletedArchives:
             self._failed(one, report)
 
     def _done(self, one: DeletedArchive) -> None:
-        log.info("%s: nothing is left of the deleted topic's archive", one.partition)
+        log.info("%s: the deleted topic's archive is removed completely", one.partition)
         self._drop(one)
         self._release()
 
@@ -303,7 +303,9 @@ class DeletedArchives:
         try:
             self._write()
         except OSError as error:
-            log.warning("%s could not be written: %s; what is done is done again after a restart", self._path, error)
+            log.warning(
+                "%s could not be written: %s; finished removals are repeated after a restart", self._path, error
+            )
 
     def _write(self) -> None:
         fields = {"version": 0, "archives": [_to_fields(one) for one in self._notes.values()]}

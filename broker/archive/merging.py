@@ -107,4 +107,6 @@ class Merging:
 
     def _merged(self, partition: PartitionId, report: commands.ObjectsMerged) -> None:
         self.merged_objects += report.object_count
-        log.info("%s: %d small objects are one of %d bytes now", partition, report.object_count, report.data_bytes)
+        log.info(
+            "%s: %d small objects were merged into one of %d bytes", partition, report.object_count, report.data_bytes
+        )

@@ -96,7 +96,7 @@ def read_image(log_: Log, files: Filesystem) -> ClusterImage:
     if replay.next_offset < log_.log_start_offset:
         raise Corrupt(
             f"the metadata log in {log_.directory} begins at offset {log_.log_start_offset}, and no snapshot reaches "
-            f"beyond offset {replay.next_offset}: restore the directory, nothing was changed"
+            f"beyond offset {replay.next_offset}: restore the directory; the files are unchanged"
         )
     while replay.next_offset < log_.log_end_offset:
         offset = replay.next_offset
@@ -107,7 +107,7 @@ def read_image(log_: Log, files: Filesystem) -> ClusterImage:
         except Corrupt as error:
             raise Corrupt(
                 f"the metadata log in {log_.directory} is damaged near offset {offset} ({error}): restore the directory "
-                "from a copy, nothing was changed"
+                "from a copy; the files are unchanged"
             ) from error
         if replay.next_offset <= offset:
             raise Corrupt(f"the metadata log in {log_.directory} cannot be read at offset {offset}")

@@ -301,10 +301,8 @@ def _cluster_id(owners: Iterable[MetaProperties | None], node_id: int) -> str:
 
 def _report(directory: LogDirectory) -> None:
     for name in directory.unknown:
-        log.warning("%s/%s is nothing that this broker wrote; it is left alone", directory.path, name)
+        log.warning("%s/%s was not written by this broker; it is left alone", directory.path, name)
     for name in directory.damaged_checkpoints:
-        log.error(
-            "%s/%s is damaged; what it said is derived from the logs and from the other files", directory.path, name
-        )
+        log.error("%s/%s is damaged; its content is derived from the logs and the other files", directory.path, name)
     if directory.was_offline:
         log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

@@ -184,7 +184,7 @@ class DirectoryWriter:
             )
             return
         log.error(
-            "no file descriptor is left for %s (%s): what needs one fails until others are closed; raise the limit "
+            "no file descriptor is left for %s (%s): writes and syncs that need one fail until others are closed; raise the limit "
             "of open files (ulimit -n) or lower max.connections",
             self.path,
             error,

@@ -204,7 +204,7 @@ class Mount:
                 if number % _CATALOGUE_ROUNDS == 0:
                     await self._look_at_topics()
             except KafkaError:
-                log.exception("what is new in the bucket could not be entered; it is tried again")
+                log.exception("news of the bucket could not be taken in; the next look tries again")
 
     async def _look(self) -> None:
         """Read manifests again whose turn it is."""

@@ -159,7 +159,7 @@ def _refuse(read: ReadOptions, given: Mapping[str, str]) -> None:
             "keyFormat and valueFormat are not for a backfill: files hold keys and values as they were written"
         )
     if read.hot_tail is not None:
-        raise Invalid("option 'hotTail' is not for a backfill: what is converted is what is archived")
+        raise Invalid("option 'hotTail' is not for a backfill, which converts archived records only")
 
 
 def _convert(chosen: Sequence[BackfillSettings], spark: SparkOnDemand, given: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ def rewriter_of(given: Mapping[str, Any], name: str) -> Iterator[tuple[Rewriter,
 
     if given["without_spark"]:
         if given["master"] or given["spark_conf"]:
-            raise Invalid("--master and --conf are Spark's, and --without-spark asks for none: leave one of them out")
+            raise Invalid("--master and --conf need Spark, which --without-spark leaves out: drop one of them")
         yield HereRewriter(), os.cpu_count() or 1, {}
         return
     from stratalog.spark.environment.hadoop_settings import s3a_of_session

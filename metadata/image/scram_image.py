@@ -60,7 +60,7 @@ class ScramImage:
     def without(self, user: str, mechanism: int) -> ScramImage:
         """The image without one credential. Raises `Corrupt` if it is not there."""
         if mechanism not in self.of(user):
-            raise Corrupt(f"a RemoveUserScramCredentialRecord for mechanism {mechanism} of a user who has none")
+            raise Corrupt(f"a RemoveUserScramCredentialRecord for mechanism {mechanism} of a user without one")
         left = {number: each for number, each in self.of(user).items() if number != mechanism}
         if left:
             return ScramImage(changed(self.by_user, {user: MappingProxyType(left)}))

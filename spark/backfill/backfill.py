@@ -211,7 +211,7 @@ def _converted(
     brought = {span.id for span in done}
     if (settings.read.fail_on_data_loss and brought != asked) or len(brought) != len(done):
         raise Invalid(
-            f"topic {settings.topic}: the workers brought other spans than were asked for; nothing is committed"
+            f"topic {settings.topic}: the workers returned other spans than the plan has; the run is not committed"
         )
     rewritten = tuple(span.id for span in spans if span.rewrites and span.id in brought)
     return Run(

@@ -70,7 +70,7 @@ class OpenedArchive:
                 raise Invalid(f"option '{each}' holds for the whole archive: give it to stratalog.open")
             if each.lower() in _TOPICS:
                 raise Invalid(
-                    f"option '{each}' has no meaning for topic '{name}': the name of the topic says what is read"
+                    f"option '{each}' has no meaning for topic '{name}': the name of the topic alone chooses the records"
                 )
         return Topic(self._archived, name, self._options | _texts(options))
 

@@ -39,8 +39,8 @@ def folder_columns(partitioning: str) -> tuple[str, ...]:
             columns.append(part.removeprefix(_FIELD))
         else:
             raise Invalid(
-                f"{part!r} is nothing to partition by: there are date, hour, none and value.FIELD of a JSON value, "
-                f"and lists like date,value.carrier"
+                f"{part!r} is no way to partition: choose date, hour, none, value.FIELD of a JSON value, "
+                f"or a list like date,value.carrier"
             )
     # Spark does not tell capitals from small letters in names of columns.
     lowered = [name.lower() for name in columns]

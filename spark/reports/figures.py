@@ -116,7 +116,7 @@ def check_grouping(by: Sequence[str]) -> tuple[str, ...]:
     """The grouping of figures, besides the topic. Raises `Invalid` for anything but ``partition`` and ``day``."""
     for name in by:
         if name not in {"topic", "partition", "day"}:
-            raise Invalid(f"{name!r} is nothing to tell figures apart by: there are topic, partition and day")
+            raise Invalid(f"{name!r} is no way to group figures: choose among topic, partition and day")
     return tuple(name for name in ("partition", "day") if name in by)
 
 

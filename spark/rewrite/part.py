@@ -46,8 +46,8 @@ def live_range(store: ObjectStore, manifest: Manifest, base: int, end: int) -> t
         found.append(entry)
     if not found or (found[0].base, found[-1].end) != (base, end):
         raise JobRefused(
-            f"{manifest.partition}: the offsets [{base}, {end}) are not what some objects hold any more: retention or "
-            "another job was there. Run it again"
+            f"{manifest.partition}: the offsets [{base}, {end}) are no longer those of some objects: retention or "
+            "another job has changed them. Run it again"
         )
     return tuple(found)
 

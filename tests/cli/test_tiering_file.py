@@ -40,7 +40,7 @@ def test_settings_are_read_with_their_units() -> None:
     ("text", "words"),
     [
         ("x", "x.toml is not TOML"),
-        ("[orders]", "'orders' means nothing here; write \\[topics.NAME\\]"),
+        ("[orders]", "'orders' has no meaning here; write \\[topics.NAME\\]"),
         ("topics = 1", "topics is no table"),
         ("[topics]\norders = 1", "\\[topics.orders\\] is no table"),
         ("[topics.orders]\nlocal.retention.mss = 1", "did you mean local.retention.ms?"),

@@ -54,5 +54,5 @@ def test_partitions_are_in_order_and_may_have_nothing_committed() -> None:
         Reset(PLACE, None, 11, False),
         Reset(OTHER, None, 11, False),
     ]
-    with pytest.raises(Invalid, match="t-1: nothing is committed"):
+    with pytest.raises(Invalid, match="t-1: the group has no committed offset"):
         plan_reset(Log(), [OTHER, PLACE], {PLACE: Committed(20, -1, "")}, Target(ResetTo.SHIFT, 1))

@@ -326,7 +326,7 @@ def _crc_read_twice(store: ObjectStore, key: str, size_bytes: int) -> int:
     """A checksum that two readings agree upon: no other checksum covers the whole, and the manifest will hold it for good."""
     found = {_crc_of(store, key, size_bytes) for _ in range(2)}
     if len(found) > 1:
-        raise Corrupt(f"{key} was read twice, with other bytes each time: look for what changes them on their way")
+        raise Corrupt(f"{key} was read twice, with other bytes each time: look for a fault on the way from the store")
     return found.pop()
 
 

@@ -99,7 +99,7 @@ def read_bucket_state(
     if missing := sorted(set(topics) - {one.name for one in wanted}):
         raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
     if not wanted and not chosen:
-        raise Unknown(f"there is nothing of a broker in the bucket {store.url}: check the URL and its prefix")
+        raise Unknown(f"no broker has written to the bucket {store.url}: check the URL and its prefix")
     if chosen:
         problems += [
             f"topic {one.name} belongs to the cluster {one.cluster_id}: it is left out"

@@ -68,7 +68,7 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
     ]:
         return manifest
     if wanted and all(pin.cut_id != target.cut_id for pin in manifest.pins):
-        raise Invalid(f"{manifest.partition}: the cut {target.cut_id} has no pin here: what it held may be gone")
+        raise Invalid(f"{manifest.partition}: the cut {target.cut_id} has no pin here: its objects may be gone")
     seq = manifest.seq + 1
     leaving = [TrashEntry(one.key, one.size_bytes, one.epoch, seq, REWOUND) for one in live if one.key not in wanted]
     leaving += [TrashEntry(page.key, page.size_bytes, page.epoch_max, seq, REWOUND) for page in manifest.pages]

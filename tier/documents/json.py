@@ -36,7 +36,7 @@ def parse_json(
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise Corrupt(f"{key} is nested too deeply to be one of ours") from error
+        raise Corrupt(f"{key} is nested too deeply for a document of stratalog") from error
     except ValueError as error:
         raise Corrupt(f"{key} is no JSON: {error}") from error
 

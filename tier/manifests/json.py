@@ -151,7 +151,7 @@ def _check_checksum(data: bytes, fields: Mapping[str, Any]) -> None:
         actual = crc32c_of(data.rpartition(_CHECKSUM)[0])
         if actual != fields["crc32c"]:
             raise Corrupt(
-                f"crc32c is {fields['crc32c']!r}, the bytes before it give {actual}; who edits a manifest removes the field"
+                f"crc32c is {fields['crc32c']!r}, the bytes before it give {actual}; to edit a manifest, remove that field"
             )
 
 

@@ -370,7 +370,7 @@ def check_claim(manifest: Manifest, claimant: Claimant) -> None:
     if not manifest.seq:
         raise ManifestLost(
             f"{manifest.partition}: {manifest.partition.manifest_key} is missing although {claimant.words} had claimed "
-            "it: nothing is changed until it is back"
+            "it: the archive stays unchanged until it is back"
         )
     if held.rank > claimant.rank or (held.rank == claimant.rank and held.uuid != claimant.uuid):
         raise _fenced(manifest, claimant)

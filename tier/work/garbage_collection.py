@@ -119,7 +119,7 @@ def _manifest(store: ObjectStore, folder: PartitionId) -> Manifest:
         manifest, _ = get_checked(store, folder.manifest_key, partial(from_bytes, key=folder.manifest_key))
     except NotFound as error:
         raise Corrupt(
-            f"{folder.manifest_key} is missing: what the folder holds is not judged. `stratalog tier repair` rebuilds it"
+            f"{folder.manifest_key} is missing: the objects of the folder are not judged. `stratalog tier repair` rebuilds it"
         ) from error
     return read_manifest(store, manifest.partition).manifest
 

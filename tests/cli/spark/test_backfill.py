@@ -169,7 +169,7 @@ def test_following_goes_on_until_interrupted(
         (("--option", "columns=value"), "option 'columns' is not for this command: files hold all columns"),
         (("--option", "maxpartitionbytes=1g"), "option 'maxpartitionbytes' is not for this command: say --task-bytes"),
         (("--topic", "orders,refunds"), "one topic at a time"),
-        (("--partition-by", "day"), "nothing to partition by"),
+        (("--partition-by", "day"), "no way to partition"),
     ],
 )
 def test_mistakes_are_reported(tmp_path: Path, orders: Any, arguments: tuple[str, ...], words: str) -> None:

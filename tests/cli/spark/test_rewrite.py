@@ -58,7 +58,7 @@ def test_a_small_archive_needs_no_spark() -> None:
 def test_settings_of_a_session_are_refused_where_there_shall_be_none(given: dict[str, object]) -> None:
     """They would do nothing."""
     alone = {"without_spark": True, "master": None, "spark_conf": {}}
-    with pytest.raises(Invalid, match="leave one of them out"), rewriter_of({**alone, **given}, "compact"):
+    with pytest.raises(Invalid, match="drop one of them"), rewriter_of({**alone, **given}, "compact"):
         pass
 
 

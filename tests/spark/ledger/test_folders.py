@@ -69,7 +69,7 @@ def test_values_that_cannot_name_folders_are_refused() -> None:
     """Unknown words, names that rows have already, names twice."""
     assert folder_columns("hour,value.carrier") == ("date", "hour", "carrier")
     assert folder_columns("none") == ()
-    for wrong, words in (("day", "nothing to partition by"), ("value.", "nothing to"), ("value.offset", "'offset'"),
+    for wrong, words in (("day", "no way to partition"), ("value.", "no way to"), ("value.offset", "'offset'"),
                          ("value.Offset", "'Offset'"), ("value.timestamptype", "'timestamptype'"),
                          ("date,value.DATE", "'date'"), ("value.a,value.A", "'a'"),
                          ("date,hour", "'date'"), ("value.a=b", "'a=b'")):  # fmt: skip

@@ -206,7 +206,7 @@ def test_an_object_changed_meanwhile_is_left_alone(rewrite_rig: Any, store: Any)
     assert (result.outcome, "not listed any more" in result.reason) == (REFUSED, True)
     request = begun(rewrite_rig, store)
     result = rewrite_group(store, group._replace(end=group.end - 1), codes(history), request)
-    assert (result.outcome, "not what some objects hold" in result.reason) == (REFUSED, True)
+    assert (result.outcome, "no longer those of some objects" in result.reason) == (REFUSED, True)
     assert rewrite_rig.rows_of(store) == history.rows
 
 
