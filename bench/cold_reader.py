@@ -33,7 +33,7 @@ _WAIT_MS: Final = 500
 
 @dataclass(slots=True)
 class ColdRead:
-    """Answers that the readers got. ``empty`` answers had nothing yet; ``first_ms`` is until the first bytes of anybody."""
+    """Answers that the readers got. ``empty`` answers had nothing yet; ``first_ms`` is until the first bytes of any reader."""
 
     bytes: int = 0
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 """Named crash points: every step of the archive after which a process may be killed or the power may go.
 
 ``UP`` is the way into the archive, ``DL`` the way out of it, ``RD`` reading it back. Each is a place in the shipped code:
-before a function does its work, or after it and before anybody hears of it. This is the one list: the simulation cuts
+before a function does its work, or after it and before a client hears of it. This is the one list: the simulation cuts
 the power at each (`sim.power`), `tests/faults` kills real processes at each, ``docs/safety.md`` says what that shows, and
 `tests/sim/test_points.py` compares the list with the code, so that a step without a point, or a point without a step, is
 a failure.

@@ -203,7 +203,7 @@ class Story(Admin):
                 return
 
     async def _finish(self, topics: list[TopicModel]) -> None:
-        """Everybody who leads writes once more, so that each archive is claimed anew, and what is frozen gets there."""
+        """Every leader writes once more, so that each archive is claimed anew, and what is frozen gets there."""
         for topic in topics:
             await self._write(topic)
         for topic in topics:

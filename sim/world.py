@@ -179,7 +179,7 @@ class World:
         return members
 
     async def _together(self, wanted: list[asyncio.Task[Any]], others: list[asyncio.Task[Any]]) -> None:
-        """Wait for all of ``wanted``; the first error of anybody is raised."""
+        """Wait for all of ``wanted``. Raises the first error of any task."""
         waiting = set(wanted)
         while waiting:
             done, _ = await asyncio.wait([*waiting, *others], return_when=asyncio.FIRST_COMPLETED)

@@ -84,7 +84,7 @@ class _Crowd:
 
 
 def _has_settled(group: Sequence[Member], partitions_of_each: int) -> bool:
-    """Whether everybody has an even share in the same epoch, and nothing is changing."""
+    """True if all members have an even share in the same epoch, and none of them changes."""
     return all(
         member.is_stable and member.owned_count == partitions_of_each and member.epoch == group[0].epoch
         for member in group

@@ -1,4 +1,4 @@
-"""A client that everybody uses: what 100-byte messages cost the broker when librdkafka batches them as it likes."""
+"""The commonest client: the broker's cost of 100-byte messages when librdkafka batches them as it likes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long one request keeps everybody else waiting: the longest turn of the event loop for the worst of every API.
+"""How long one request keeps the others waiting: the longest turn of the event loop for the worst of every API.
 
 The broker runs in this process. Every turn of its loop is timed by the CPU time of the loop's thread, which other
 programs of the machine and this client do not change, and by the clock.

@@ -53,7 +53,7 @@ def _scan(spark: SparkSession, bucket: str, path: str) -> tuple[int, ...]:
     from stratalog.spark import register
     from stratalog.spark.rows.kernel import VARIABLE
 
-    # The source remembers the environment that its workers shall have, and each environment has workers of its own.
+    # The source remembers the environment of its workers, and each environment has workers of its own.
     spark.sparkContext.environment[VARIABLE] = _PATHS[path]
     register(spark)
     frame = spark.read.format("stratalog").option("subscribe", TOPIC).load(bucket)

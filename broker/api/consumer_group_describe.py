@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): consumer groups with their members, what these have and what they shall have.
+"""ConsumerGroupDescribe (key 69): consumer groups with their members, their assignments and targets.
 
 Each group is asked of its shard; the answer leaves when the last one is there. A classic group is GROUP_ID_NOT_FOUND
 here: clients then ask DescribeGroups.

@@ -128,7 +128,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll(Authorizer):
-    """Everybody may do everything: a broker without ``authorizer.class.name``."""
+    """Allows every operation: a broker without ``authorizer.class.name``."""
 
     __slots__ = ()
 

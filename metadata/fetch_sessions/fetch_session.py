@@ -36,7 +36,7 @@ EPOCH_INITIAL: Final = 0
 """The epoch of a full fetch after which a session may begin."""
 
 EPOCH_FINAL: Final = -1
-"""The epoch of a full fetch after which none shall."""
+"""The epoch of a full fetch that ends its session."""
 
 _EPOCH_MAX: Final = 2**31 - 1
 _NOT_TOLD: Final = -1

@@ -1,6 +1,6 @@
 """Names of read-only views: ``orders@before-upgrade`` is a topic as it was at a cut, ``orders@2026-11-01T00:00Z`` at a time.
 
-No topic of Kafka has an ``@`` in its name. Some clients refuse it before they ask anybody; for them ``..at..`` stands
+No topic of Kafka has an ``@`` in its name. Some clients refuse it before they send a request; for them ``..at..`` stands
 for it, and times are written without colons: ``orders..at..2026-11-01T0000Z``. A topic that really has such a name is
 the topic.
 """

@@ -1,4 +1,4 @@
-"""A chunk table as it is before anybody has read it: what the manifest tells of an object, spread evenly. Pure.
+"""A chunk table that was not read yet: the manifest's facts of an object, spread evenly. Pure.
 
 The manifest names the bytes of the data and of the chunk table, hence how many chunks there are; sizes of chunks
 differ by less than a batch. A forecast made from it costs no request, and runs through the planning that the reader

@@ -51,7 +51,7 @@ class Admission(Enum):
 class CacheLimits:
     """At most ``cache_bytes`` of chunks, ``share_percent`` of that for one topic if others need the room.
 
-    ``free_bytes_min`` are left to everybody else on the cache's file system.
+    ``free_bytes_min`` stay free for other users of the cache's file system.
     """
 
     cache_bytes: int

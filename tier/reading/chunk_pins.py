@@ -34,7 +34,7 @@ class ChunkPins:
         self._hold_ends: list[tuple[int, ChunkId]] = []  # a heap; what is not in ``_held`` as well is void
 
     def __contains__(self, chunk_id: ChunkId) -> bool:
-        """Whether anybody holds the chunk."""
+        """True if a reader holds the chunk."""
         return chunk_id in self._readers or chunk_id in self._held
 
     def pin(self, chunk_id: ChunkId, reader: Reader, now_ms: int) -> bool:

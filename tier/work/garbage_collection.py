@@ -137,7 +137,7 @@ def _named_by_cuts(store: ObjectStore, folder: PartitionId, copies: Collection[s
 
 
 def _remark(store: ObjectStore, manifest: Manifest) -> str:
-    """Whether anybody knows the topic, by its description."""
+    """True if a broker has described the topic."""
     key = topic_key(manifest.partition.topic, manifest.partition.topic_id)
     try:
         state = get_json(store, key)[0]["state"]

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ReassignablePartition(Struct):
-    """The brokers that shall hold a partition; None stops a move that is under way."""
+    """The brokers that are to hold a partition; None stops a move that is under way."""
 
     partition_index: Int32
     replicas: list[Int32] | None = field(None)

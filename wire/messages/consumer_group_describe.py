@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): the members of consumer groups, what they have and what they shall have.
+"""ConsumerGroupDescribe (key 69): the members of consumer groups, their assignments and targets.
 
 Source: KIP-848.
 

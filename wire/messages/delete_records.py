@@ -32,7 +32,7 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Message, api_key=21, versions=(0, 2), flexible=2):
-    """Where the logs shall begin."""
+    """The new log starts."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32

@@ -215,14 +215,14 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, api_key=7, versions=(0, 0)
 
 
 class TargetTopicPartition(Struct):
-    """Partitions of one topic that a member shall have."""
+    """Target partitions of one topic for a member."""
 
     topic_id: Uuid
     partitions: list[Int32]
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions=(0, 0), flexible=0):
-    """The partitions that a member shall have."""
+    """The target partitions of a member."""
 
     topic_partitions: list[TargetTopicPartition]
 

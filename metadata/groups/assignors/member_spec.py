@@ -13,7 +13,7 @@ Partitions = Mapping[Uuid, frozenset[int]]
 """Partitions by topic; no topic stands there without any."""
 
 Targets = dict[str, Partitions]
-"""The partitions that each member shall have, for every member."""
+"""The target partitions of every member."""
 
 
 class MemberSpec(NamedTuple):

@@ -69,7 +69,7 @@ class ClassicCore:
         self.protocol_name: str | None = None
         self.members = ClassicMembers()
         self.pending: dict[str, int] = {}
-        """Until when ids that were given out are kept for the members that shall join with them (KIP-394)."""
+        """Member id to the monotonic time in ms at which the unclaimed id expires (KIP-394)."""
         self.pending_sync: set[str] = set()
         """Members of this generation that have not asked for their assignment."""
         self.topics: frozenset[str] | None = None

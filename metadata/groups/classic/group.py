@@ -166,7 +166,7 @@ class ClassicGroup(ClassicCore):
             self.begin_session(member, now)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may read offsets."""
+        """Every client may read offsets."""
 
     def check_delete(self) -> None:
         """Raises NON_EMPTY_GROUP while there are members or a rebalance is under way."""

@@ -107,7 +107,7 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
 
 
 def _give_member_id(core: ClassicCore, event: GroupRequest, now: Now, actions: list[Action]) -> None:
-    """A newcomer is given an id and shall come again with it: then no half-open connection leaves a ghost behind."""
+    """Give a newcomer an id to join again with: a half-open connection then leaves no ghost behind."""
     member_id = _fresh_member_id(event)
     ends_ms = core.pending[member_id] = now.monotonic_ms + event.request.session_timeout_ms
     core.wake_at(ends_ms)

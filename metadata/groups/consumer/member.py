@@ -45,7 +45,7 @@ class MemberState(IntEnum):
     """Where a member stands; the numbers are those of its record."""
 
     STABLE = 0
-    """It has what it shall have."""
+    """The member has reached its target."""
     UNREVOKED_PARTITIONS = 1
     """It has been asked to give partitions up, and has not said yet that it did."""
     UNRELEASED_PARTITIONS = 2
