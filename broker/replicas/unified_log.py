@@ -170,7 +170,9 @@ class UnifiedLog:
         if offset >= limit:
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
-            return self._read_remote(reader, offset, max_bytes, committed=committed, min_one_batch=min_one_batch)
+            return self._read_remote(
+                reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch
+            )
         try:
             local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
             if offset < log.active_base_offset and self.asked.again(offset):
@@ -184,7 +186,9 @@ class UnifiedLog:
                 )
             if not self._archived(offset):
                 raise missing from damage
-            return self._read_remote(reader, offset, max_bytes, committed=committed, min_one_batch=min_one_batch)
+            return self._read_remote(
+                reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch
+            )
         if self.remote is not None:
             self.remote.crossed(reader, offset)
         found = LogRead(local.parts, local.size_bytes, local.next_offset)
@@ -213,7 +217,7 @@ class UnifiedLog:
         return self.remote is not None and self.remote.start_offset <= offset < self.remote.end_offset
 
     def _read_remote(
-        self, reader: object, offset: int, max_bytes: int, *, committed: bool, min_one_batch: bool
+        self, reader: object, offset: int, limit: int, max_bytes: int, *, committed: bool, min_one_batch: bool
     ) -> LogRead:
         remote = self.remote
         if remote is None:
@@ -223,6 +227,13 @@ class UnifiedLog:
                 f"{self.log.local_log_start_offset}, and the topic has no archive here",
             )
         found = remote.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
+        while found is not None and not found.size_bytes and offset < found.next_offset:
+            offset = found.next_offset  # the archive has a hole: its reader would ask for it again, and never for more
+            if offset >= self.log.local_log_start_offset:
+                return self.read(
+                    reader, offset, limit=limit, max_bytes=max_bytes, committed=committed, min_one_batch=min_one_batch
+                )
+            found = remote.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
         if found is None:
             return LogRead(next_offset=offset, pending=True, remote=True, throttle_ms=remote.throttle_ms(reader))
         aborted = aborted_entries(found.aborted, offset, found.next_offset) if committed and found.aborted else []

@@ -7,7 +7,7 @@ from bisect import bisect_right
 import pytest
 
 from stratalog.broker.replicas.waiting_append import CallingBack
-from stratalog.client.records import fetch, visible_records
+from stratalog.client.records import NewRecord, fetch, visible_records
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -252,3 +252,23 @@ def test_reads_that_race_eviction_are_never_out_of_range(tiered, rounds):
     assert seen == tiered.written["t", 0]
     tiered.archived("t")
     tiered.check_reads("t")
+
+
+@pytest.mark.parametrize("local_bytes", [0, 1000])
+def test_a_reader_passes_holes_behind_the_last_records_of_objects(tiered, local_bytes):
+    """Compaction leaves them, between two objects and before the local disk; nothing behind them is cached yet."""
+    tiered.topic("t", remote_storage_enable="false", cleanup_policy="compact", delete_retention_ms=0)
+    broker, now_ms = tiered.node, tiered.node.node.clock.wall_ms()
+    for number in range(4):
+        broker.produce("t", NewRecord(bytes(1200), now_ms, key=b"%d" % number, partition=0))
+        broker.produce("t", NewRecord(b"", now_ms, key=b"again", partition=0))
+        tiered.roll("t")
+    broker.produce("t", NewRecord(b"", now_ms, key=b"again", partition=0))
+    tiered.roll("t")
+    broker.run(broker.node.compaction.look)
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    tiered.configure("t", remote_storage_enable="true", local_retention_bytes=local_bytes)
+    broker.wait_until(lambda: broker.partition("t").log.local_log_start_offset == (6 if local_bytes else 9))
+    assert [(one.base, one.end) for one in tiered.manifest("t").entries] == [(0, 2), (2, 4), (4, 6), (6, 9)]
+    for offset in range(8):
+        assert [one[0] for one in tiered.read("t", 0, offset)] == [at for at in (0, 2, 4, 6, 8) if at >= offset]

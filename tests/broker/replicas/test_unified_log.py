@@ -173,6 +173,28 @@ def test_chunks_on_their_way_make_the_read_pending(unified):
     assert found.throttle_ms == 250
 
 
+def test_a_hole_of_the_archive_is_passed(unified, local):
+    """Else a reader whose next records are not cached yet would ask for the hole for ever, and for nothing behind it."""
+    after, hole = unified.remote.answer, SimpleNamespace(parts=[], size_bytes=0, next_offset=40, aborted=[])
+    answers = [hole, after, hole, None]
+    unified.remote.read = lambda reader, offset, *_, **__: unified.remote.reads.append(offset) or answers.pop(0)
+    found = read(unified, LOG_START)
+    assert (found.parts, found.next_offset, found.remote, found.pending) == (["remote"], 57, True, False)
+    assert read(unified, LOG_START).pending
+    assert unified.remote.reads == [LOG_START, 40, LOG_START, 40]
+    assert local.reads == []
+
+
+@pytest.mark.parametrize("hole_end", [LOCAL_START, HIGH_WATERMARK])
+def test_a_hole_where_the_archive_ends_leads_to_the_local_disk(unified, local, hole_end):
+    """As far as the reader may see."""
+    unified.remote.answer = SimpleNamespace(parts=[], size_bytes=0, next_offset=hole_end, aborted=[])
+    found = read(unified, LOG_START)
+    assert (list(found.parts), found.remote) == (["local"] if hole_end < HIGH_WATERMARK else [], False)
+    assert (found.next_offset, found.pending) == (hole_end + len(found.parts), False)
+    assert local.reads == [(LOCAL_START, 1000, HIGH_WATERMARK, True)][: len(found.parts)]
+
+
 def test_a_gap_below_the_disk_is_never_out_of_range(unified):
     """KAFKA_STORAGE_ERROR is retried by clients; OFFSET_OUT_OF_RANGE would let them jump over records."""
     unified.remote = None
