@@ -94,6 +94,7 @@ class ArchiveRemoval:
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
         self._due_ms = self._behind_ms = ports.elapsed_ms() + int(first_ms)
         self._retry_ms = 0
+        self._no_archive = False
         self._others_ms = ports.elapsed_ms() + int(ports.chance() * _OTHERS_MS)
 
     @property
@@ -119,7 +120,9 @@ class ArchiveRemoval:
             self._remote.refresh(entries=False)
         if self._busy:
             return
-        if self.switched_off and (facts is None or not facts.deleted) and now_ms >= self._retry_ms:
+        if not self.switched_off:
+            self._retry_ms, self._no_archive = 0, False
+        if self.switched_off and self._may_have_to_go and now_ms >= self._retry_ms:
             self._switch_off(held=held)
         elif facts is not None and facts.trash_count and facts.seq > self._empty_at_seq:
             self._due_ms = min(self._due_ms, now_ms + self._settings.interval_ms())
@@ -127,6 +130,12 @@ class ArchiveRemoval:
             self._empty()
 
     # -- switching off --------------------------------------------------------------------------------------------
+
+    @property
+    def _may_have_to_go(self) -> bool:
+        """Whether there may be an archive outside the trash; a claim that was under way may still have made one."""
+        facts = self._remote.facts
+        return facts is None or (not facts.deleted and (bool(facts.seq) or not self._no_archive))
 
     def _switch_off(self, *, held: bool) -> None:
         """KIP-950: the log begins where the local disk does, durably, and then the archive goes to the trash."""
@@ -142,7 +151,7 @@ class ArchiveRemoval:
             self._retry_ms = 0
             self._remote.refresh()
         elif not facts.seq:
-            self._retry_ms = _NEVER_MS  # there never was an archive
+            self._no_archive = True  # there never was one
         elif not held:
             self._retry_ms = 0
             self._ports.want_claim()

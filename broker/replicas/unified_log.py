@@ -170,9 +170,7 @@ class UnifiedLog:
         if offset >= limit:
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
-            return self._read_remote(
-                reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch
-            )
+            return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
         try:
             local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
             if offset < log.active_base_offset and self.asked.again(offset):
@@ -186,9 +184,7 @@ class UnifiedLog:
                 )
             if not self._archived(offset):
                 raise missing from damage
-            return self._read_remote(
-                reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch
-            )
+            return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
         if self.remote is not None:
             self.remote.crossed(reader, offset)
         found = LogRead(local.parts, local.size_bytes, local.next_offset)

@@ -125,6 +125,25 @@ def test_switching_on_again_archives_what_is_local(tiered, restart):
     tiered.check_reads("t", 0, start)
 
 
+def test_switching_off_twice_deletes_what_was_archived_in_between(tiered):
+    """Though there was no archive yet when tiering was switched off first."""
+    tiered.topic("t", local_retention_bytes=5_000)
+    tiered.configure("t", **OFF)
+    unified = tiered.node.partition("t")
+    tiered.node.wait_until(lambda: unified.remote.facts is not None)
+    tiered.node.run(tiered.node.node.tiering.look, unified)
+    tiered.configure("t", **ON)
+    tiered.write("t", 60)
+    tiered.archived("t", evicted=False)
+    tiered.node.wait_until(lambda: starts(tiered)[1] > 0)
+    tiered.configure("t", **OFF)
+    gone(tiered, "t")
+    start = tiered.offsets("t")[0]
+    assert starts(tiered) == (start, start)
+    assert start > 0
+    tiered.check_reads("t", 0, start)
+
+
 def test_switching_off_and_on_while_the_bucket_is_down(tiered):
     """The archive never left: it goes on, without what the log no longer begins with."""
     tiered.topic("t", local_retention_bytes=5_000)

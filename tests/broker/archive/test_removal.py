@@ -218,6 +218,24 @@ def test_switching_off_claims_and_reads_what_it_has_to_know(rig):
     assert rig.look(after_ms=499) == []
 
 
+@pytest.mark.parametrize("on_again", [False, True])
+def test_an_archive_that_comes_about_later_goes_when_tiering_is_off(rig, on_again):
+    """By a claim that was under way, or because tiering was on again in between."""
+    rig.log.config = OFF
+    none, rig.remote.facts = SimpleNamespace(seq=0, deleted=False, trash_count=0), rig.remote.facts
+    some, rig.remote.facts = rig.remote.facts, none
+    assert rig.look() == []
+    assert rig.look(after_ms=99) == []
+    assert rig.calls == ["kept"]
+    if on_again:
+        rig.log.config = ON
+        assert rig.look() == []
+        rig.log.config, rig.log.local_log_start_offset = OFF, 60
+    rig.remote.facts = some
+    assert isinstance(rig.look(after_ms=0 if on_again else 1)[0], commands.TrashArchive)
+    assert rig.log.log_start_offset == (60 if on_again else 40)
+
+
 def test_switching_off_goes_on_after_a_failure(rig, caplog):
     """Later; a leader that was fenced leaves it to the next one."""
     rig.log.config = OFF
