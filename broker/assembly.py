@@ -117,6 +117,7 @@ def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
         later=asyncio.get_running_loop().call_later,
         grace_ms=lambda: broker.config.integer("stratalog.trash.grace.ms"),
         interval_ms=lambda: broker.config.integer("stratalog.trash.check.interval.ms"),
+        read_only=broker.config.boolean("stratalog.read.only"),
     )
     return DeletedArchives(home.files.files, home.path, broker.cluster_id, ports)
 

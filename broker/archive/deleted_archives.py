@@ -55,13 +55,14 @@ class DeletedArchive:
 
 @dataclass(frozen=True, slots=True)
 class DeletionPorts:
-    """How to reach the bucket, the clock and the disk."""
+    """How to reach the bucket, the clock and the disk. ``read_only``: the archives are removed by those who write them."""
 
     submit: Submit
     now_ms: Callable[[], int]
     later: Callable[[float, Callable[[], None]], object]
     grace_ms: Callable[[], int]
     interval_ms: Callable[[], int]
+    read_only: bool = False
 
 
 def removed_archives(
@@ -157,7 +158,7 @@ class DeletedArchives:
 
         Raises KAFKA_STORAGE_ERROR if it cannot be written: then the topic must not be deleted.
         """
-        if not archives:
+        if not archives or self._ports.read_only:
             return
         before = dict(self._notes)
         self._notes.update((one.partition, one) for one in archives)

@@ -41,11 +41,13 @@ def test_functions_are_handed_on_not_the_broker():
 
 async def test_deleted_archives_are_noted_in_the_directory_of_the_metadata(tmp_path):
     """Their grace is the one that is set when it is asked for."""
-    settings = {"stratalog.trash.grace.ms": 5, "stratalog.trash.check.interval.ms": 7}
+    settings = {"stratalog.trash.grace.ms": 5, "stratalog.trash.check.interval.ms": 7, "stratalog.read.only": False}
     homes = [SimpleNamespace(path=f"{tmp_path}/{name}", files=SimpleNamespace(files=object())) for name in ("a", "m")]
     broker = SimpleNamespace(
         directories=SimpleNamespace(all=homes),
-        config=SimpleNamespace(metadata_log_dir=f"{tmp_path}/m", integer=settings.__getitem__),
+        config=SimpleNamespace(
+            metadata_log_dir=f"{tmp_path}/m", integer=settings.__getitem__, boolean=settings.__getitem__
+        ),
         tiering=SimpleNamespace(submit=object()),
         clock=SimpleNamespace(wall_ms=lambda: 0),
         cluster_id="c",

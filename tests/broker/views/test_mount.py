@@ -116,6 +116,15 @@ def test_later_archived_records_are_followed(mounted, bucket):
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_an_archive_whose_topic_has_left_the_bucket_is_not_removed(mounted, bucket):
+    """Only the cluster that wrote it does that: a mount does not even ask, nor does it come back to it after a while."""
+    bucket.describe("orders", ORDERS, 3, remote_storage_enable="true")
+    mounted.wait_until(lambda: "remote.storage.enable" in mounted.node.image.topic_configs("orders"))
+    bucket.describe("orders", ORDERS, 3, state="deleting", remote_storage_enable="true")
+    mounted.wait_until(lambda: "orders" not in mounted.node.image.topics.by_name)
+    assert mounted.node.deleted_archives.pending == []
+
+
 def test_a_reader_at_the_end_is_woken_by_a_new_object(mounted, bucket):
     """A fetch that waits is answered with what has been archived meanwhile."""
     partition = TopicPartition("orders", 0)
