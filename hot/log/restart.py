@@ -58,6 +58,22 @@ def restart(
         producers.load_bytes(producer_snapshot, offset)
     producers.end_offset = offset
     parts.tail.write()
+    with parts.tail.stops_if_it_fails(for_good=True):
+        _begin_anew(parts, offset, leader_epochs, producers, keep)
+        parts.start.offset = offset if log_start_offset is None else log_start_offset
+        if producer_snapshot is not None:
+            parts.snapshots.store(offset, producer_snapshot)
+        parts.tail.write()
+        parts.cycles.sync_names()
+
+
+def _begin_anew(
+    parts: LogParts,
+    offset: int,
+    leader_epochs: Sequence[EpochEntry],
+    producers: ProducerStateManager,
+    keep: tuple[Quarantine, str] | None,
+) -> None:
     parts.start.finish_leaving()
     parts.cycles.void_recovery_point(offset)
     active = parts.place.new_segment(offset)
@@ -75,32 +91,35 @@ def restart(
     parts.tail.restart(active, offset)
     parts.cycles.restart(offset)
     parts.gaps.below = 0
-    parts.start.offset = offset if log_start_offset is None else log_start_offset
-    if producer_snapshot is not None:
-        parts.snapshots.store(offset, producer_snapshot)
-    parts.tail.write()
-    parts.cycles.sync_names()
 
 
 def _replace_segments(parts: LogParts, active: Segment, keep: tuple[Quarantine, str] | None) -> None:
-    """Put an empty segment in the place of all others. The log always has one, unless the old ones are kept aside.
+    """Put an empty segment in the place of all others. The log always has one (on the disk, unless the old ones are kept aside).
 
     Old ones go newest first: a crash in between leaves a log that ends at the first gap.
     """
-    cache, files = parts.place.cache, parts.place.files
-    removed = parts.segments.remove_from(0)
+    segments, files = parts.segments, parts.place.files
     active.replace_aborted(())
-    if keep is None and all(segment.base_offset != active.base_offset for segment in removed):
+    if keep is None and all(segment.base_offset != active.base_offset for segment in segments):
         active.file.truncate(0)
         files.sync_directory(parts.place.directory)
-    for segment in reversed(removed):
-        if keep is not None:
-            cache.drop(segment)
-            keep[0].move([segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES], keep[1])
-        elif segment.base_offset == active.base_offset:
-            cache.drop(segment)
-            active.file.truncate(0)
-            active.file.fdatasync()
-        else:
-            parts.doomed.doom_durably(segment)
-    parts.segments.append(active)
+    for number in range(len(segments) - 1, -1, -1):
+        _leave(parts, segments[number], active, keep)
+        if number:
+            segments.remove_from(number)
+    segments.remove_from(0)
+    segments.append(active)
+
+
+def _leave(parts: LogParts, segment: Segment, active: Segment, keep: tuple[Quarantine, str] | None) -> None:
+    """Take one segment's files out of the log, or empty them if they bear the name of the new one."""
+    cache = parts.place.cache
+    if keep is not None:
+        cache.drop(segment)
+        keep[0].move([segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES], keep[1])
+    elif segment.base_offset == active.base_offset:
+        cache.drop(segment)
+        active.file.truncate(0)
+        active.file.fdatasync()
+    else:
+        parts.doomed.doom_durably(segment)

@@ -7,7 +7,8 @@ they stood at its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.snapshots import ProducerSnapshots
@@ -37,6 +38,7 @@ class LogTail:
         "_snapshots",
         "end_offset",
         "failed",
+        "failed_for_good",
         "written_offset",
     )
 
@@ -56,7 +58,9 @@ class LogTail:
         self._cycles = cycles
         self.end_offset = self.written_offset = end_offset
         self.failed: OSError | None = None
-        """The reason why the log takes no appends: a failed write or sync, or a closed log."""
+        """The reason why the log takes no appends: a failed write, sync or cut, or a closed log."""
+        self.failed_for_good = False
+        """Whether only the next start puts the files in order."""
         self._dirty: list[Segment] = []
         self._seals: dict[Segment, bytes] = {}
         self._releases: list[Callable[[], None]] = []
@@ -170,6 +174,16 @@ class LogTail:
         return self.roll()
 
     # -- taking back --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stops_if_it_fails(self, *, for_good: bool = False) -> Iterator[None]:
+        """An `OSError` in here leaves files that are half cut: the log takes no appends until they are in order."""
+        try:
+            yield
+        except OSError as error:
+            self.failed = error
+            self.failed_for_good = self.failed_for_good or for_good
+            raise
 
     @property
     def unsealed(self) -> Container[Segment]:

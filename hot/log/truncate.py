@@ -1,6 +1,7 @@
 """Cuts the end of a log off: truncates to any offset, and drops batches that could not be written.
 
-An offset may lie on a batch border, inside a batch, or where offsets are missing.
+An offset may lie on a batch border, inside a batch, or where offsets are missing. A disk that fails half way leaves a log
+that takes no appends. It knows where it was to end, and `discard_unwritten` cuts it there.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ def truncate_to(parts: LogParts, offset: int) -> None:
 
     Inside a batch all of it goes, and the log goes on where it began. Where offsets are missing the log ends at
     ``offset`` itself, as in Kafka: it is what the leader and this replica agree on. An empty segment of that name says
-    so to the next start. Durable on return. Raises `OSError`.
+    so to the next start. Durable on return. Raises `OSError`; then the log takes no appends until `discard_unwritten`.
     """
-    segments, start = parts.segments, parts.start
     parts.tail.write()
-    if offset >= parts.tail.end_offset:
-        return
+    if offset < parts.tail.end_offset:
+        with parts.tail.stops_if_it_fails():
+            _truncate(parts, offset)
+
+
+def _truncate(parts: LogParts, offset: int) -> None:
+    segments, start = parts.segments, parts.start
     segment = segments[segments.floor(offset)]
     located = segment.locate(offset)
     border = offset if located is None else min(offset, located[1].base_offset)
@@ -78,9 +83,12 @@ def _go_on_at(parts: LogParts, offset: int) -> None:
 def discard_unwritten(parts: LogParts) -> None:
     """After a failed write (a full disk): forget what was queued and return to ``written_offset``.
 
-    Raises `OSError` if the files cannot be put in order yet; then it may be tried again.
+    Raises `OSError` if the files cannot be put in order yet; then it may be tried again. A log that could not begin
+    anew raises it until the next start.
     """
     tail = parts.tail
+    if tail.failed_for_good and tail.failed is not None:
+        raise tail.failed.with_traceback(None)
     tail.discard_queued()
     forgotten = parts.producers.entries
     _cut(parts, tail.written_offset)
@@ -107,11 +115,17 @@ def _await_first_batches(entries: dict[int, ProducerEntry], forgotten: dict[int,
 
 
 def _cut(parts: LogParts, offset: int) -> None:
-    """End the log with the batch before ``offset``; removes all behind it, newest first. Raises `OSError`."""
+    """End the log with the batch before ``offset``; removes all behind it, newest first.
+
+    A segment leaves the list once its files have left the log. Raises `OSError`; tried again, it goes on where it was.
+    """
     segments, tail = parts.segments, parts.tail
-    for segment in reversed(segments.remove_from(segments.floor(offset) + 1)):
-        tail.unseal(segment)
-        parts.doomed.doom_durably(segment)
+    tail.written_offset = min(tail.written_offset, offset)
+    for number in range(len(segments) - 1, segments.floor(offset), -1):
+        tail.unseal(segments[number])
+        parts.doomed.doom_durably(segments[number])
+        segments.remove_from(number)
+    segments.forget_borders()
     segment = segments.active
     tail.unseal(segment)
     _cut_segment(parts.place, segment, offset)
@@ -132,8 +146,6 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     indexes, aborted = segment.indexes, segment.aborted
     place.cache.drop(segment)
     segment.frozen = False
-    segment.file.truncate(position)
-    segment.file.fdatasync()  # the next appends must not mix with the batches that were cut
     offsets, times = indexes.offsets, indexes.times
     offsets.truncate(position)
     times.truncate(end_offset)
@@ -145,3 +157,6 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     segment.add_tail_timestamps(segment.indexes)
     if position == 0:
         segment.first_append_ms = segment.roll_timestamp_ms = -1
+    # Last, for a file that is shorter than its segment cannot be cut once more.
+    segment.file.truncate(position)
+    segment.file.fdatasync()  # the next append must not mix with what was cut

@@ -76,6 +76,10 @@ class SegmentList(list[Segment]):
             del hints[next(iter(hints))]
         hints[offset] = (segment, position)
 
+    def forget_borders(self) -> None:
+        """The active segment gets shorter: what is remembered of it is void."""
+        self._hints.clear()
+
     def border_in(self, segment: Segment, offset: int) -> int | None:
         """The remembered position of ``offset`` in ``segment``."""
         hint = self._hints.get(offset)
