@@ -33,7 +33,7 @@ STRANGERS: Final = (
     "stratalog.broker.coordinators.transactions",
     "stratalog.broker.requests.dispatch",
     "stratalog.broker.http.server",
-    "stratalog.broker.replicas.partition",
+    "stratalog.broker.replicas.waiting_append",
     "stratalog.broker.runtime.purgatory",
     "stratalog.broker.cold.remembered_errors",
     "stratalog.broker.network.server",
