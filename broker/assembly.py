@@ -22,7 +22,8 @@ from stratalog.broker.http.tier_watch import TierWatch, WatchServices
 from stratalog.broker.network.limits import segments_open_max
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
-from stratalog.broker.replicas.led_partitions import Led, LedServices
+from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
+from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.runtime.tick import Tick
@@ -35,8 +36,8 @@ from stratalog.wire.topic import Uuid
 
 __all__ = [
     "BrokerParts",
+    "hosted_services",
     "http_services",
-    "led_services",
     "new_compaction",
     "new_coordinators",
     "new_deleted_archives",
@@ -59,6 +60,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def dispatcher(self) -> Dispatcher[BrokerView]:
         """Gives requests to handlers."""
+
+    @property
+    def hosted(self) -> HostedPartitions:
+        """The partitions that it hosts, opened and deleted here."""
 
     @property
     def mount(self) -> Mount:
@@ -122,14 +127,14 @@ def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
     return DeletedArchives(home.files.files, home.path, broker.cluster_id, ports)
 
 
-def led_services(
+def hosted_services(
     broker: BrokerParts,
     *,
     on_led: Callable[[UnifiedLog, Led], None],
     on_released: Callable[[UnifiedLog], None],
-) -> LedServices:
-    """The parts of a broker that the partitions it leads use; ``on_led`` and ``on_released`` hear which these are."""
-    return LedServices(
+) -> HostedServices:
+    """The parts of a broker that the partitions it hosts use; ``on_led`` and ``on_released`` hear which these are."""
+    return HostedServices(
         node_id=broker.node_id,
         directories=broker.directories,
         clock=broker.clock,
@@ -213,7 +218,7 @@ def new_housekeeping(broker: BrokerParts) -> Housekeeping:
         clock=broker.clock,
         image=lambda: broker.image,
         directories=broker.directories,
-        led=broker.led,
+        hosted=broker.hosted,
         metadata=broker.control.log.partition,
         tiering=broker.tiering,
         removals=broker.removals,

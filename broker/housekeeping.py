@@ -14,7 +14,7 @@ from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories
-from stratalog.broker.replicas.led_partitions import LedPartitions
+from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
@@ -45,7 +45,7 @@ class HousekeepingServices:
     clock: Clock
     image: Callable[[], ClusterImage]
     directories: Directories
-    led: LedPartitions
+    hosted: HostedPartitions
     metadata: Partition
     tiering: Tiering
     removals: BackgroundRemoval
@@ -122,7 +122,7 @@ class Housekeeping:
         elapsed_ms = int(now * 1000)
         for directory in services.directories.online:
             directory.writer.retry_refused()
-        services.led.retry_unopened(services.image())
+        services.hosted.retry_unopened(services.image())
         for unified in self._next_partitions():
             partition = unified.partition
             removal = partition.log.take_removal(elapsed_ms)
@@ -146,7 +146,7 @@ class Housekeeping:
 
     def _next_partitions(self) -> list[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
-        table = self._services.led.table
+        table = self._services.hosted.table
         share = max(_PARTITIONS_A_TICK, -(-len(table) // _TICKS_A_ROUND))
         if self._round_version != table.version:
             self._round_version = table.version
@@ -159,7 +159,7 @@ class Housekeeping:
         return taken
 
     def _retain(self) -> None:
-        for unified in self._services.led.table:
+        for unified in self._services.hosted.table:
             if unified.partition.directory.offline is not None:
                 continue
             try:
@@ -198,7 +198,7 @@ class Housekeeping:
         self._services.tiering.checkpoint()
 
     def _all_partitions(self) -> list[Partition]:
-        return [*(unified.partition for unified in self._services.led.table), self._services.metadata]
+        return [*(unified.partition for unified in self._services.hosted.table), self._services.metadata]
 
     def _remove_doomed(self) -> None:
         for directory in self._services.directories.online:

@@ -32,7 +32,8 @@ from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.replicas.led_partitions import Led, LedPartitions
+from stratalog.broker.replicas.hosted_partitions import HostedPartitions
+from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.authorizer import authorizer_of
@@ -151,8 +152,8 @@ class Node:
         self.deep_work = DeepWork.in_process(loop)
         self.tiering: Tiering = assembly.new_tiering(self)
         await self._open_metadata()
-        led_services = assembly.led_services(self, on_led=self._on_led, on_released=self._on_released)
-        self.led = LedPartitions(led_services, self._resolver(self.control.image))
+        services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
+        self.hosted = HostedPartitions(services, self._resolver(self.control.image))
         self.mount: Mount = assembly.new_mount(self)
         self.views = assembly.new_views(self)
         self.coordinators = assembly.new_coordinators(self)
@@ -161,7 +162,7 @@ class Node:
         await self.tiering.gate.look_at_start()
         await self._register()
         await self.tiering.begin_producer_era()
-        self.led.started()
+        self.hosted.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()
@@ -175,7 +176,7 @@ class Node:
         self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         await self.server.accept()
         self.http.serve()
-        log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.led.table))
+        log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.hosted.table))
 
     def _http_server(self) -> HttpServer:
         from stratalog.broker.http.routes import http_routes  # noqa: PLC0415
@@ -266,18 +267,18 @@ class Node:
     async def _applied(self, image: ClusterImage, delta: ImageDelta) -> None:
         self.quotas.follow(image.quotas)
         for topic in delta.removed_topics.values():
-            self.led.delete(topic)
+            self.hosted.delete(topic)
         self.deleted_archives.confirm(delta.removed_topics)
         broker = ConfigResource.broker(self.node_id)
         if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
             self._follow_settings(image)
-            self.led.use_resolver(self._resolver(image), image)
+            self.hosted.use_resolver(self._resolver(image), image)
         for resource in sorted(delta.changed_resources):
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
-                self.led.reconfigure(image, resource.name)
+                self.hosted.reconfigure(image, resource.name)
         led = (one for one in sorted(delta.changed_topic_ids) if not self.mount.holds(one))
         topics = [image.topics.by_id[one] for one in led if one in image.topics.by_id]
-        opened = itertools.chain.from_iterable(self.led.leading(image, topic) for topic in topics)
+        opened = itertools.chain.from_iterable(self.hosted.following(image, topic) for topic in topics)
         for count, _ in enumerate(opened, 1):
             if count % _OPENED_TOGETHER == 0:
                 await asyncio.sleep(0)
@@ -318,7 +319,7 @@ class Node:
     @property
     def partitions(self) -> PartitionTable:
         """The partitions led here."""
-        return self.led.table
+        return self.hosted.table
 
     @property
     def kafka_address(self) -> tuple[str, int]:
@@ -384,7 +385,7 @@ class Node:
         await self.http.close()
         self.log_limits.remove()
         await self.directories.settle()
-        partitions = [unified.partition for unified in self.led.table]
+        partitions = [unified.partition for unified in self.hosted.table]
         for partition in partitions:
             partition.close()
         broker = self.image.brokers.brokers.get(self.node_id)

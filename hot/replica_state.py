@@ -1,4 +1,4 @@
-"""A leader's view of its replicas: high watermark, in-sync set, last stable offset. Pure.
+"""A leader's view of its replicas: high watermark and in-sync set. Pure.
 
 The high watermark is the smallest log end offset among the in-sync replicas, as the leader knows it: its own (the
 flushed one where acknowledged data must be durable) and each follower's last fetch offset. A follower that joins
@@ -107,12 +107,6 @@ class ReplicaState:
     def epoch_established(self) -> bool:
         """Whether the high watermark has reached the start of this epoch (else OFFSET_NOT_AVAILABLE)."""
         return self.high_watermark >= self.epoch_start_offset
-
-    def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """The exclusive end for read_committed consumers: no undecided transaction lies below it."""
-        if first_unstable_offset is None:
-            return self.high_watermark
-        return min(self.high_watermark, first_unstable_offset)
 
     def check_enough_replicas(self, min_insync_replicas: int) -> None:
         """Before an append with acks=all. Raises `KafkaError` NOT_ENOUGH_REPLICAS; nothing is appended then.

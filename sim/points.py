@@ -98,7 +98,7 @@ POINTS: Final[dict[str, Point]] = {
     "UP31": Point("the bucket is signed, not reported", "tier.work.bucket_identity:sign_bucket"),
     # -- out of the archive -------------------------------------------------------------------------------------------
     "DL1": Point("a log start has moved in memory only", f"{_START}advance", only="itself"),
-    "DL2": Point("a log start is written down, unanswered", "broker.replicas.led_partitions:LedPartitions._checkpoint"),
+    "DL2": Point("a log start is written down, unanswered", "broker.replicas.record_deletion:_checkpoint"),
     "DL3": _before("the manifest is to hear of a log start", "tier.work.archive_commands:move_log_start"),
     "DL4": Point(
         "entries of a page are dropped, the manifest is not replaced", "tier.manifests.manifest:_drop_from_pages"

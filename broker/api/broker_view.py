@@ -17,7 +17,6 @@ from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
 from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.directories import Directories
-from stratalog.broker.replicas.led_partitions import LedPartitions
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext
@@ -96,10 +95,6 @@ class BrokerView(Protocol):
     @property
     def directories(self) -> Directories:
         """Its log directories."""
-
-    @property
-    def led(self) -> LedPartitions:
-        """The partitions that it leads, opened and deleted here."""
 
     @property
     def partitions(self) -> PartitionTable:

@@ -7,6 +7,7 @@ go to the trash of the archive, and from the bucket after stratalog.trash.grace.
 from __future__ import annotations
 
 from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.record_deletion import delete_records
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
@@ -44,7 +45,7 @@ def _delete(context: Context, request: DeleteRecordsRequest) -> Steps[list[int |
             found.append((_find(context, topic.name, wanted.partition_index), wanted.offset))
             yield None
     led = [(unified, offset) for unified, offset in found if isinstance(unified, UnifiedLog)]
-    starts = iter((yield from context.broker.led.delete_records(led)))
+    starts = iter((yield from delete_records(context.broker.directories, context.broker.partitions, led)))
     outcomes: list[int | KafkaError] = []
     for unified, _ in found:
         outcome = unified if isinstance(unified, KafkaError) else next(starts)

@@ -187,6 +187,7 @@ def _append(
         transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _check_attributes(
             records[_ATTRIBUTES_LOW_BYTE], context, unified
         )
+        leader = unified.partition.led()
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         return
@@ -203,9 +204,9 @@ def _append(
     else:
         release = context.lease()
     if transactional and must_ask(context, unified, records):
-        whole.enlisting.append(TransactionalBatch(context, unified, kept, whole.acks, release, waiting))
+        whole.enlisting.append(TransactionalBatch(context, leader, kept, whole.acks, release, waiting))
     else:
-        unified.partition.append(kept, whole.acks, release, waiting)
+        leader.append(kept, whole.acks, release, waiting)
 
 
 def _check_attributes(attributes: int, context: Context, unified: UnifiedLog) -> bool:

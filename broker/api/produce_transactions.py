@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.replicas.waiting_append import WaitingAppend
 from stratalog.metadata.coordination import Producer
@@ -34,21 +35,22 @@ _ADDS_SINCE: Final = 12
 class TransactionalBatch:
     """A batch that waits for its transaction (`Enlisted`)."""
 
-    __slots__ = ("_acks", "_context", "_records", "_release", "_unified", "_waiting", "partition", "producer")
+    __slots__ = ("_acks", "_context", "_leader", "_records", "_release", "_waiting", "partition", "producer")
 
     def __init__(
         self,
         context: Context,
-        unified: UnifiedLog,
+        leader: Leader,
         records: memoryview | bytearray,
         acks: int,
         release: Callable[[], None] | None,
         waiting: WaitingAppend,
     ) -> None:
-        self.partition = unified.topic_partition
+        """``leader`` is the role that took the batch: in no other epoch is it appended."""
+        self.partition = leader.topic_partition
         self.producer = Producer(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT))
         self._context = context
-        self._unified = unified
+        self._leader = leader
         self._records = records
         self._acks = acks
         self._release = release
@@ -56,13 +58,8 @@ class TransactionalBatch:
 
     def go_on(self) -> None:
         """The partition is in the transaction."""
-        if self._context.broker.partitions.get(self.partition) is self._unified:
-            version = EPOCH_BUMP_SINCE if self._context.api_version >= _ADDS_SINCE else 0
-            self._unified.partition.append(
-                self._records, self._acks, self._release, self._waiting, transaction_version=version
-            )
-        else:
-            self.refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is no longer led here"))
+        version = EPOCH_BUMP_SINCE if self._context.api_version >= _ADDS_SINCE else 0
+        self._leader.append(self._records, self._acks, self._release, self._waiting, transaction_version=version)
 
     def refuse(self, error: KafkaError) -> None:
         """Refuse the batch: its partition is not in the transaction, or that cannot be found out now."""

@@ -20,7 +20,7 @@ from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
 from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.reconciling import Reconciling, TimelinePorts
 from stratalog.broker.archive.timelines import Timelines
-from stratalog.broker.replicas.led_partitions import Led
+from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.storage.checkpoint import RemoteLogState

@@ -27,7 +27,7 @@ from stratalog.broker.cold.manifest_views import RemoteViews
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import nothing_gives_way
-from stratalog.broker.replicas.led_partitions import Led
+from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics, TopicMetrics
@@ -226,10 +226,13 @@ class Tiering:
     # -- partitions -----------------------------------------------------------------------------------------------
 
     def attach(self, unified: UnifiedLog, led: Led) -> None:
-        """Attach a partition that is led, or take its changed settings."""
+        """Attach a partition that is led, or take its changed settings or leader epoch."""
         archive = self._archives.get(unified)
         if archive is not None:
-            archive.configured()
+            if led is not Led.RENEWED:
+                archive.configured()
+            elif unified not in self._comparisons.running:  # a comparison renews the archive itself
+                self._renew(unified)
             return
         config = unified.log.config
         state = self._checkpoints.state_of(unified)
@@ -244,7 +247,7 @@ class Tiering:
             submit=self.submit,
             chunks=self.chunks,
             metrics=unified.metrics,
-            wake=lambda: _wake(unified),
+            wake=unified.partition.wake,
             now_ms=self._elapsed_ms,
             checkpoint=state,
             views=self._views,
@@ -413,8 +416,3 @@ class Tiering:
 def _partition_id(unified: UnifiedLog) -> PartitionId:
     topic, partition = unified.topic_partition
     return PartitionId(topic, unified.topic_id, partition)
-
-
-def _wake(unified: UnifiedLog) -> None:
-    for watcher in tuple(unified.partition.watchers):
-        watcher()

@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from stratalog.broker.replicas.directories import Directory
-from stratalog.broker.replicas.partition import Partition, Rework
+from stratalog.broker.replicas.leader import Rework
+from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import AppendInfo, Log
-from stratalog.hot.replica_state import ReplicaState
 from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -150,16 +150,8 @@ def open_metadata(
         )
     image = read_image(log_, files)
     epoch = begin_epoch(files, log_.directory, node_id, epoch_min=log_.leader_epochs.latest_epoch)
-    replica = ReplicaState(
-        node_id,
-        replicas=[node_id],
-        in_sync=[node_id],
-        leader_epoch=epoch,
-        epoch_start_offset=log_.log_end_offset,
-        leader_end_offset=log_.flushed_offset,
-        high_watermark=log_.flushed_offset,
-    )
-    partition = Partition(log_, directory=home.writer, replica=replica, leader_epoch=epoch, clock=clock, rework=rework)
+    partition = Partition(log_, directory=home.writer, high_watermark=log_.flushed_offset, clock=clock, rework=rework)
+    partition.lead(node_id, epoch, replicas=[node_id], in_sync=[node_id])
     return image, MetadataLog(partition, files, snapshot_bytes, threads)
 
 
@@ -200,7 +192,7 @@ class MetadataLog:
                 done.set_result(outcome.last_offset)
 
         self._bytes_since_snapshot += len(batch)
-        self.partition.append_as_leader(batch, acknowledge)
+        self.partition.led().append_as_leader(batch, acknowledge)
         return await done
 
     @property

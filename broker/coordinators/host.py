@@ -50,10 +50,18 @@ class CoordinatorHost:
         return iter(self._drivers.values())
 
     def led(self, unified: UnifiedLog) -> None:
-        """A partition is led from now on; nothing happens if it is none of this coordinator's, or was led before."""
+        """A partition is led from now on: load its shard, anew for each leadership.
+
+        Nothing happens if it is none of this coordinator's, or if its leadership has a shard already.
+        """
         topic, number = unified.topic_partition
-        if topic != self.topic or number in self._drivers:
+        if topic != self.topic:
             return
+        before = self._drivers.get(number)
+        if before is not None:
+            if before.leader is unified.partition.leader:
+                return
+            before.close()
         driver = self._drivers[number] = ShardDriver(unified, self._new_shard, self._services, self._reading)
         driver.load()
 

@@ -100,4 +100,4 @@ class PartitionMarkers:
                 partition.partition, batch, marker.producer, appended, commit=marker.commit
             )
         else:
-            unified.partition.append_marker(batch, marker.transaction_version, appended)
+            unified.partition.led().append_marker(batch, marker.transaction_version, appended)

@@ -80,6 +80,8 @@ class ShardDriver:
     ) -> None:
         """``reading`` is held while the log is read; all drivers of a kind share it."""
         self.unified = unified
+        self.leader = unified.partition.led()
+        """The leadership for which the shard is loaded: its writes are appended in this epoch and in no other."""
         self.state = DriverState.LOADING
         self.failure: str | None = None
         """Why the log cannot be read: for good in `DriverState.FAILED`, for now while it is being loaded."""
@@ -105,7 +107,7 @@ class ShardDriver:
     @property
     def epoch(self) -> int:
         """The coordinator epoch: the leader epoch of the partition."""
-        return self.unified.partition.leader_epoch
+        return self.leader.epoch
 
     @property
     def active(self) -> bool:
@@ -124,7 +126,8 @@ class ShardDriver:
     # -- loading ------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin to read the log; requests have to come again until it is done."""
+        """Begin to read the log for the leadership of now; requests have to come again until it is done."""
+        self.leader = self.unified.partition.leader or self.leader
         self.state = DriverState.LOADING
         self._loading = self._loop.create_task(self._load(self._generation))
 
@@ -289,7 +292,7 @@ class ShardDriver:
             if generation == self._generation:
                 self._acknowledged(appended, outcome)
 
-        self.unified.partition.append_as_leader(batch, acknowledge)
+        self.leader.append_as_leader(batch, acknowledge)
 
     def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
         if isinstance(outcome, KafkaError):

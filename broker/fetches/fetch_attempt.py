@@ -148,7 +148,7 @@ class FetchAttempt:
         partition, offset = unified.partition, wanted.fetch_offset
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
-        answer.high_watermark = limit = partition.replica.high_watermark
+        answer.high_watermark = limit = partition.high_watermark
         answer.last_stable_offset = stable = partition.last_stable_offset
         answer.log_start_offset = log.log_start_offset
         if self.committed:

@@ -1,7 +1,8 @@
-"""Finds the partitions that this broker leads, by name or by topic id.
+"""Finds the partitions that this broker hosts, by name or by topic id.
 
-Beside them stand views: partitions that are only read, of a mounted bucket or as they were at some time. Readers find
-both; writers and the maintenance of logs find those that are led, and no others.
+Whether it leads one is known to the `Partition`. Beside them stand views: partitions that are only read, of a mounted
+bucket or as they were at some time. Readers find both; writers and the maintenance of logs find those that are hosted,
+and no others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["PartitionTable"]
 
 
 class PartitionTable:
-    """Leaders, and views, by (topic, partition) and by (topic id, partition)."""
+    """Hosted partitions, and views, by (topic, partition) and by (topic id, partition)."""
 
     __slots__ = (
         "_by_id",
@@ -88,15 +89,15 @@ class PartitionTable:
             del self._counts[unified.topic_id], self._names[unified.topic_id]
 
     def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """The partition, or None if it is not led here."""
+        """The partition, or None if it is not hosted here."""
         return self._by_name.get(topic_partition)
 
     def of_topic(self, topic: str) -> list[UnifiedLog]:
-        """The partitions of a topic that are led here."""
+        """The partitions of a topic that are hosted here."""
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
-        """The partition that is led here. Raises UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for one that is only read.
+        """The partition that is hosted here. Raises UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for one that is only read.
 
         KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
@@ -108,7 +109,7 @@ class PartitionTable:
         return unified
 
     def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
-        """The partition that is led here. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
+        """The partition that is hosted here. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
 
         POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
@@ -125,17 +126,17 @@ class PartitionTable:
         return unified
 
     def readable_by_name(self, topic: str, partition: int) -> UnifiedLog:
-        """The partition, led here or only read. Raises as `by_name`."""
+        """The partition, hosted here or only read. Raises as `by_name`."""
         found = self._by_name.get((topic, partition)) or self._views_by_name.get((topic, partition))
         return found or self.by_name(topic, partition)
 
     def readable_by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
-        """The partition, led here or only read. Raises as `by_id`."""
+        """The partition, hosted here or only read. Raises as `by_id`."""
         found = self._by_id.get((topic_id, partition)) or self._views_by_id.get((topic_id, partition))
         return found or self.by_id(topic_id, partition)
 
     def add_view(self, unified: UnifiedLog) -> None:
-        """Let readers find a partition that is not led here."""
+        """Let readers find a partition that is not hosted here."""
         self._views_by_name[unified.topic_partition] = unified
         self._views_by_id[unified.topic_id, unified.topic_partition.partition] = unified
 
@@ -145,7 +146,7 @@ class PartitionTable:
         self._views_by_id.pop((unified.topic_id, unified.topic_partition.partition), None)
 
     def has_view(self, topic: str, partition: int) -> bool:
-        """Whether readers find this partition although it is not led here."""
+        """Whether readers find this partition although it is not hosted here."""
         return (topic, partition) in self._views_by_name
 
     def name_of(self, topic_id: Uuid) -> str | None:

@@ -129,7 +129,7 @@ class LogRead:
 
 
 class UnifiedLog:
-    """The leader of a partition together with its archive."""
+    """A hosted partition together with its archive."""
 
     __slots__ = ("asked", "metrics", "partition", "remote", "topic_id", "topic_partition")
 

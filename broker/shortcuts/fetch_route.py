@@ -157,7 +157,7 @@ class FetchRoute:
         partition = self.partition
         partition.check_leader_epoch(self._leader_epoch)
         local = partition.log
-        self.limit = limit = partition.last_stable_offset if self._committed else partition.replica.high_watermark
+        self.limit = limit = partition.last_stable_offset if self._committed else partition.high_watermark
         if limit <= offset <= local.log_end_offset and offset >= local.log_start_offset:
             return LogRead(next_offset=offset) if final else None
         if offset < local.local_log_start_offset:
@@ -190,7 +190,7 @@ class FetchRoute:
         """The answer to a request that came at ``started``, counted."""
         context, partition = self.context, self.partition
         context.row.count(context.dispatcher.monotonic() - started)
-        numbers = (partition.replica.high_watermark, partition.last_stable_offset, partition.log.log_start_offset)
+        numbers = (partition.high_watermark, partition.last_stable_offset, partition.log.log_start_offset)
         return self._form.fill(correlation_id, numbers, found.parts, found.size_bytes)
 
 

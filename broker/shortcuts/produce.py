@@ -7,7 +7,7 @@ length. The rest is the same bytes, and means the same::
     4     4            as in a request that was decoded                                     as in that request
 
 So a connection remembers what the bytes before the batch meant, each partition as a :class:`Route`. A request
-with such a prefix goes straight to :meth:`Partition.append`, and its answer is a remembered one with other numbers.
+with such a prefix goes straight to :meth:`Leader.append`, and its answer is a remembered one with other numbers.
 
 A request that is unlike them in any way takes the long way (`stratalog.broker.api.produce`), and nothing can tell by
 which way a request went: the same checks, answers, errors and counts. The authorizer is asked as on the long way
@@ -117,14 +117,17 @@ class ProduceShortcut:
         clearance = route.clearance
         if clearance is not None and not clearance.holds():
             return False
+        leader = route.partition.leader
+        if leader is None:
+            return False
         slot = WaitingAnswer(route, connection, correlation_id, self._size_bytes)
         records = frame[self._batch_at : self._batch_end]
         route.metrics.total_produce_requests += 1
         try:
             if slot.size_bytes <= COPIED_BYTES_MAX:
-                route.partition.append(bytearray(records), route.acks, None, slot)
+                leader.append(bytearray(records), route.acks, None, slot)
             else:
-                route.partition.append(records, route.acks, connection.lease(), slot)
+                leader.append(records, route.acks, connection.lease(), slot)
         except Exception as error:  # noqa: BLE001 - whatever it is becomes an answer
             route.fail(slot, error)
         else:

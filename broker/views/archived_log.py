@@ -119,11 +119,6 @@ class ArchivedPartition:
         self._now_ms = now_ms
 
     @property
-    def replica(self) -> ArchivedPartition:
-        """Where the high watermark is asked for: there are no replicas to agree upon it."""
-        return self
-
-    @property
     def high_watermark(self) -> int:
         """The end."""
         return self.log.log_end_offset

@@ -149,8 +149,8 @@ def test_acks_all_needs_no_more_replicas_than_there_are(broker, new_batch):
 def test_acks_all_needs_min_insync_replicas(broker, new_batch):
     """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 and reads work."""
     broker.create("t", min_insync_replicas=2)
-    replica = broker.partition("t").partition.replica
-    replica._followers[2] = FollowerState(last_caught_up_ms=0)  # a second one that is not in sync
+    state = broker.partition("t").partition.leader.state
+    state._followers[2] = FollowerState(last_caught_up_ms=0)  # a second one that is not in sync
     assert broker.append("t", new_batch(b"all")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert broker.end("t") == 0
     assert broker.append("t", new_batch(b"one"), acks=1).base_offset == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.replicas.led_partitions import LedPartitions
+from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.client.admin import alter_topic_configs
 from stratalog.client.client import BrokerUnavailable
 from stratalog.client.records import fetch
@@ -269,18 +269,18 @@ def test_many_partitions_are_opened_in_many_turns(broker, monkeypatch):
     """Other clients are served in between; the answer comes when the last one is open."""
     opened, turn = Counter(), itertools.count()
     current = 0
-    open_one = LedPartitions._open
+    open_one = HostedPartitions._open
 
     def tick():
         nonlocal current
         current = next(turn)
         asyncio.get_running_loop().call_soon(tick)
 
-    def noted(led, *arguments):
+    def noted(hosted, *arguments):
         opened[current] += 1
-        open_one(led, *arguments)
+        open_one(hosted, *arguments)
 
-    monkeypatch.setattr(LedPartitions, "_open", noted)
+    monkeypatch.setattr(HostedPartitions, "_open", noted)
     broker.run(tick)
     broker.create("t", 50)
     assert sum(opened.values()) == len(broker.node.partitions) == 50

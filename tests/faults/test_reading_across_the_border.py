@@ -120,9 +120,9 @@ def append_inside(tiered, batch, *, marker=False):
         done = asyncio.get_running_loop().create_future()
         partition = tiered.node.partition("t").partition
         if marker:
-            partition.append_as_leader(batch, done.set_result)
+            partition.leader.append_as_leader(batch, done.set_result)
         else:
-            partition.append(memoryview(batch), -1, None, CallingBack(done.set_result))
+            partition.leader.append(memoryview(batch), -1, None, CallingBack(done.set_result))
         return await done
 
     return tiered.node.run(append).base_offset

@@ -40,14 +40,6 @@ def test_the_high_watermark_is_the_smallest_log_end_of_the_in_sync_set_and_never
     assert state.high_watermark == 6
 
 
-def test_the_last_stable_offset_stops_at_the_oldest_open_transaction():
-    """Or at the high watermark when there is none, or it is lower."""
-    state = leader(replicas=(1,), in_sync=(1,), end=10)
-    assert state.last_stable_offset(None) == 10
-    assert state.last_stable_offset(4) == 4
-    assert state.last_stable_offset(12) == 10
-
-
 def test_too_few_in_sync_replicas_refuse_before_the_append():
     """NOT_ENOUGH_REPLICAS; after the append the other code."""
     state = leader(in_sync=(1,), end=5)

@@ -25,7 +25,6 @@ from stratalog.broker.settings.listeners import Listener, SecurityProtocol
 from stratalog.client.records import fetch, visible_records
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
-from stratalog.hot.replica_state import ReplicaState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
@@ -200,17 +199,8 @@ class Rig:
         config = LogConfig(flush_messages=1 if name == "t" else 1 << 60, max_message_bytes=20_000)
         names = TopicPartition(name, number)
         log = Log.open(str(path), names, name.encode().ljust(16), config, files=RealFilesystem(), now_ms=0, clean=True)
-        replica = ReplicaState(
-            1, replicas=(1,), in_sync=(1,), leader_epoch=3, epoch_start_offset=0, leader_end_offset=0
-        )
-        one = Partition(
-            log,
-            directory=self.directory,
-            replica=replica,
-            leader_epoch=3,
-            clock=self.clock,
-            rework=self._rework,
-        )
+        one = Partition(log, directory=self.directory, high_watermark=0, clock=self.clock, rework=self._rework)
+        one.lead(1, 3, replicas=(1,), in_sync=(1,))
         unified = UnifiedLog(one, self.metrics.topic(name))
         self.table.add(unified)
         return unified

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from stratalog.broker.api import delete_records
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
@@ -123,9 +124,8 @@ def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypat
     broker.create("t", 2)
     broker.produce("t", b"a", b"b")
     link = broker.link()
-    led = type(broker.node.led)
     with monkeypatch.context() as patch:
-        patch.setattr(led, "delete_records", lambda self, unified, offset: 1 / 0)
+        patch.setattr(delete_records, "delete_records", lambda *_: 1 / 0)
         (topic,) = link.call(request(1, 0), version).topics
     assert topic.name == "t"
     assert [(one.partition_index, one.error_code, one.low_watermark) for one in topic.partitions] == [

@@ -252,7 +252,7 @@ def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(broker
             outcome.append(result)
             done.set()
 
-        broker.run(lambda: broker.partition("t").partition.append_as_leader(batch, acknowledge))
+        broker.run(lambda: broker.partition("t").partition.leader.append_as_leader(batch, acknowledge))
         assert done.wait(10)
         assert isinstance(outcome[0], AppendInfo)
 

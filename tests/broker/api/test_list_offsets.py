@@ -105,7 +105,7 @@ def test_read_committed_ends_at_the_last_stable_offset(broker, new_batch):
     broker.create("t")
     broker.produce("t", b"a")
     batch = new_batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    broker.run(lambda: broker.partition("t").partition.append_as_leader(batch, lambda _outcome: None))
+    broker.run(lambda: broker.partition("t").partition.leader.append_as_leader(batch, lambda _outcome: None))
     broker.wait_until(lambda: broker.partition("t").partition.high_watermark == 2)
     link = broker.link()
     assert ask(link, 11, -1)[0].offset == 2

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.archive.comparisons import ComparisonPorts, Comparisons
-from stratalog.broker.replicas.led_partitions import Led
+from stratalog.broker.replicas.led import Led
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
 from stratalog.wire.topic import TopicPartition

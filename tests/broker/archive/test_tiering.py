@@ -11,8 +11,10 @@ from stratalog.client.admin import alter_topic_configs, delete_topics
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.checkpoint import read_remote_log
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.controller.brokers import raise_leader_epoch
 from stratalog.tier import open_store
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.messages import commands
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -167,6 +169,23 @@ def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
     alter_topic_configs(broker.client(), "t", set_to={"remote.log.copy.disable": "true"})
     broker.restart()
     assert broker.values("t") == expected
+
+
+def test_each_leader_epoch_archives_under_a_claim_of_its_own(broker):
+    """The claim of the epoch before is over in the bucket, too."""
+    broker.create("t", **TIERED)
+    archive(broker, "t")
+    unified = broker.partition("t")
+    before = unified.partition.leader_epoch
+    broker.run(
+        broker.node.control.execute,
+        lambda image: raise_leader_epoch(image, unified.topic_id, 0, above=before + 4),
+    )
+    assert unified.partition.leader_epoch == before + 5
+    archive(broker, "t")
+    partition = PartitionId("t", unified.topic_id, 0)
+    manifest = read_manifest(open_store(broker.node.config.bucket_url), partition).manifest
+    assert manifest.claimant.leader_epoch == before + 5
 
 
 def test_the_copy_lag_holds_uploads_back_until_it_is_changed(broker):

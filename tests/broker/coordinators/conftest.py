@@ -17,7 +17,6 @@ from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
-from stratalog.hot.replica_state import ReplicaState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import CoordinatorRecord, Reply, Write
 from stratalog.wire.topic import TopicPartition
@@ -145,19 +144,11 @@ class Rig:
         self.partition = Partition(
             log,
             directory=writer,
-            replica=ReplicaState(
-                0,
-                replicas=[0],
-                in_sync=[0],
-                leader_epoch=3,
-                epoch_start_offset=log.log_end_offset,
-                leader_end_offset=log.log_end_offset,
-                high_watermark=log.log_end_offset,
-            ),
-            leader_epoch=3,
+            high_watermark=log.log_end_offset,
             clock=clock,
             rework=lambda *_: None,
         )
+        self.partition.lead(0, 3, replicas=[0], in_sync=[0])
         self.performed = []
         self.active = []
         services = DriverServices(

@@ -72,6 +72,21 @@ async def test_partitions_of_other_topics_and_those_led_before_are_left_alone(ri
     assert first[0].state is DriverState.CLOSED
 
 
+async def test_a_new_leader_epoch_loads_a_shard_of_its_own(rig, host):
+    """Writes of the shard before go nowhere: it is closed, and its role refuses them."""
+    host.led(rig.unified)
+    await rig.until(lambda: not host.loading)
+    (before,) = host
+    assert before.epoch == 3
+    rig.partition.lead(0, 4, replicas=[0], in_sync=[0])
+    host.led(rig.unified)
+    (after,) = host
+    assert (before.state, after.state) == (DriverState.CLOSED, DriverState.LOADING)
+    assert (before.epoch, after.epoch) == (3, 4)
+    await rig.until(lambda: not host.loading)
+    assert after.leader is rig.partition.leader
+
+
 async def test_an_unreadable_log_is_named(rig, host):
     """For the readiness page."""
     host.led(rig.unified)

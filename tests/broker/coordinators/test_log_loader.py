@@ -15,7 +15,7 @@ async def appended(rig, *batches) -> None:
     """Batches in the log, committed."""
     done = []
     for batch in batches:
-        rig.partition.append_as_leader(batch, done.append)
+        rig.partition.leader.append_as_leader(batch, done.append)
     await rig.until(lambda: len(done) == len(batches))
 
 

@@ -130,7 +130,7 @@ def test_a_log_that_cannot_be_read_is_left_as_it_is(coordinator, caplog):
     partition = coordinator.partition("__transaction_state", number).partition
     batch = build_batch([Record(0, 1, encode_key("x"), b"\0\7rubbish")])
     written = []
-    coordinator.run(partition.append_as_leader, batch, written.append)
+    coordinator.run(partition.leader.append_as_leader, batch, written.append)
     coordinator.wait_until(lambda: written)
     coordinator.restart()
     host = coordinator.node.transactions.host

@@ -215,7 +215,7 @@ def test_read_committed_is_woken_by_the_end_of_a_transaction(broker, new_batch):
     own = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
 
     def write(batch):
-        broker.run(lambda: broker.partition("t").partition.append_as_leader(batch, lambda _: None))
+        broker.run(lambda: broker.partition("t").partition.leader.append_as_leader(batch, lambda _: None))
 
     write(new_batch(b"x", base_sequence=0, **own))
     broker.wait_until(lambda: broker.partition("t").partition.high_watermark == 1)
@@ -232,7 +232,7 @@ def test_another_isolation_level_is_another_view(broker, new_batch):
     """Records that read_committed did not see read_uncommitted sees at once."""
     broker.create("t")
     broker.run(
-        lambda: broker.partition("t").partition.append_as_leader(
+        lambda: broker.partition("t").partition.leader.append_as_leader(
             new_batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), lambda _: None
         )
     )

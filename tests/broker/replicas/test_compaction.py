@@ -260,7 +260,7 @@ def test_an_undecided_transaction_holds_the_cleaner_back(broker, new_batch):
     fill(broker, "t", batches=2)
     batch = new_batch(b"v", key=b"k", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     appended = threading.Event()
-    broker.run(lambda: broker.partition("t").partition.append_as_leader(batch, lambda _: appended.set()))
+    broker.run(lambda: broker.partition("t").partition.leader.append_as_leader(batch, lambda _: appended.set()))
     assert appended.wait(20)
     broker.run(broker.partition("t").log.roll)
     append(broker, "t")

@@ -1,90 +1,18 @@
-"""One led partition: who is answered when, and in which order."""
+"""One hosted partition: its roles by leader epoch, and what stays over them."""
 
-from types import SimpleNamespace
+import gc
+import weakref
 
 import pytest
 
-from stratalog.broker.replicas.partition import Partition
-from stratalog.broker.replicas.waiting_append import CallingBack
 from stratalog.hot.config import LONG_MAX, LogConfig
-from stratalog.hot.log.log import AppendInfo, Log
-from stratalog.hot.replica_state import ReplicaState
-from stratalog.hot.storage.filesystem import RealFilesystem
-from stratalog.wire.batch import build_control_batch, iter_headers
+from stratalog.wire.batch import build_control_batch
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.record_rules import RecordError, RecordsRefused
+from tests.broker.replicas.leader_rig import EPOCH, Bench
 
-EPOCH = 4
-
-
-class Disk:
-    """A directory that writes and syncs when the test says so."""
-
-    def __init__(self) -> None:
-        self.offline: OSError | None = None
-        self.asked_to_sync: list[Partition] = []
-
-    def add(self, owner) -> None:
-        self.owner = owner
-
-    def remove(self, owner) -> None:
-        self.owner = None
-
-    def enqueue(self, owner) -> None:
-        assert owner is self.owner
-
-    def sync(self, owner) -> None:
-        self.asked_to_sync.append(owner)
-
-    def write(self) -> None:
-        self.owner.log.write_queued()
-        self.owner.on_written()
-
-    def flush(self) -> None:
-        self.owner.log.sync()
-        self.owner.on_flushed()
-
-
-class Bench:
-    """A partition, its disk and clock, and what was acknowledged under which name."""
-
-    def __init__(self, path: str, in_sync=(1,), replicas=(), **config) -> None:
-        self.now = 100.0
-        self.disk = Disk()
-        self.reworks: list[tuple] = []
-        self.ended: dict[str, AppendInfo | KafkaError] = {}
-        self.released: list[str] = []
-        config.setdefault("flush_messages", 1)
-        log = Log.open(
-            path, TopicPartition("t", 0), b"i" * 16, LogConfig(**config), files=RealFilesystem(), now_ms=0, clean=True
-        )
-        members = {"replicas": replicas or in_sync, "in_sync": in_sync}
-        self.partition = Partition(
-            log,
-            directory=self.disk,
-            replica=ReplicaState(1, **members, leader_epoch=EPOCH, epoch_start_offset=0, leader_end_offset=0),
-            leader_epoch=EPOCH,
-            clock=SimpleNamespace(wall_ms=lambda: 1_700_000_000_000, monotonic=lambda: self.now),
-            rework=lambda *command: self.reworks.append(command),
-        )
-
-    def append(self, name: str, batch, *, acks: int = -1, deadline: float = 200.0) -> None:
-        assert name not in self.ended
-        self.partition.append(
-            memoryview(batch),
-            acks,
-            lambda: self.released.append(name),
-            CallingBack(lambda outcome: self._end(name, outcome), deadline),
-        )
-
-    def _end(self, name: str, outcome) -> None:
-        assert name not in self.ended, "acknowledged twice"
-        self.ended[name] = outcome
-
-    def codes(self) -> dict[str, object]:
-        """Base offsets of what succeeded, codes of what failed."""
-        return {name: one.base_offset if isinstance(one, AppendInfo) else one.code for name, one in self.ended.items()}
+GONE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.fixture
@@ -99,310 +27,11 @@ def batch(new_batch):
     return lambda *values, **options: new_batch(*(values or (b"v",)), timestamp_ms=1_700_000_000_000, **options)
 
 
-def test_acks_one_is_answered_when_written_and_acks_all_when_flushed(bench, batch):
-    """With sync on ack the leader counts itself by its flushed offset."""
-    it = bench()
-    it.append("one", batch(), acks=1)
-    it.append("all", batch(), acks=-1)
-    assert it.ended == {}
-    it.disk.write()
-    assert it.codes() == {"one": 0}
-    assert it.partition.high_watermark == 0
-    it.disk.flush()
-    assert it.codes() == {"one": 0, "all": 1}
-    assert it.partition.high_watermark == 2
-
-
-def test_without_sync_on_ack_the_file_is_enough(bench, batch):
-    """Kafka's flush.messages default: the page cache counts."""
-    it = bench(flush_messages=2**63 - 1)
-    it.append("all", batch(), acks=-1)
-    it.disk.write()
-    assert it.codes() == {"all": 0}
-    assert not it.partition.flush_due()
-
-
-@pytest.mark.parametrize(("flush_messages", "due"), [(1, True), (3, True), (4, False)])
-def test_flush_messages_counts_offsets(bench, batch, flush_messages, due):
-    """Three offsets written and not synced."""
-    it = bench(flush_messages=flush_messages)
-    it.append("a", batch(b"x", b"y", b"z"), acks=1)
-    it.disk.write()
-    assert it.partition.flush_due() is due
-
-
-def test_flush_ms_asks_for_a_sync_of_old_records(bench, batch):
-    """Counted from the last flush, and only while something is unsynced."""
-    it = bench(flush_messages=100, flush_ms=500)
-    it.partition.tick(1000.0)
-    assert it.disk.asked_to_sync == []
-    it.append("a", batch(), acks=1)
-    it.disk.write()
-    it.partition.tick(100.4)
-    assert it.disk.asked_to_sync == []
-    it.partition.tick(100.5)
-    assert it.disk.asked_to_sync == [it.partition]
-    it.now = 100.6
-    it.disk.flush()
-    it.partition.tick(999.0)
-    assert len(it.disk.asked_to_sync) == 1
-
-
-def test_too_few_replicas_refuse_acks_all_only(bench, batch):
-    """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 work. More replicas than there are count for none."""
-    it = bench(replicas=(1, 2), min_insync_replicas=3)
-    it.append("all", batch())
-    assert it.codes() == {"all": ErrorCode.NOT_ENOUGH_REPLICAS}
-    it.append("one", batch(), acks=1)
-    it.append("zero", batch(), acks=0)
-    it.disk.write()
-    assert it.codes() == {"all": ErrorCode.NOT_ENOUGH_REPLICAS, "one": 0, "zero": 1}
-
-
-def test_the_buffer_is_released_once_when_it_is_in_the_file(bench, batch):
-    """And at once when the batch is refused."""
-    it = bench()
-    it.append("bad", batch()[:-1])
-    assert it.released == ["bad"]
-    it.append("good", batch())
-    assert it.released == ["bad"]
-    it.disk.write()
-    it.disk.flush()
-    assert it.released == ["bad", "good"]
-
-
-def test_a_follower_that_does_not_come_lets_the_producer_time_out(bench, batch):
-    """REQUEST_TIMED_OUT; the record stays in the log, and later ones wait for their own time."""
-    it = bench(in_sync=(1, 2))
-    it.append("early", batch(), deadline=150.0)
-    it.append("late", batch(), deadline=250.0)
-    it.disk.write()
-    it.disk.flush()
-    it.partition.tick(149.9)
-    assert it.ended == {}
-    it.partition.tick(150.0)
-    assert it.codes() == {"early": ErrorCode.REQUEST_TIMED_OUT}
-    assert it.partition.log.log_end_offset == 2
-
-
-def test_a_retry_is_not_answered_before_its_first_attempt(bench, batch):
-    """Both wait for the same flush, and later appends keep their place."""
-    it = bench()
-    numbered = batch(producer_id=1, producer_epoch=0, base_sequence=0)
-    it.append("first", bytearray(numbered))
-    it.append("later", batch())
-    it.append("retry", bytearray(numbered))
-    assert it.ended == {}
-    it.disk.write()
-    assert it.ended == {}
-    it.disk.flush()
-    assert it.codes() == {"first": 0, "retry": 0, "later": 1}
-    it.append("again", bytearray(numbered))
-    assert it.codes()["again"] == 0
-
-
-def test_a_retry_with_acks_one_waits_for_the_file(bench, batch):
-    """A first attempt that is only queued may still be lost to a full disk, and its retry with it."""
-    it = bench()
-    numbered = batch(producer_id=1, producer_epoch=0, base_sequence=0)
-    it.append("first", bytearray(numbered), acks=1)
-    it.append("retry", bytearray(numbered), acks=1)
-    assert it.ended == {}
-    it.disk.write()
-    assert it.codes() == {"first": 0, "retry": 0}
-
-
-def test_a_full_disk_refuses_unwritten_appends(bench, batch):
-    """Appends written before keep waiting for their sync."""
-    it = bench()
-    it.append("written", batch())
-    it.disk.write()
-    it.append("queued", batch())
-    it.append("queued one", batch(), acks=1)
-    it.partition.log.discard_unwritten()
-    it.partition.on_write_refused(OSError(28, "full"))
-    assert it.codes() == dict.fromkeys(("queued", "queued one"), ErrorCode.KAFKA_STORAGE_ERROR)
-    it.disk.flush()
-    assert it.codes()["written"] == 0
-    assert it.partition.high_watermark == 1
-
-
-def test_a_failed_directory_fails_everything_that_waits(bench, batch):
-    """KAFKA_STORAGE_ERROR for appends under way, held or new, and readers are woken to hear of it."""
-    it = bench(compression_type="zstd")
-    woken = []
-    it.partition.watchers.add(lambda: woken.append(1))
-    it.append("held", batch())
-    it.partition.append_as_leader(batch(codec=Codec.ZSTD), lambda outcome: it.ended.update(own=outcome))
-    it.disk.offline = OSError(5, "gone")
-    it.partition.on_storage_failed(it.disk.offline)
-    assert set(it.codes().values()) == {ErrorCode.KAFKA_STORAGE_ERROR}
-    assert woken
-    assert it.released == ["held"]
-    it.append("new", batch(codec=Codec.ZSTD))
-    assert it.codes()["new"] == ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(KafkaError, match="offline"):
-        it.partition.check_online()
-
-
-def test_a_partition_that_is_let_go_tells_its_producers(bench, batch):
-    """NOT_LEADER_OR_FOLLOWER, which clients retry elsewhere."""
-    it = bench()
-    it.append("a", batch())
-    it.partition.close()
-    assert it.codes() == {"a": ErrorCode.NOT_LEADER_OR_FOLLOWER}
-
-
-def test_a_batch_under_rework_holds_back_the_later_ones(bench, batch):
-    """The log keeps the order in which batches came, whatever takes longer."""
-    it = bench(compression_type="zstd")
-    plain, ready = batch(b"deep"), batch(b"ready", codec=Codec.ZSTD)
-    it.append("deep", plain)
-    it.append("ready", ready)
-    assert (it.partition.log.log_end_offset, it.released) == (0, [])
-    ((data, codec, rules, done, *_),) = it.reworks
-    assert (data, codec, rules.keys_required) == (bytes(plain), Codec.ZSTD, False)
-    done(bytearray(batch(b"deep", codec=Codec.ZSTD)))
-    it.disk.write()
-    it.disk.flush()
-    assert it.codes() == {"deep": 0, "ready": 1}
-    assert sorted(it.released) == ["deep", "ready"]
-    read = it.partition.log.read(0, max_bytes=9999, max_offset=2)
-    stored = b"".join(part.file.pread(part.length, part.position) for part in read.parts)
-    assert [header.codec for _, header in iter_headers(stored)] == [Codec.ZSTD, Codec.ZSTD]
-
-
-PRODUCER = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-TRANSACTIONAL = {**PRODUCER, "base_sequence": 0}
-
-
-def transaction_end(kind):
-    """A marker of producer 7 in epoch 0."""
-    return build_control_batch(kind, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **PRODUCER)
-
-
-def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch):
-    """One of them would begin it anew behind its end."""
-    it = bench(compression_type="zstd")
-    it.append("data", batch(**TRANSACTIONAL))
-    outcomes = []
-    it.partition.append_marker(transaction_end(0), 0, outcomes.append)
-    it.reworks[0][3](bytearray(batch(codec=Codec.ZSTD, **TRANSACTIONAL)))
-    assert not it.partition.log.producer_state.has_open_transaction(7, 0)
-    it.disk.write()
-    it.disk.flush()
-    assert (it.codes(), outcomes[0].base_offset) == ({"data": 0}, 1)
-    assert it.partition.last_stable_offset == 2
-
-
-def test_markers_stay_final_when_a_full_disk_has_the_state_read_anew(bench, batch):
-    """Readers of committed records go on with the next tick, without further writes."""
-    it = bench()
-    woken = []
-    it.append("data", batch(**TRANSACTIONAL))
-    it.partition.append_marker(transaction_end(0), 0, lambda _: None)
-    it.disk.write()
-    it.disk.flush()
-    assert it.partition.last_stable_offset == 2
-    it.append("queued", batch())
-    it.partition.log.discard_unwritten()
-    it.partition.on_write_refused(OSError(28, "full"))
-    it.partition.watchers.add(lambda: woken.append(it.partition.last_stable_offset))
-    it.partition.tick(0)
-    it.partition.tick(0)
-    assert it.partition.last_stable_offset == 2
-    assert woken == [2]
-
-
-def test_a_batch_behind_the_waiting_end_of_its_transaction_is_refused(bench, batch):
-    """INVALID_TXN_STATE: the log would begin a transaction with it that has no end."""
-    it = bench(compression_type="zstd")
-    it.append("data", batch(**TRANSACTIONAL))
-    it.partition.append_marker(transaction_end(0), 0, lambda _: None)
-    it.append("late", batch(base_sequence=1, **PRODUCER))
-    assert (it.codes(), it.released) == ({"late": ErrorCode.INVALID_TXN_STATE}, ["late"])
-    it.reworks[0][3](bytearray(batch(codec=Codec.ZSTD, **TRANSACTIONAL)))
-    assert not it.partition.log.producer_state.has_open_transaction(7, 0)
-
-
-@pytest.mark.parametrize(("version", "taken"), [(0, True), (2, False)])
-def test_a_marker_is_measured_by_its_transaction_version(bench, batch, version, taken):
-    """Under version 2 its epoch is above that of the batches (KIP-890, KIP-1228)."""
-    it = bench()
-    it.append("data", batch(**TRANSACTIONAL))
-    outcomes = []
-    it.partition.append_marker(transaction_end(1), version, outcomes.append)
-    it.disk.write()
-    it.disk.flush()
-    assert isinstance(outcomes[0], AppendInfo) is taken
-
-
-def test_a_rework_that_ends_after_its_partition_changes_nothing(bench, batch):
-    """The buffer was given back and the producer told when the partition closed; the late answer does neither again."""
-    it = bench(compression_type="zstd")
-    it.append("late", batch())
-    it.partition.close()
-    it.reworks[0][3](bytearray(batch()))
-    assert it.codes() == {"late": ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    assert it.released == ["late"]
-
-
-def test_appends_that_wait_for_a_sync_are_answered_when_none_is_demanded_any_more(bench, batch):
-    """A topic that turns to Kafka's page-cache behaviour answers acks=all for what is written."""
-    it = bench()
-    it.append("all", batch())
-    it.disk.write()
-    assert it.ended == {}
-    it.partition.update_config(LogConfig(flush_messages=LONG_MAX))
-    assert it.codes() == {"all": 0}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [
-        (KafkaError(ErrorCode.INVALID_RECORD, "no key"), ErrorCode.INVALID_RECORD),
-        (Corrupt("rubbish"), ErrorCode.CORRUPT_MESSAGE),
-        (RuntimeError("the worker died"), ErrorCode.KAFKA_STORAGE_ERROR),
-    ],
-)
-def test_a_failed_rework_refuses_its_batch_only(bench, batch, outcome, code):
-    """Those behind it go on."""
-    it = bench(compression_type="zstd")
-    it.append("bad", batch())
-    it.append("good", batch(codec=Codec.ZSTD))
-    it.reworks[0][3](outcome)
-    it.disk.write()
-    it.disk.flush()
-    assert it.codes() == {"bad": code, "good": 0}
-    assert sorted(it.released) == ["bad", "good"]
-
-
-def test_new_settings_decide_about_the_next_batch(bench, batch):
-    """A topic that turns to a codec, or to keys, has its batches reworked from then on."""
-    it = bench()
-    it.append("a", batch())
-    assert it.reworks == []
-    it.partition.update_config(LogConfig(compression_type="uncompressed", flush_messages=1))
-    it.append("b", batch())
-    assert it.reworks == []
-    it.append("c", batch(codec=Codec.GZIP))
-    assert (it.reworks[0][1], it.reworks[0][2].keys_required) == (Codec.NONE, False)
-    it.partition.update_config(LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1))
-    it.append("d", batch())
-    assert (it.reworks[1][1], it.reworks[1][2].keys_required) == (None, True)
-
-
-def test_watchers_hear_of_every_move_of_the_high_watermark(bench, batch):
-    """Once for a group of appends that were flushed together."""
-    it = bench()
-    seen = []
-    it.partition.watchers.add(lambda: seen.append(it.partition.high_watermark))
-    for name in "abc":
-        it.append(name, batch())
-    it.disk.write()
-    it.disk.flush()
-    it.disk.flush()
-    assert seen == [3]
+def code_of(function, *arguments) -> ErrorCode:
+    """The code of the error it raises."""
+    with pytest.raises(KafkaError) as caught:
+        function(*arguments)
+    return caught.value.code
 
 
 @pytest.mark.parametrize(
@@ -414,6 +43,220 @@ def test_leader_epochs_of_clients_are_checked(bench, asked, code):
     if code is None:
         it.partition.check_leader_epoch(asked)
     else:
-        with pytest.raises(KafkaError) as refused:
-            it.partition.check_leader_epoch(asked)
-        assert refused.value.code is ErrorCode[code]
+        assert code_of(it.partition.check_leader_epoch, asked) is ErrorCode[code]
+
+
+def test_a_new_epoch_fails_waiting_appends_and_moves_the_mark_no_further_back(bench, batch):
+    """Written or not, flushed or not: the client tries again, and meets the new role."""
+    it = bench()
+    it.append("committed", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.append("written", batch())
+    it.disk.write()
+    it.append("queued", batch())
+    it.append("queued one", batch(), acks=1)
+    it.lead(EPOCH + 1)
+    assert it.codes() == {"committed": 0, "written": GONE, "queued": GONE, "queued one": GONE}
+    assert (it.partition.high_watermark, it.partition.leader_epoch, it.leader.epoch) == (1, 5, 5)
+    assert (it.leader.state.epoch_start_offset, it.leader.state.high_watermark) == (4, 1)
+    it.append("new", batch())
+    it.disk.write()
+    it.disk.flush()
+    assert it.codes()["new"] == 4
+    assert it.partition.high_watermark == 5
+    epochs = it.partition.log.leader_epochs
+    assert [epochs.epoch_for(offset) for offset in range(5)] == [4, 4, 4, 4, 5]
+
+
+def test_a_sync_that_began_in_one_epoch_counts_in_the_next(bench, batch):
+    """The directory knows the partition, not the role: its queue and running syncs outlive roles."""
+    it = bench()
+    it.append("old", batch())
+    it.disk.write()
+    ticket = it.partition.log.begin_sync()
+    it.lead(EPOCH + 1)
+    ticket.run()
+    it.partition.log.finish_sync(ticket)
+    it.partition.on_flushed()
+    assert it.codes() == {"old": GONE}
+    assert it.partition.high_watermark == 1
+
+
+def test_a_role_that_has_ended_refuses_whatever_comes_late(bench, batch):
+    """A route, a coordinator or a worker may still hold it."""
+    it = bench(compression_type="zstd")
+    old = it.leader
+    it.append("under rework", batch())
+    it.lead(EPOCH + 1)
+    it.reworks[0][3](bytearray(batch(codec=Codec.ZSTD)))
+    late = []
+    for deep in (False, True):
+        old.append_as_leader(batch(codec=Codec.NONE if deep else Codec.ZSTD), late.append)
+    old.append_marker(build_control_batch(0, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1), 0, late.append)
+    old.on_written()
+    old.on_flushed()
+    assert [one.code for one in late] == [GONE] * 3
+    assert (it.codes(), it.released) == ({"under rework": GONE}, ["under rework"])
+    assert it.partition.log.log_end_offset == 0
+
+
+def test_a_batch_whose_records_are_looked_at_is_refused_once(bench, batch, new_batch):
+    """The role may end while a worker looks for the records at fault."""
+    it = bench(message_timestamp_after_max_ms=1000)
+    it.append("late", new_batch(b"v", timestamp_ms=1_700_000_009_000))
+    it.lead(EPOCH + 1)
+    assert it.codes() == {"late": GONE}
+    it.reworks[0][3](RecordsRefused(ErrorCode.INVALID_TIMESTAMP, "why", (RecordError(0, "late"),)))
+    assert it.codes() == {"late": GONE}
+
+
+def test_a_role_that_has_ended_is_held_by_no_part(bench, batch):
+    """Neither partition, log nor directory; with its last answers it is gone."""
+    it = bench()
+    it.append("a", batch(), acks=1)
+    it.append("b", batch())
+    old = weakref.ref(it.leader)
+    it.lead(EPOCH + 1)
+    gc.collect()
+    assert old() is None
+
+
+def test_an_acknowledgement_that_appends_again_finds_the_new_role(bench, batch):
+    """The new role is in place before the old one answers."""
+    it = bench()
+    again = []
+    it.leader.append_as_leader(batch(), lambda _: it.leader.append_as_leader(batch(), again.append))
+    it.lead(EPOCH + 1)
+    it.disk.write()
+    it.disk.flush()
+    assert [one.base_offset for one in again] == [1]
+
+
+def test_without_a_role_readers_and_writers_are_sent_away(bench, batch):
+    """NOT_LEADER_OR_FOLLOWER; the log, the mark and the watchers stay, and a later epoch goes on."""
+    it = bench()
+    woken = []
+    it.partition.watchers.add(lambda: woken.append(it.partition.leader))
+    it.append("a", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.append("b", batch())
+    woken.clear()
+    it.partition.resign()
+    assert woken == [None]
+    assert it.codes() == {"a": 0, "b": GONE}
+    assert code_of(it.partition.led) is GONE
+    assert code_of(it.partition.check_leader_epoch, -1) is GONE
+    assert code_of(it.partition.check_online) is GONE
+    it.disk.write()
+    it.disk.flush()
+    it.partition.update_config(LogConfig(flush_messages=1))
+    it.partition.tick(0)
+    it.partition.on_write_refused(OSError(28, "full"))
+    assert it.partition.high_watermark == 1
+    it.lead(EPOCH + 2)
+    assert it.partition.high_watermark == 2
+    assert woken == [None, it.leader]
+    it.append("c", batch())
+    it.disk.write()
+    it.disk.flush()
+    assert it.codes()["c"] == 2
+
+
+def test_watchers_are_called_when_a_role_begins_and_find_it(bench):
+    """A waiting reader looks again, and goes on waiting unless its epoch is over."""
+    it = bench()
+    seen = []
+    it.partition.watchers.add(lambda: seen.append(it.leader.epoch))
+    it.lead(EPOCH + 1)
+    assert seen == [EPOCH + 1]
+
+
+def test_the_mark_stays_where_a_stricter_setting_would_not_have_let_it_go(bench, batch):
+    """Records that consumers saw from the page cache stay visible when sync on ack is switched on."""
+    it = bench(flush_messages=LONG_MAX)
+    it.append("a", batch())
+    it.disk.write()
+    assert it.partition.high_watermark == 1
+    it.partition.update_config(LogConfig(flush_messages=1))
+    it.lead(EPOCH + 1)
+    assert it.partition.high_watermark == it.leader.state.high_watermark == 1
+    it.append("b", batch())
+    it.disk.write()
+    assert it.partition.high_watermark == 1
+    it.disk.flush()
+    assert it.partition.high_watermark == 2
+
+
+def test_the_mark_stays_though_a_role_begins_with_less_on_disk(bench, batch):
+    """A sync that covers less than consumers have seen ends under the new role."""
+    it = bench(flush_messages=LONG_MAX)
+    it.append("a", batch())
+    it.disk.write()
+    ticket = it.partition.log.begin_sync()
+    it.append("b", batch())
+    it.disk.write()
+    it.partition.resign()
+    it.partition.update_config(LogConfig(flush_messages=1))
+    it.lead(EPOCH + 1)
+    ticket.run()
+    it.partition.log.finish_sync(ticket)
+    it.partition.on_flushed()
+    assert (it.partition.log.flushed_offset, it.partition.high_watermark) == (1, 2)
+
+
+def test_the_own_vote_of_a_leader_goes_on_in_its_next_epoch(bench, batch):
+    """Without sync on ack: a follower need not wait for the next write to be counted."""
+    it = bench(flush_messages=LONG_MAX, in_sync=(1, 2))
+    it.append("a", batch())
+    it.disk.write()
+    it.lead(EPOCH + 1)
+    assert (it.partition.high_watermark, it.leader.state.leader_end_offset) == (0, 1)
+    assert it.leader.state.follower_fetched(2, 1, leader_log_end_offset=1, now_ms=0)
+
+
+def test_a_log_begun_anew_begins_its_role_anew(bench, batch):
+    """In the same epoch: what waits is not in the log, and the mark is its end, also below the one before."""
+    it = bench()
+    it.append("a", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.append("b", batch())
+    old = it.leader
+    it.partition.log.quarantine_and_restart_at(0, [], None, now_ms=0, reason="a test", log_start_offset=0)
+    it.partition.restarted()
+    assert it.codes() == {"a": 0, "b": GONE}
+    assert (it.partition.high_watermark, it.leader.epoch, it.leader is old) == (0, EPOCH, False)
+    it.append("c", batch())
+    it.disk.write()
+    it.disk.flush()
+    assert (it.codes()["c"], it.partition.high_watermark) == (0, 1)
+
+
+def test_a_log_begun_anew_without_a_role_wakes_its_readers(bench):
+    """The mark is its end, too."""
+    it = bench()
+    woken = []
+    it.partition.resign()
+    it.partition.watchers.add(lambda: woken.append(1))
+    it.partition.restarted()
+    assert (woken, it.partition.leader) == ([1], None)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_the_last_stable_offset_stops_at_the_oldest_open_transaction(bench, batch, kind):
+    """Or at the high watermark when there is none."""
+    it = bench()
+    producer = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    it.append("plain", batch())
+    it.append("data", batch(base_sequence=0, **producer))
+    it.disk.write()
+    assert it.partition.last_stable_offset == 0
+    it.disk.flush()
+    assert (it.partition.last_stable_offset, it.partition.high_watermark) == (1, 2)
+    marker = build_control_batch(kind, bytes(6), offset=0, timestamp_ms=0, leader_epoch=-1, **producer)
+    it.leader.append_marker(marker, 0, lambda _: None)
+    it.disk.write()
+    it.disk.flush()
+    assert it.partition.last_stable_offset == it.partition.high_watermark == 3

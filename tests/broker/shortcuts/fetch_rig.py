@@ -124,8 +124,10 @@ def whole_answer(rig, asked: Asked, before: int) -> FetchResponse | None:
 def append(rig, value: bytes = b"v" * 40, number: int = 0, **options) -> None:
     """A batch for one partition; the loop runs afterwards."""
     partition = rig.partitions[number].partition
+    if partition.leader is None:
+        return
     batch = build_batch([Record(0, rig.clock.wall_ms(), None, value)], **options)
-    partition.append(batch, 1, None, Acknowledged())
+    partition.leader.append(batch, 1, None, Acknowledged())
     rig.loop.run()
 
 
@@ -138,7 +140,7 @@ def append_in_transaction(rig) -> None:
 def end_transaction(rig, *, commit: bool) -> None:
     """The marker of the transaction that is open, if one is."""
     partition = rig.partitions[0].partition
-    if partition.log.producer_state.first_unstable_offset is None:
+    if partition.log.producer_state.first_unstable_offset is None or partition.leader is None:
         return
     marker = build_control_batch(
         int(commit),
@@ -150,7 +152,7 @@ def end_transaction(rig, *, commit: bool) -> None:
         producer_epoch=0,
         transactional=True,
     )
-    partition.append_marker(marker, 0, lambda _: None)
+    partition.leader.append_marker(marker, 0, lambda _: None)
     rig.loop.run()
 
 
@@ -166,13 +168,19 @@ class Acknowledged:
 
 def wake(rig) -> None:
     """Call the partition's watchers."""
-    rig.partitions[0].partition._wake()
+    rig.partitions[0].partition.wake()
 
 
 def hold(rig, reason: str | None) -> None:
     """The partition takes no requests for now, or takes them again."""
     rig.partitions[0].partition.held_back = reason
     wake(rig)
+
+
+def begin_epoch(rig) -> None:
+    """The partition is led under a new leader epoch."""
+    partition = rig.partitions[0].partition
+    partition.lead(1, partition.leader_epoch + 1, replicas=(1,), in_sync=(1,))
 
 
 def move_log_start(rig) -> None:
@@ -212,6 +220,8 @@ EVENTS = {
     "start": move_log_start,
     "hold": lambda rig: hold(rig, "the test says so"),
     "serve": lambda rig: hold(rig, None),
+    "epoch": begin_epoch,
+    "resign": lambda rig: rig.partitions[0].partition.resign(),
     "connect": lambda rig: rig.connect(),
     "leave": leave,
     "offline": lambda rig: rig.directory.fail(OSError(5, "gone")),

@@ -218,6 +218,25 @@ def test_a_topic_that_goes_ends_the_wait(rig):
     assert ask(rig, asked)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_wait_goes_on_over_leader_epochs_and_ends_with_the_leadership(rig):
+    """Its records may come in a later epoch; without a role it is answered at once."""
+    append(rig)
+    asked = Asked()
+    ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    EVENTS["epoch"](rig)
+    rig.loop.run()
+    assert answered(rig, asked, before) is None
+    append(rig)
+    assert answered(rig, asked, before)[0].high_watermark == 2
+    before = len(rig.connection._transport.sent)
+    assert ask(rig, asked) is None
+    EVENTS["resign"](rig)
+    rig.loop.run()
+    assert answered(rig, asked, before)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_another_topic_that_comes_changes_nothing(rig):
     """The table is asked again, the request is not decoded."""
     append(rig)

@@ -19,6 +19,7 @@ from stratalog.wire.errors import ErrorCode
 from stratalog.wire.frame import encode_request
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from stratalog.wire.schema import decode, encode
+from tests.broker.shortcuts.fetch_rig import begin_epoch, hold
 
 (API,) = with_shortcuts([produce.API])
 LONG_WAY = produce.API
@@ -130,35 +131,39 @@ CHANGES = st.one_of(
 )
 DAMAGE = st.tuples(st.integers(4, 400), st.integers(1, 255))
 REQUEST = st.tuples(CHANGES, st.none() | DAMAGE, st.integers(1, 4))
-EVENTS = st.sampled_from(["run", "run", "run", "tick", "remove", "add", "demand", "permit", "start", "hold", "serve",
-                          "connect", "abort", "offline"])  # fmt: skip
-STEPS = st.lists(REQUEST | REQUEST | EVENTS, min_size=3, max_size=25)
 
 
-def happen(rig, event: str) -> None:
-    """Something other than a request."""
+def compress_with(rig, codec: str) -> None:
+    """The topic demands a codec, or none."""
     one = rig.partitions[0]
-    match event:
-        case "tick":
-            rig.loop.now += 1.0
-            one.partition.tick(rig.loop.now)
-        case "remove":
-            rig.table.remove(one)
-        case "add":
-            rig.table.add(one)
-        case "demand" | "permit":
-            codec = "zstd" if event == "demand" else "producer"
-            one.partition.update_config(replace(one.log.config, compression_type=codec))
-        case "start":
-            one.log.advance_log_start(one.partition.high_watermark)
-        case "hold" | "serve":
-            one.partition.held_back = "the test says so" if event == "hold" else None
-        case "connect":
-            rig.connect()
-        case "abort":
-            rig.connection.abort()
-        case "offline":
-            rig.directory.fail(OSError(5, "gone"))
+    one.partition.update_config(replace(one.log.config, compression_type=codec))
+
+
+def pass_time(rig) -> None:
+    """Some time-outs are over."""
+    rig.loop.now += 1.0
+    rig.partitions[0].partition.tick(rig.loop.now)
+
+
+HAPPEN = {
+    "run": lambda _: None,
+    "tick": pass_time,
+    "remove": lambda rig: rig.table.remove(rig.partitions[0]),
+    "add": lambda rig: rig.table.add(rig.partitions[0]),
+    "demand": lambda rig: compress_with(rig, "zstd"),
+    "permit": lambda rig: compress_with(rig, "producer"),
+    "start": lambda rig: rig.partitions[0].log.advance_log_start(rig.partitions[0].partition.high_watermark),
+    "hold": lambda rig: hold(rig, "the test says so"),
+    "serve": lambda rig: hold(rig, None),
+    "epoch": begin_epoch,
+    "resign": lambda rig: rig.partitions[0].partition.resign(),
+    "connect": lambda rig: rig.connect(),
+    "abort": lambda rig: rig.connection.abort(),
+    "offline": lambda rig: rig.directory.fail(OSError(5, "gone")),
+}
+"""The events besides requests."""
+EVENTS = st.sampled_from(["run", "run", *HAPPEN])
+STEPS = st.lists(REQUEST | REQUEST | EVENTS, min_size=3, max_size=25)
 
 
 def outcome(rig, base: Asked, steps, now_ms: int) -> list:
@@ -166,7 +171,7 @@ def outcome(rig, base: Asked, steps, now_ms: int) -> list:
     requests = Requests(now_ms)
     for step in steps:
         if isinstance(step, str):
-            happen(rig, step)
+            HAPPEN[step](rig)
             rig.loop.run()
             continue
         changes, damage, count = step
@@ -362,6 +367,18 @@ def test_a_partition_that_is_held_back_or_offline_refuses(run):
     assert run(Asked())[1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_batches_of_a_route_go_to_the_role_of_now(run):
+    """A new leader epoch is met without decoding; without a role the long way says so."""
+    run(Asked())
+    partition = run.rig.partitions[0].partition
+    begin_epoch(run.rig)
+    count, answers = run(Asked())
+    assert (count, answers[0].base_offset, partition.log.leader_epochs.epoch_for(1)) == (0, 1, 4)
+    partition.resign()
+    count, answers = run(Asked())
+    assert (count, answers[0].error_code) == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 def test_a_batch_not_safe_in_time_is_answered_with_a_time_out(run, monkeypatch):
     """REQUEST_TIMED_OUT when the time-out of the request is over, not earlier."""
     run(Asked(acks=-1))
@@ -383,7 +400,7 @@ def test_an_unexpected_error_is_answered_and_the_connection_goes_on(run, monkeyp
     """UNKNOWN_SERVER_ERROR, as from the long way."""
     run(Asked())
     with monkeypatch.context() as patch:
-        patch.setattr(run.rig.partitions[0].partition, "append", lambda *_: 1 / 0)
+        patch.setattr(run.rig.partitions[0].partition.leader, "append", lambda *_: 1 / 0)
         count, answers = run(Asked())
     assert (count, answers[0].error_code, answers[0].base_offset) == (0, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
     assert run(Asked())[1][0].base_offset == 1

@@ -66,7 +66,7 @@ def test_it_ends_where_its_archive_ends_and_grows_with_it(make):
     unified = make(archive)
     partition, log = unified.partition, unified.log
     assert (unified.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (3, 10, 10)
-    assert (partition.replica.high_watermark, partition.last_stable_offset) == (10, 10)
+    assert (partition.high_watermark, partition.last_stable_offset) == (10, 10)
     archive.end_offset = 12
     assert (log.log_end_offset, partition.last_stable_offset) == (12, 12)
     archive.start_offset = 20  # a log start that moved beyond all that was archived

@@ -267,7 +267,7 @@ def test_a_record_that_cannot_be_read_with_a_good_crc(start_node, wire_to, caplo
     key, value = JUNK[what]
     batch = build_batch([Record(0, node.node.clock.wall_ms(), key, value)])
     done = []
-    node.run(lambda: node.partition(GROUPS, 0).partition.append_as_leader(batch, done.append))
+    node.run(lambda: node.partition(GROUPS, 0).partition.leader.append_as_leader(batch, done.append))
     node.wait_until(lambda: done)
     node.stop()
     path = segment(Path(node.directory), GROUPS)

@@ -183,13 +183,13 @@ def test_a_late_batch_behind_a_marker_that_waits_for_a_worker(start_node, wire_t
     producer = wire.producer()
     assert wire.add(producer, 0) == "NONE"
     assert wire.produce(producer, codec=Codec.ZSTD) == "NONE"
-    partition = node.partition("t").partition
-    rework, waiting = partition._rework, []
-    partition._rework = lambda *command: waiting.append(command)
+    leader = node.partition("t").partition.leader
+    rework, waiting = leader._rework, []
+    leader._rework = lambda *command: waiting.append(command)
     late.send(late.produce_request(producer, sequence=1), 11)
     node.wait_until(lambda: waiting)
     assert wire.end(producer, commit=False, version=4).error_code == 0
-    node.wait_until(lambda: len(partition._held) == 2)
+    node.wait_until(lambda: len(leader._held) == 2)
     assert wire.produce(producer, sequence=2, codec=Codec.ZSTD) == "INVALID_TXN_STATE"
     node.run(lambda: rework(*waiting[0]))
     assert late.answer().responses[0].partition_responses[0].error_code == 0

@@ -1,10 +1,10 @@
-"""One led partition: batches that are refused for some of their records."""
+"""The role of a leader: batches that are refused for some of their records."""
 
 import pytest
 
 from stratalog.wire.errors import ErrorCode, Retriable
 from stratalog.wire.record_rules import RecordError, RecordRules, RecordsRefused
-from tests.broker.replicas.test_partition import Bench
+from tests.broker.replicas.leader_rig import Bench
 
 NOW_MS = 1_700_000_000_000
 

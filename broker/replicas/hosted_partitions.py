@@ -1,0 +1,177 @@
+"""The partitions that this broker hosts: opened, given their roles, reconfigured and deleted as the image says.
+
+A partition is opened when this broker is to lead it. From then on it stays open, and each leader epoch of the image gives
+it a role of its own, or takes the last one away.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.leader import Rework
+from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.log_opening import LogOpening
+from stratalog.broker.replicas.log_settings import log_config
+from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.purgatory import Purgatory
+from stratalog.hot.config import LogConfig
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["HostedPartitions", "HostedServices"]
+
+_UUID_BYTES = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedServices:
+    """Shared by all hosted partitions."""
+
+    node_id: int
+    directories: Directories
+    clock: Clock
+    metrics: Metrics
+    purgatory: Purgatory
+    dice: random.Random
+    rework: Rework
+    segments_open_max: int
+    """How many files of segments may be held open."""
+    on_led: Callable[[UnifiedLog, Led], None]
+    """A partition is led from now on, or under another epoch or other settings: coordinators load, the archive is
+    attached. Called when the role is in place.
+    """
+    on_released: Callable[[UnifiedLog], None]
+    """It is led no longer; called before its role ends and its log goes."""
+
+
+class HostedPartitions:
+    """The table of hosted partitions, kept in step with the image."""
+
+    def __init__(self, services: HostedServices, resolver: ConfigResolver) -> None:
+        self.table = PartitionTable()
+        self._services = services
+        self._resolver = resolver
+        self._opening = LogOpening(
+            services.directories, self.table, services.clock, segments_open_max=services.segments_open_max
+        )
+
+    def started(self) -> None:
+        """The logs of the last run have been opened: partitions without files are new from now on."""
+        self._opening.started()
+
+    def settings(self, image: ClusterImage, topic: str) -> LogConfig:
+        """The log settings of a topic."""
+        return log_config(self._resolver.resolve(image.topic_configs(topic)), self._services.dice)
+
+    def use_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> None:
+        """The broker's own settings have changed: so may those of every topic."""
+        self._resolver = resolver
+        for topic in image.topics.by_name:
+            self.reconfigure(image, topic)
+
+    # -- following the image ------------------------------------------------------------------------------------
+
+    def follow(self, image: ClusterImage, topic: TopicImage) -> None:
+        """Open what is led here and not open, and begin and end roles, all at once."""
+        for _ in self.following(image, topic):
+            pass
+
+    def following(self, image: ClusterImage, topic: TopicImage) -> Iterator[None]:
+        """The same, step by step: yields after each partition that was opened, which takes a millisecond or two."""
+        config: LogConfig | None = None
+        for number, state in topic.partitions.items():
+            name = TopicPartition(topic.name, number)
+            unified = self.table.get(name)
+            if state.leader != self._services.node_id:
+                if unified is not None and unified.partition.leader is not None:
+                    self._services.on_released(unified)
+                    unified.partition.resign()
+            elif unified is None:
+                config = config or self.settings(image, topic.name)
+                self._open(topic, name, state, config)
+                yield
+            elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
+                self._lead(unified.partition, state)
+                self._services.on_led(unified, Led.RENEWED)
+
+    def retry_unopened(self, image: ClusterImage) -> None:
+        """Open what a full disk kept from being opened."""
+        for topic_id in self._opening.take_unopened():
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self.follow(image, topic)
+        self._opening.tell_recovery()
+
+    def reconfigure(self, image: ClusterImage, topic: str) -> None:
+        """Hand new settings to the partitions of a topic."""
+        config = self.settings(image, topic)
+        for unified in self.table.of_topic(topic):
+            unified.partition.update_config(config)
+            if unified.partition.leader is not None:
+                self._services.on_led(unified, Led.RECONFIGURED)
+
+    def delete(self, topic: str) -> None:
+        """Forget the partitions of a deleted topic and let their files go."""
+        for unified in self.table.of_topic(topic):
+            self._delete(unified)
+        self.table.forget_unopened(topic)
+        self._services.metrics.forget_topic(topic)
+
+    # -- one partition ------------------------------------------------------------------------------------------
+
+    def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
+        services = self._services
+        opened = self._opening.open(name, topic.topic_id, config, leader_epoch_max=state.leader_epoch)
+        if opened is None:
+            return
+        partition = Partition(
+            opened.log,
+            directory=opened.directory.writer,
+            high_watermark=opened.log.flushed_offset,
+            clock=services.clock,
+            rework=services.rework,
+        )
+        self._lead(partition, state)
+        unified = UnifiedLog(partition, services.metrics.topic(topic.name))
+        partition.watchers.add(partial(services.purgatory.check, unified))
+        self.table.add(unified)
+        self._opening.sync_recovered(opened, partition)  # the first append waits for it
+        services.on_led(unified, opened.led)
+        for missing in opened.log.missing_ranges():
+            log.error("%s", unified.missing_sentence(missing))
+
+    def _lead(self, partition: Partition, state: PartitionImage) -> None:
+        partition.lead(
+            self._services.node_id,
+            state.leader_epoch,
+            replicas=state.replicas,
+            in_sync=state.in_sync_replicas,
+            partition_epoch=state.partition_epoch,
+        )
+
+    def _delete(self, unified: UnifiedLog) -> None:
+        services = self._services
+        services.on_released(unified)
+        self.table.remove(unified)
+        unified.partition.close()
+        unified.log.abandon()
+        directory = services.directories.of(unified.partition.directory)
+        self._opening.counts[directory.path] -= 1
+        try:
+            directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
+        except OSError as error:
+            directory.writer.report(error)

@@ -1,0 +1,22 @@
+"""The reasons for which a partition is handed to those who serve it: coordinators, the archive."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Led"]
+
+
+class Led(Enum):
+    """Why a partition is handed to those who serve it."""
+
+    CREATED = "created"
+    """It has no past."""
+    OPENED = "opened"
+    """Its log comes from an earlier run."""
+    LOST = "lost"
+    """It has a past, but its log is not there: the disk was replaced or wiped."""
+    RENEWED = "renewed"
+    """It was led before, and is led under a new leader epoch: work of the old epoch has ended."""
+    RECONFIGURED = "reconfigured"
+    """It was led all the time; its settings have changed."""

@@ -1,0 +1,139 @@
+"""Opens the logs of partitions: where they lie, or in the directory with the fewest.
+
+A log that cannot be opened stops no other. The partition is offline with a sentence that names it; where the disk is
+only full it is tried again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import Counter
+from typing import NamedTuple
+
+from stratalog.broker.replicas.directories import Directories, Directory
+from stratalog.broker.replicas.directory_writer import LogOwner
+from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.recovery_report import RecoveryReport
+from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log.log import Log
+from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.wire.errors import KafkaError, StratalogError
+from stratalog.wire.topic import TopicPartition, Uuid
+
+__all__ = ["LogOpening", "OpenedLog"]
+
+_OF_ONE_NAME = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""Errors that say something about one file, and nothing about the disk."""
+_NAMED = (StratalogError, KafkaError, OSError)
+"""Errors whose words are enough; of others the place in the code is logged, too."""
+
+log = logging.getLogger(__name__)
+
+
+class OpenedLog(NamedTuple):
+    """A log that is open, the directory it lies in, and whether it has a past."""
+
+    log: Log
+    directory: Directory
+    led: Led
+
+
+class LogOpening:
+    """Which logs are open in which directory, and which could not be opened so far."""
+
+    def __init__(
+        self, directories: Directories, table: PartitionTable, clock: Clock, *, segments_open_max: int
+    ) -> None:
+        """``table`` hears of what cannot be opened. So many files of segments may be held open."""
+        self.counts: Counter[str] = Counter()
+        """Open logs by the path of their directory."""
+        self._directories = directories
+        self._table = table
+        self._clock = clock
+        self._cache = SegmentCache(open_max=segments_open_max)
+        self._started = False
+        self._recovery = RecoveryReport()
+        self._unopened: dict[Uuid, None] = {}
+        self._lost: dict[Uuid, None] = {}
+        """Topics with a log that was not there at the start and could not be begun anew so far."""
+
+    def started(self) -> None:
+        """The logs of the last run have been opened: partitions without files are new from now on."""
+        self._started = True
+        for directory in self._directories.online:
+            directory.writer.begin_together()
+        self._recovery.tell()
+
+    def open(
+        self, name: TopicPartition, topic_id: Uuid, config: LogConfig, *, leader_epoch_max: int
+    ) -> OpenedLog | None:
+        """Open the log of a partition, or begin it; None if that fails, which the table then says to clients.
+
+        ``leader_epoch_max`` is above every epoch that the log may hold.
+        """
+        directories = self._directories
+        try:
+            directories.set_aside(name, topic_id)
+            directory = directories.holding(name) or directories.emptiest(self.counts)
+        except OSError as error:
+            log.error("%s cannot be opened: %s", name, error)
+            self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
+            return None
+        led = Led.OPENED
+        if directories.holding(name) is None:
+            led = Led.CREATED if self._started and topic_id not in self._lost else Led.LOST
+        try:
+            log_ = directory.files.open_log(
+                name,
+                topic_id,
+                config,
+                now_ms=self._clock.wall_ms(),
+                cache=self._cache,
+                leader_epoch_max=leader_epoch_max,
+            )
+        except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
+            if led is Led.LOST:
+                self._lost[topic_id] = None
+            self._failed(name, topic_id, directory, error)
+            return None
+        self.counts[directory.path] += 1
+        self._recovery.add(log_)
+        return OpenedLog(log_, directory, led)
+
+    def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:
+        path = directory.files.partition_path(name)
+        self._table.add_unopened(name.topic, topic_id, name.partition, _unopened(name, path, error))
+        if isinstance(error, OSError) and error.errno not in _OF_ONE_NAME:
+            directory.writer.report(error)
+            if directory.writer.offline is None:
+                self._unopened[topic_id] = None
+        else:
+            named = isinstance(error, _NAMED)
+            log.error("%s", _unopened(name, path, error), exc_info=None if named else error)
+
+    def sync_recovered(self, opened: OpenedLog, owner: LogOwner) -> None:
+        """Bring to disk what the last run left unsynced; at a start beside the other logs, in threads."""
+        if opened.log.has_unsynced:
+            writer = opened.directory.writer
+            (writer.sync if self._started else writer.sync_together)(owner)
+
+    def take_unopened(self) -> list[Uuid]:
+        """The topics with partitions that a full disk kept from being opened; they are to be tried again."""
+        unopened, self._unopened = self._unopened, {}
+        return list(unopened)
+
+    def tell_recovery(self) -> None:
+        """Log what logs that were opened late have cost."""
+        self._recovery.tell()
+
+
+def _unopened(name: TopicPartition, path: str, error: Exception) -> str:
+    return (
+        f"{name} cannot be opened and is offline, the other partitions are served. Its files are in {path}: repair or move "
+        f"away what is named here, and restart the broker: {error if isinstance(error, _NAMED) else repr(error)}"
+    )

@@ -1,0 +1,83 @@
+"""DeleteRecords at work: log starts move in memory, are written down, and only then do files go."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["delete_records"]
+
+
+def delete_records(
+    directories: Directories, table: PartitionTable, wanted: Sequence[tuple[UnifiedLog, int]]
+) -> Generator[None, None, list[int | KafkaError]]:
+    """Move log starts to the given offsets, or to the high watermark for -1; the new log starts, in order.
+
+    In steps: yields between partitions, so that others have their turns.
+
+    All are written down together, once for each log directory. An error stands for a partition whose log start
+    has not moved durably: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no
+    policy, KAFKA_STORAGE_ERROR if the disk fails or is full.
+    """
+    outcomes = []
+    for unified, offset in wanted:
+        outcomes.append(_move_start(unified, offset))
+        yield
+    moved = [unified for (unified, _), error in zip(wanted, outcomes, strict=True) if error is None]
+    kept = set()
+    for writer in {one.partition.directory for one in moved}:
+        if (yield from _checkpoint(directories, table, writer)):
+            kept.add(writer)
+        yield
+    starts: list[int | KafkaError] = []
+    for (unified, _), error in zip(wanted, outcomes, strict=True):
+        starts.append(error or _drop_before_start(unified, written_down=unified.partition.directory in kept))
+        yield
+    return starts
+
+
+def _checkpoint(
+    directories: Directories, table: PartitionTable, writer: DirectoryWriter
+) -> Generator[None, None, bool]:
+    """Write down the log starts of a directory, all that it has; False if the disk does not take them."""
+    mine = [unified.partition for unified in table if unified.partition.directory is writer]
+    return (yield from directories.checkpoint_steps(directories.of(writer), mine))
+
+
+def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:
+    """Move a log start in memory, or say why not."""
+    if not unified.log.config.deletes:
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{unified.topic_partition} has no delete policy (cleanup.policy)"
+        )
+    high_watermark = unified.partition.high_watermark
+    target = high_watermark if offset == -1 else offset
+    if not 0 <= target <= high_watermark:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
+        )
+    unified.log.advance_log_start(target)
+    return None
+
+
+def _drop_before_start(unified: UnifiedLog, *, written_down: bool) -> int | KafkaError:
+    """Remove the segments below a log start that is durable; the log start."""
+    log_start_offset = unified.log_start_offset
+    if not written_down:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the new log start {log_start_offset} of {unified.topic_partition} could not be written down; it may be "
+            "lost with the next stop",
+        )
+    try:
+        unified.log.delete_local_before(log_start_offset)
+    except OSError as error:
+        unified.partition.directory.report(error, unified.partition)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return log_start_offset

@@ -1,0 +1,66 @@
+"""What the opening of logs after an unclean stop has to say in the broker's own log."""
+
+from __future__ import annotations
+
+import logging
+
+from stratalog.hot.log.log import Log
+
+__all__ = ["RecoveryReport"]
+
+log = logging.getLogger(__name__)
+
+
+class RecoveryReport:
+    """The cost of an unclean stop: damage is logged at once, the rest in one line for all partitions."""
+
+    def __init__(self) -> None:
+        self._logs = 0
+        self._segments = 0
+        self._rebuilt = 0
+        self._truncated_bytes = 0
+
+    def add(self, log_: Log) -> None:
+        """One more log was opened."""
+        report = log_.recovery
+        for path in report.frozen_indexes_rebuilt:
+            log.warning(
+                "%s: an index of %s.log was missing or damaged, both were built anew", log_.topic_partition, path
+            )
+        self._logs += report.segments_checked > 0
+        self._segments += report.segments_checked
+        self._rebuilt += len(report.indexes_rebuilt)
+        self._truncated_bytes += report.truncated_bytes
+        if report.tail_offset is not None:
+            log.log(
+                logging.WARNING if report.tail_is_short else logging.ERROR,
+                "%s ends at offset %d: %d bytes behind it are no whole batch (%s). A stop in the middle of a write "
+                "leaves such bytes, never acknowledged; so does a disk that changed them. They are kept in %s",
+                log_.topic_partition,
+                report.tail_offset,
+                report.truncated_bytes,
+                report.reason,
+                report.quarantine,
+            )
+        if report.damaged_offset is not None:
+            log.error(
+                "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
+                log_.topic_partition,
+                report.damaged_offset,
+                report.reason,
+                report.quarantine,
+                report.resume_offset,
+            )
+
+    def tell(self) -> None:
+        """Say it, if there is anything to say, once."""
+        if self._logs:
+            log.warning(
+                "after an unclean stop %d partitions were recovered: %d segments verified, the indexes of %d derived "
+                "anew, %d bytes of torn tails cut off",
+                self._logs,
+                self._segments,
+                self._rebuilt,
+                self._truncated_bytes,
+            )
+        self._logs = self._segments = self._rebuilt = self._truncated_bytes = 0

@@ -1,0 +1,181 @@
+"""Partitions open, change and go as the image says."""
+
+import os
+import shutil
+import threading
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from stratalog.broker.network.server import Server
+from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.runtime.slices import to_the_end
+from stratalog.wire.batch import build_control_batch
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+
+def test_the_id_of_the_topic_is_in_the_directory(broker):
+    """So that files and topics are never mixed up by name."""
+    from stratalog.wire.topic import uuid_text
+
+    topic_id = broker.create("t").topic_id
+    text = Path(broker.directory, "data", "t-0", "partition.metadata").read_text()
+    assert text == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+
+
+def test_a_damaged_log_is_led_and_its_damage_reported(broker, caplog):
+    """The bytes are kept, the log goes on above what was lost, and nothing damaged is served."""
+    broker.create("t")
+    for number in range(4):
+        broker.produce("t", b"record %d" % number)
+    broker.stop()
+    data = Path(broker.directory, "data")
+    log = data / "t-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[content.index(b"record 2")] ^= 1
+    log.write_bytes(content)
+    os.unlink(data / ".kafka_cleanshutdown")  # noqa: PTH108 - as a kill would leave it
+    for name in ("recovery-point-offset-checkpoint",):
+        (data / name).unlink()
+    broker.start()
+    assert broker.values("t")[:2] == [b"record 0", b"record 1"]
+    assert b"secord 2" not in broker.values("t")
+    base = broker.produce("t", b"next")[0]
+    assert base >= 2
+    assert broker.read("t", offset=base)[0].value == b"next"
+
+
+def stop_uncleanly(broker) -> None:
+    """Leave the files of all partitions as a kill before the first checkpoint would."""
+    broker.stop()
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        Path(broker.directory, "data", name).unlink()
+
+
+def test_records_of_an_unclean_stop_are_synced_before_they_are_served(broker, monkeypatch):
+    """No record that a consumer may see is only in the page cache, whether appends wait for syncs or not."""
+    broker.create("t", 3)
+    broker.create("relaxed", flush_messages=1 << 40)
+    for number in range(3):
+        broker.produce("t", b"v", partition=number)
+    broker.produce("relaxed", b"v")
+    stop_uncleanly(broker)
+    synced, at_open, at_accept = set(), [], []
+    real_sync, real_accept, real_add = os.fdatasync, Server.accept, PartitionTable.add
+
+    def sync(descriptor):
+        real_sync(descriptor)
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{broker.directory}/data/"))  # noqa: PTH115
+
+    def add(table, unified):
+        at_open.append(unified.partition.high_watermark)
+        real_add(table, unified)
+
+    async def accept(server):
+        at_accept.append({one.partition.high_watermark for one in broker.node.partitions})
+        at_accept.append(set(synced))
+        await real_accept(server)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    monkeypatch.setattr(PartitionTable, "add", add)
+    monkeypatch.setattr(Server, "accept", accept)
+    broker.start()
+    names = [unified.topic_partition for unified in broker.node.partitions]
+    assert at_open == [0] * len(names)
+    assert at_accept[0] == {1}
+    assert {f"{name}/{0:020d}.log" for name in names} <= at_accept[1]
+    assert broker.values("relaxed") == [b"v"]
+
+
+def test_a_transaction_that_was_decided_before_a_kill_is_decided_after_it(start_node, new_batch):
+    """Also where everything had been flushed, so that the high watermark need not move: readers go on at once."""
+    producer = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    marker = build_control_batch(1, bytes(6), offset=0, timestamp_ms=0, leader_epoch=0, **producer)
+    before = start_node(directory="before")
+    before.create("t")
+    ended = threading.Event()
+    for batch in (new_batch(b"v", key=b"k", base_sequence=0, **producer), marker):
+        before.run(before.partition("t").partition.leader.append_as_leader, batch, lambda _: ended.set())
+    assert ended.wait(20)
+    before.wait_until(lambda: before.partition("t").partition.high_watermark == 2)
+    before.run(lambda: to_the_end(before.node.housekeeping._checkpoint()))
+    shutil.copytree(f"{before.directory}/data", f"{before.directory}/../after/data")
+    after = start_node(directory="after")
+    assert after.partition("t").partition.last_stable_offset == 2
+
+
+def test_an_unclean_start_is_logged_in_one_line(broker, caplog):
+    """However many partitions were recovered."""
+    broker.create("t", 20)
+    broker.produce("t", b"v")
+    stop_uncleanly(broker)
+    caplog.clear()
+    broker.start()
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "stratalog.broker.replicas.recovery_report"
+    ]
+    count = len(broker.node.partitions)
+    (line,) = told
+    assert line.startswith(f"after an unclean stop {count} partitions were recovered: {count} segments verified")
+
+
+def elected(broker, leader: int, epoch: int) -> None:
+    """The image says that partition 0 has this leader in this epoch."""
+    hosted, image = broker.node.hosted, broker.node.image
+    topic = image.topics.by_name["t"]
+    state = replace(topic.partitions[0], leader=leader, leader_epoch=epoch)
+    changed = replace(topic, partitions=MappingProxyType({0: state}))
+    broker.run(lambda: hosted.follow(image, changed))
+
+
+def test_each_leader_epoch_of_the_image_has_a_role_of_its_own(broker):
+    """The log stays open; those who serve the partition hear of it once the role is in place."""
+    broker.create("t")
+    broker.produce("t", b"a")
+    unified = broker.partition("t")
+    first, epoch = unified.partition.leader, unified.partition.leader_epoch
+    handed = []
+    services = broker.node.hosted._services
+    broker.node.hosted._services = replace(
+        services, on_led=lambda one, led: handed.append((led, one.partition.leader_epoch)), on_released=handed.append
+    )
+    elected(broker, broker.node.node_id, epoch)
+    assert unified.partition.leader is first
+    elected(broker, broker.node.node_id, epoch + 3)
+    assert broker.partition("t") is unified
+    assert unified.partition.leader is not first
+    assert handed == [(Led.RENEWED, epoch + 3)]
+    assert broker.produce("t", b"b") == [1]
+    assert broker.values("t") == [b"a", b"b"]
+    assert unified.offset_for_leader_epoch(epoch) == (epoch, 1)
+
+
+def test_a_leadership_that_is_lost_ends_and_may_come_back(broker, new_batch, monkeypatch):
+    """Clients hear NOT_LEADER_OR_FOLLOWER meanwhile; the log stays open."""
+    broker.create("t")
+    broker.produce("t", b"a")
+    unified = broker.partition("t")
+    epoch, me = unified.partition.leader_epoch, broker.node.node_id
+    handed = []
+    services = broker.node.hosted._services
+    broker.node.hosted._services = replace(
+        services,
+        on_led=lambda _, led: handed.append(led),
+        on_released=lambda one: handed.append(one.partition.leader.epoch),
+    )
+    elected(broker, me + 1, epoch + 1)
+    assert unified.partition.leader is None
+    impatient = partial(broker.client, timeout_seconds=0.5)  # it waits for a leader
+    with monkeypatch.context() as patch:
+        patch.setattr(broker, "client", impatient)
+        with pytest.raises(KafkaError) as refused:
+            broker.append("t", new_batch(b"refused"))
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elected(broker, me, epoch + 2)
+    assert handed == [epoch, Led.RENEWED]
+    assert broker.produce("t", b"b") == [1]
+    assert broker.values("t") == [b"a", b"b"]

@@ -1,0 +1,112 @@
+"""Logs open where they lie; those that cannot be opened stop no others."""
+
+import errno
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from stratalog.broker.replicas.led import Led
+from stratalog.client.admin import delete_topics
+from stratalog.hot.directory import LogDirectory
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+
+
+def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
+    """And open where they lie after a restart, whatever the counts are then."""
+    names = ("a", "b", "c")
+    node = start_node(log_dirs=",".join(str(tmp_path / name) for name in names))
+    node.create("t", 6)
+
+    def places():
+        return {number: node.partition("t", number).partition.directory.path for number in range(6)}
+
+    before = places()
+    assert sorted(before.values()) == sorted(str(tmp_path / name) for name in names for _ in range(2))
+    node.produce("t", b"v", partition=5)
+    node.restart()
+    assert places() == before
+    assert node.values("t", 5) == [b"v"]
+
+
+def test_files_of_another_topic_of_the_name_are_set_aside(broker):
+    """A deletion that a crash cut off between the record and the files loses nothing and shows nothing."""
+    broker.create("t")
+    broker.produce("t", b"old")
+    data = Path(broker.directory, "data")
+    saved = {path.name: path.read_bytes() for path in (data / "t-0").iterdir()}
+    delete_topics(broker.client(), ["t"])
+    broker.stop()
+    (data / "t-0").mkdir()
+    for name, content in saved.items():
+        (data / "t-0" / name).write_bytes(content)
+    broker.start()
+    broker.create("t")
+    assert broker.values("t") == []
+    (stray,) = data.glob("t-0.*-stray")
+    assert b"old" in (stray / "00000000000000000000.log").read_bytes()
+    assert broker.produce("t", b"new") == [0]
+
+
+@pytest.mark.parametrize("harm", ["directory", "error", "mistake"])
+def test_one_partition_that_cannot_be_opened_stops_no_other(broker, caplog, monkeypatch, harm):
+    """It is offline with an error that names it; the rest of its directory is served."""
+    for topic in ("bad", "good"):
+        broker.create(topic)
+        broker.produce(topic, b"v")
+    broker.stop()
+    data = Path(broker.directory, "data")
+    if harm == "directory":
+        shutil.rmtree(data / "bad-0")
+        (data / "bad-0").write_bytes(b"")
+        (data / ".kafka_cleanshutdown").unlink()
+    else:
+        real = LogDirectory.open_log
+
+        def open_log(directory, name, *arguments, **options):
+            if name.topic == "bad":
+                raise Corrupt("bad-0 is bad") if harm == "error" else ValueError("a mistake")
+            return real(directory, name, *arguments, **options)
+
+        monkeypatch.setattr(LogDirectory, "open_log", open_log)
+    broker.start()
+    assert broker.values("good") == [b"v"]
+    assert broker.produce("good", b"w") == [1]
+    monkeypatch.setattr(broker, "client", partial(broker.client, timeout_seconds=1.0))  # it waits for a leader
+    with pytest.raises(KafkaError) as caught:
+        broker.produce("bad", b"w")
+    assert caught.value.code in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LEADER_NOT_AVAILABLE}
+    (told,) = [one for one in caplog.records if "bad-0 cannot be opened" in one.getMessage()]
+    assert "the other partitions are served" in told.getMessage()
+    assert bool(told.exc_info) is (harm == "mistake")
+
+
+def test_every_partition_is_counted_once(broker):
+    """Deleting gives its place back."""
+    broker.create("a", 2)
+    broker.create("b", 3)
+    assert len(broker.node.partitions) == 5
+    delete_topics(broker.client(), ["a"])
+    assert len(broker.node.partitions) == 3
+    assert sum(broker.node.hosted._opening.counts.values()) == 3
+
+
+def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_files):
+    """Until then its clients hear of the disk; what was lost with a wiped disk is never taken for new."""
+    seen = []
+    node = start_node(files=watched_files)
+    node.create("t")
+    node.produce("t", b"v")
+    node.stop()
+    shutil.rmtree(Path(node.directory, "data", "t-0"))
+    watched_files.fail("open", "/t-0/", errno.ENOSPC)
+    node.start()
+    node.node.hosted._services = replace(node.node.hosted._services, on_led=lambda _, led: seen.append(led))
+    with pytest.raises(KafkaError) as refused:
+        node.partition("t")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    watched_files.faults.clear()
+    node.wait_until(lambda: len(node.node.partitions) == 1)
+    assert seen == [Led.LOST]
