@@ -296,7 +296,9 @@ class ShardDriver:
 
     def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
-            log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, outcome)
+            level = logging.INFO if outcome is self.leader.ended else logging.ERROR  # a leader epoch may end
+            words = "%s could not be written: %s; its state is loaded anew"
+            log.log(level, words, self.unified.topic_partition, outcome)
             self._drop(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(outcome)))
             return
         assert self._under_way[0] is appended, "batches of one partition are committed in order"

@@ -1,6 +1,7 @@
 """The driver of a coordinator shard: answers after commits, one append a turn, nothing survives a failed append."""
 
 import asyncio
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -137,6 +138,23 @@ async def test_a_failed_append_fails_everybody_and_the_state_is_what_the_log_say
     rig.partition.held_back = None
     await rig.until(lambda: driver.active)
     assert driver.shard.values == {b"k": b"old"}
+
+
+async def test_a_leader_epoch_that_ends_under_a_write_is_no_error(rig, events, caplog):
+    """The client asks again; writes go on under the new leadership, with what the log says."""
+    caplog.set_level(logging.INFO)
+    driver = await rig.loaded()
+    cut, after = events.Token(), events.Token()
+    driver.ask(events.Put(cut, {b"k": b"cut"}))
+    driver._flush()
+    rig.partition.lead(0, 4, replicas=[0], in_sync=[0])
+    assert cut.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert [one.levelname for one in caplog.records if "loaded anew" in one.getMessage()] == ["INFO"]
+    await rig.until(lambda: driver.active)
+    assert (driver.epoch, driver.shard.values) == (4, {b"k": b"cut"})
+    driver.ask(events.Put(after, {b"k": b"new"}))
+    await rig.until(lambda: after.answers)
+    assert after.answers == ["done"]
 
 
 async def test_a_shard_that_fails_in_an_event_is_loaded_anew(rig, events, caplog):
