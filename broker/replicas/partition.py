@@ -213,7 +213,7 @@ class Partition:
             leader.on_flushed()
 
     def on_write_refused(self, error: OSError) -> None:
-        """Nothing queued was written, for want of room; what is in the file keeps waiting for its sync."""
+        """Refuse what is queued, which the disk had no room for; written batches go on waiting for their sync."""
         if self.leader is not None:
             self.leader.on_write_refused(error)
 

@@ -1,4 +1,4 @@
-"""What the opening of logs after an unclean stop has to say in the broker's own log."""
+"""Reports in the broker's own log what opening the logs found after an unclean stop."""
 
 from __future__ import annotations
 
