@@ -2,7 +2,7 @@
 
 A group's document is written when its offsets in archived topics have changed since the last look, a few at a time: the
 copy is behind by some seconds, and a restored group reads again what it had read since. A broker that owns nothing in
-the bucket, restored without a takeover or mounted, copies nothing.
+the bucket, restored without a takeover or mounted, copies nothing, and one from which the bucket was taken over stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stratalog.broker.workers.io_worker import Submit
 from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
-from stratalog.tier.messages.reports import Report, Written
+from stratalog.tier.messages.reports import FencedReport, Report, Written
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["LOOK_SECONDS", "GroupCopies", "GroupCopyServices"]
@@ -59,6 +59,7 @@ class GroupCopies:
         self._copied: dict[str, tuple[OffsetCopy, ...]] = {}
         self._waiting: deque[tuple[GroupShard, str]] = deque()
         self._under_way = 0
+        self._taken_over = False
         self._round_began_s = float("-inf")
 
     def settled(self, group_id: str) -> bool:
@@ -70,6 +71,8 @@ class GroupCopies:
     def look(self) -> None:
         """Copy the next groups that have changed; costs little without new commits."""
         services, config = self._services, self._services.config()
+        if self._taken_over:
+            return
         if not config.tiering_enabled or services.image().incarnation < 0 or config.boolean("stratalog.read.only"):
             return
         now_s = services.clock.monotonic()
@@ -118,7 +121,9 @@ class GroupCopies:
 
         def answered(report: Report) -> None:
             self._under_way -= 1
-            if not isinstance(report, Written):
+            if isinstance(report, FencedReport):
+                self._stop(report.message)
+            elif not isinstance(report, Written):
                 message = getattr(report, "message", report)
                 log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, message)
             elif offsets:
@@ -126,4 +131,11 @@ class GroupCopies:
             else:
                 self._copied.pop(group_id, None)
 
-        self._services.submit(group_copy_projection(self._services.cluster_id, group_id, offsets), answered)
+        incarnation = self._services.image().incarnation
+        command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation)
+        self._services.submit(command, answered)
+
+    def _stop(self, why: str) -> None:
+        if not self._taken_over:
+            self._taken_over = True
+            log.error("the offsets of groups are not copied to the bucket any more, for it was taken over: %s", why)

@@ -68,13 +68,19 @@ def offset_from_fields(row: Sequence[Any]) -> OffsetCopy:
     return OffsetCopy(str(topic), uuid_parse(topic_id), int(partition), int(offset), int(epoch), str(metadata))
 
 
-def group_copy_projection(cluster_id: str, group: str, offsets: Iterable[OffsetCopy]) -> WriteProjection:
-    """The document of one group; without offsets it says that there are none any more."""
+def group_copy_projection(
+    cluster_id: str, group: str, offsets: Iterable[OffsetCopy], incarnation: int = 0
+) -> WriteProjection:
+    """The document of one group; without offsets it says that there are none any more.
+
+    A broker of an earlier ``incarnation`` of the cluster, which was cut off from the bucket, does not replace it.
+    """
     rows = [offset_fields(one) for one in sorted(offsets)]
     fields: dict[str, Any] = {
         "format": FORMAT_NAME,
         "version": FORMAT_VERSION,
         "cluster_id": cluster_id,
+        "incarnation": incarnation,
         "group": group,
         "offsets": rows,
     }

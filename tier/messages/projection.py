@@ -18,7 +18,7 @@ from stratalog.tier.documents.unknown_fields import canonical_json
 from stratalog.tier.messages.commands import WriteProjection, Written
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
-from stratalog.wire.errors import Corrupt, Invalid, Retriable
+from stratalog.wire.errors import Corrupt, Fenced, Invalid, Retriable
 from stratalog.wire.topic import Uuid, uuid_text
 
 __all__ = ["cluster_projection", "format_projection", "topic_projection", "write_projection"]
@@ -66,8 +66,8 @@ def topic_projection(
 def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
     """Compare what the store holds with ``fields`` and replace it until they agree.
 
-    Raises `Invalid` if the document is of another format or of a newer version, `Retriable` after 16 lost races, and
-    what the store raises.
+    Raises `Fenced` if a later incarnation of the cluster has written it, `Invalid` if it is of another format or of a
+    newer version, `Retriable` after 16 lost races, and what the store raises.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -78,6 +78,7 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
             raise Invalid(f"{error}") from error
         if all(name in held and held[name] == value for name, value in command.fields.items()):
             return Written(command.key)
+        _check_incarnation(command, held)
         data = canonical_json({**held, **command.fields}).encode("ascii")
         try:
             if version:
@@ -88,6 +89,14 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
             continue
         return Written(command.key)
     raise Retriable(f"{command.key} was changed by others {_ATTEMPTS} times while it was written: try again")
+
+
+def _check_incarnation(command: WriteProjection, held: Mapping[str, Any]) -> None:
+    ours, theirs = command.fields.get("incarnation"), held.get("incarnation")
+    if isinstance(ours, int) and isinstance(theirs, int) and ours < theirs:
+        raise Fenced(
+            f"{command.key} was written by incarnation {theirs} of the cluster, this broker is of incarnation {ours}"
+        )
 
 
 def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:

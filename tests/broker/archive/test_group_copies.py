@@ -6,7 +6,13 @@ import pytest
 
 from stratalog.client.client import Client
 from stratalog.client.groups import commit_offsets, delete_group
-from stratalog.tier.messages.group_copy import group_copy_from_bytes, groups_prefix
+from stratalog.tier.messages.group_copy import (
+    OffsetCopy,
+    group_copy_from_bytes,
+    group_copy_projection,
+    groups_prefix,
+)
+from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.topic import TopicPartition
 
@@ -62,3 +68,18 @@ def test_a_copy_that_failed_is_made_at_the_next_look(broker):
     assert not broker.node.housekeeping.group_copies.settled("g")
     broker.fail_store()
     eventually(lambda: copies(broker), {"g": {"orders": 5}})
+
+
+def test_a_broker_from_which_the_bucket_was_taken_over_copies_nothing_more(broker, caplog):
+    """Else a later restore would find the offsets that were committed where nothing is archived any more."""
+    commit(broker, "g", orders=5)
+    eventually(lambda: copies(broker), {"g": {"orders": 5}})
+    topic_id = broker.node.image.topics.by_name["orders"].topic_id
+    successors = [OffsetCopy("orders", topic_id, 0, 40)]
+    write_projection(broker.store, group_copy_projection(broker.node.cluster_id, "g", successors, 1))
+    commit(broker, "g", orders=6)
+    eventually(lambda: "was taken over" in caplog.text, True)
+    commit(broker, "h", orders=7)
+    broker.node.housekeeping.group_copies.look()
+    assert broker.node.housekeeping.group_copies._under_way == 0
+    assert copies(broker) == {"g": {"orders": 40}}

@@ -272,7 +272,7 @@ def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost, k
     )
     assert refused.exit_code == 2
     later_offset = OffsetCopy("orders", lost["topic_id"], 0, 90)
-    write_projection(store, group_copy_projection(lost["cluster_id"], "billing", [later_offset]))
+    write_projection(store, group_copy_projection(lost["cluster_id"], "billing", [later_offset], 1))
     if not kept:
         store.delete_many([info.key for info in store.list("") if info.key.endswith("/groups.json")])
     told = restore("--bucket", lost["bucket"], "--data", tmp_path / "again", "--takeover", "--cut", "monday")

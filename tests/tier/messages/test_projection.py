@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.tier.messages.projection import cluster_projection, format_projection, topic_projection, write_projection
 from stratalog.tier.stores.store import PreconditionFailed
-from stratalog.wire.errors import Invalid, Retriable
+from stratalog.wire.errors import Fenced, Invalid, Retriable
 
 
 def topic(**changes):
@@ -51,6 +51,14 @@ def test_documents_we_do_not_understand_are_left_alone(memory_store, held):
     with pytest.raises(Invalid):
         write_projection(memory_store, topic())
     assert memory_store.get(topic().key)[0] == held
+
+
+def test_a_document_of_a_later_incarnation_is_left_alone(memory_store):
+    """A broker from which the bucket was taken over writes none of its own over that of its successor."""
+    write_projection(memory_store, cluster_projection("c", 2))
+    with pytest.raises(Fenced, match=r"incarnation 2 .* incarnation 1"):
+        write_projection(memory_store, cluster_projection("c", 1))
+    assert json.loads(memory_store.get(cluster_projection("c", 2).key)[0])["incarnation"] == 2
 
 
 class AlwaysLate:
