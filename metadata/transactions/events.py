@@ -22,6 +22,7 @@ __all__ = [
     "ListIds",
     "MarkersWritten",
     "ProducerIdAllocated",
+    "Retire",
     "SendMarkers",
     "TransactionSettings",
     "VerifyPartitions",
@@ -105,6 +106,17 @@ class ProducerIdAllocated:
 
     request: AllocateProducerId
     producer_id: int
+
+
+@dataclass(slots=True)
+class Retire:
+    """The data directory went back in time: no producer of any transactional id goes on, open transactions are aborted.
+
+    Answered with ``done`` when all of that is durable.
+    """
+
+    token: Any
+    done: Message
 
 
 @dataclass(slots=True)

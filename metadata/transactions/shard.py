@@ -28,6 +28,7 @@ from stratalog.metadata.transactions.events import (
     ListIds,
     MarkersWritten,
     ProducerIdAllocated,
+    Retire,
     SendMarkers,
     TimedOut,
     TransactionSettings,
@@ -65,6 +66,8 @@ class TransactionShard:
         self._abort_at: dict[str, int] = {}
         """When each open transaction has taken too long, in monotonic time: the wall clock may jump."""
         self._waiting = Waiting()
+        self._retiring: dict[str, list[Retire]] = {}
+        """Requests that wait for the end of a transaction, by its id, before its producer is retired."""
         self._allocating: list[AllocateProducerId] = []
         self._next_abort_ms = 0
         self._next_expiry_ms = 0
@@ -78,6 +81,7 @@ class TransactionShard:
             ProducerIdAllocated: self._allocated,
             Describe: self._describe,
             ListIds: self._list,
+            Retire: self._retire,
             _Decided: self._decided,
         }
 
@@ -140,7 +144,7 @@ class TransactionShard:
                 timeout_ms=event.timeout_ms,
                 last_update_ms=now.wall_ms,
             )
-        elif event.expected is not None and not _may_go_on(transaction, event.expected):
+        elif event.expected is not None and not transaction.may_go_on(event.expected):
             return [_refused(event, ErrorCode.PRODUCER_FENCED, "another producer uses this transactional id")]
         if transaction.status.ending:
             return self._wait(event, now)
@@ -281,9 +285,27 @@ class TransactionShard:
     def _complete(self, transaction: Transaction, now: Now) -> list[Action]:
         transaction.complete(now.wall_ms)
         actions: list[Action] = [Write([transaction.record()])]
+        for asked in self._retiring.pop(transaction.transactional_id, ()):
+            actions += self._retire(asked, now)
         for event in self._waiting.ended(transaction.transactional_id):
             actions += self.step(event, now)
         return actions
+
+    def _retire(self, event: Retire, now: Now) -> list[Action]:
+        """Take every transactional id from its producer; one that is being ended goes last."""
+        actions: list[Action] = []
+        for transaction in self.transactions.values():
+            if not transaction.status.ending and not transaction.is_retired:
+                self._abort_at.pop(transaction.transactional_id, None)
+                transaction.retire(now.wall_ms)
+                actions.append(write := Write([transaction.record()]))
+                if transaction.status.ending:
+                    write.on_committed = (_Decided(transaction.transactional_id, transaction.producer),)
+        for transaction in self.transactions.values():
+            if transaction.status.ending and not transaction.is_retired:
+                self._retiring.setdefault(transaction.transactional_id, []).append(event)
+                return actions
+        return [*actions, Reply(event.token, event.done, durable=True)]
 
     # -- requests that wait -----------------------------------------------------------------------------------------
 
@@ -317,8 +339,10 @@ class TransactionShard:
 
     def parked(self) -> list[Any]:
         """The tokens of requests that wait for an end or for a producer id."""
-        return self._waiting.tokens() + [
-            asked.event.token for asked in self._allocating if asked.event.token is not None
+        return [
+            *self._waiting.tokens(),
+            *(asked.event.token for asked in self._allocating if asked.event.token is not None),
+            *(asked.token for waiting in self._retiring.values() for asked in waiting),
         ]
 
     # -- questions --------------------------------------------------------------------------------------------------
@@ -371,13 +395,6 @@ class TransactionShard:
             del self.transactions[transactional_id]
         records = [CoordinatorRecord(encode_key(one), None) for one in expired]
         return [Write(records, divisible=True)] if records else []
-
-
-def _may_go_on(transaction: Transaction, expected: Producer) -> bool:
-    """Whether this may be the producer itself, going on after an error (its epoch is looked at later)."""
-    gave_up = epoch_exhausted(expected.producer_epoch) or expected.producer_epoch == transaction.last_producer_epoch
-    repeats = expected.producer_id == transaction.previous_producer_id and gave_up
-    return repeats or expected.producer_id in (transaction.producer_id, transaction.promised.producer_id)
 
 
 def _stranger(transaction: Transaction | None, event: AddPartitions | VerifyPartitions) -> Reply | None:

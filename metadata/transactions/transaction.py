@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.metadata.coordination import CoordinatorRecord, Producer
 from stratalog.metadata.transactions.status import PRECEDING, TransactionStatus
@@ -22,7 +22,7 @@ from stratalog.wire.records.transaction import (
 )
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["EPOCH_BUMP_SINCE", "EPOCH_MAX", "NO_EPOCH", "NO_ID", "Transaction", "epoch_exhausted"]
+__all__ = ["EPOCH_BUMP_SINCE", "EPOCH_MAX", "NO_EPOCH", "NO_ID", "End", "Transaction", "epoch_exhausted"]
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -34,6 +34,15 @@ EPOCH_BUMP_SINCE: Final = 2
 def epoch_exhausted(epoch: int) -> bool:
     """Whether no producer may be given a higher epoch: the last one is kept for taking its transaction from it."""
     return epoch >= EPOCH_MAX - 1
+
+
+class End(NamedTuple):
+    """The latest transaction of an id as its log had it: its status, by whom, and when that was written."""
+
+    status: TransactionStatus
+    producer_epoch: int
+    client_version: int
+    last_update_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +66,8 @@ class Transaction:
     last_update_ms: int
     client_version: int = 0
     """The transaction version (KIP-890) by which the producer works."""
+    retired_from: End | None = None
+    """The state before the producer was retired; not kept in the log."""
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -74,10 +85,27 @@ class Transaction:
         """Whether it is being ended, and this is who goes on after the end; or its epoch for the end, if that is the last."""
         return self.status.ending and producer in {self.promised, self.producer}
 
+    def may_go_on(self, expected: Producer) -> bool:
+        """Whether this may be the producer itself, going on after an error (its epoch is looked at later)."""
+        gave_up = epoch_exhausted(expected.producer_epoch) or expected.producer_epoch == self.last_producer_epoch
+        repeats = expected.producer_id == self.previous_producer_id and gave_up
+        return repeats or expected.producer_id in (self.producer_id, self.promised.producer_id)
+
     @property
     def committing(self) -> bool:
         """Whether it is committed, for one that is decided."""
         return self.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
+
+    @property
+    def latest_end(self) -> End:
+        """How the latest transaction stood, before its producer was retired."""
+        now = End(self.status, self.producer_epoch, self.client_version, self.last_update_ms)
+        return self.retired_from or now
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether no producer has the present epoch."""
+        return self.producer_epoch == EPOCH_MAX and self.next_producer_id == NO_ID
 
     def record(self) -> CoordinatorRecord:
         """The record of the state as it is."""
@@ -161,6 +189,7 @@ class Transaction:
         self.partitions = set()
         self.start_ms = -1
         self.timeout_ms = timeout_ms
+        self.retired_from = None
         return True
 
     def add(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> None:
@@ -196,6 +225,19 @@ class Transaction:
             self.producer_epoch = min(self.producer_epoch + 1, EPOCH_MAX)
         self.client_version = client_version
         return True
+
+    def retire(self, now_ms: int) -> None:
+        """No producer that has this id goes on: the epoch becomes one that none is given. An open transaction is aborted.
+
+        The next producer to start gets another id. Not for a transaction that is being ended.
+        """
+        self.retired_from = self.latest_end
+        if self.status is TransactionStatus.ONGOING:
+            self.decide(commit=False, client_version=0, fence=True, fresh_id=None, now_ms=now_ms)
+        else:
+            self._enter(TransactionStatus.EMPTY, now_ms)
+            self.partitions, self.start_ms = set(), -1
+        self.producer_epoch, self.last_producer_epoch = EPOCH_MAX, NO_EPOCH
 
     def complete(self, now_ms: int) -> None:
         """Every partition has its marker."""
