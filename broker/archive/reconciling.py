@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from stratalog.broker.archive.archived_ends import end_archived, open_below
 from stratalog.broker.archive.log_start import tell_log_start
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.batch_mark import batch_at
@@ -41,12 +42,14 @@ class TimelinePorts:
     """The ports of a comparison where the log's directory went back in time, or may have.
 
     ``made`` are the claims of the directory. ``raise_epoch`` has the controller raise the leader epoch above one, and then
-    calls back with the new claimant. ``compared`` is called once log and archive agree.
+    calls back with the new claimant. ``compared`` is called once log and archive agree, and ``restarts`` before the log goes on
+    from its archive: what it had acknowledged above that is lost.
     """
 
     made: MadeClaims
     raise_epoch: Callable[[int, Callable[[Claimant], None]], None]
     compared: Callable[[], object]
+    restarts: Callable[[], object]
 
 
 class Reconciling:
@@ -82,6 +85,7 @@ class Reconciling:
         )
         self._finished: Callable[[], object] = lambda: None
         self._closed = False
+        self._view: ManifestView | None = None
         self.waits_for = ""
         """Why the archive has not answered so far; empty while it is being asked for the first time."""
 
@@ -141,6 +145,7 @@ class Reconciling:
             self._wait(getattr(report, "message", "its manifest ends before what was archived"))
             return
         self.waits_for = ""
+        self._view = report.view
         if report.view.deleted:
             self._done()
             return
@@ -200,6 +205,8 @@ class Reconciling:
 
     def _begin_again(self, outcome: RestartAt) -> None:
         self._unified.partition.held_back = _REASON
+        if self._timeline is not None:
+            self._timeline.restarts()
         if outcome.snapshot_key is None:
             self._restart(outcome, None)
         else:
@@ -226,7 +233,7 @@ class Reconciling:
         before, after = log_.log_start_offset, min(outcome.log_start_offset, log_.log_end_offset)
         if log_.advance_log_start(after):
             tell_log_start(self._partition, before, after)
-        self._done()
+        self._agreed()
 
     def _restart(self, outcome: RestartAt, snapshot: bytes | None) -> None:
         unified = self._unified
@@ -257,6 +264,25 @@ class Reconciling:
         if log_.log_start_offset != before:
             tell_log_start(self._partition, before, log_.log_start_offset)
         unified.partition.restarted()
+        self._agreed()
+
+    def _agreed(self) -> None:
+        """Log and archive agree: end what is open in both, then go on."""
+        view = self._view
+        if view is None or not view.newest_key or not open_below(self._unified.log, view.remote_end):
+            self._done()
+        else:
+            self._submit(commands.ReadAborted(self._partition, view.newest_key), self._aborted_read)
+
+    def _aborted_read(self, report: commands.Report) -> None:
+        if self._closed:
+            return
+        if not isinstance(report, commands.AbortedRead) or self._view is None:
+            self._wait(f"its aborted transactions cannot be read: {getattr(report, 'message', report)}")
+            return
+        self._unified.partition.held_back = None
+        aborted = {(one.producer_id, one.first_offset) for one in report.aborted}
+        end_archived(self._unified, self._view.remote_end, aborted, now_ms=self._now_ms, later=self._later)
         self._done()
 
     def _done(self, *, compared: bool = True) -> None:

@@ -7,6 +7,7 @@ import pytest
 from stratalog.broker.archive.reconciling import Reconciling
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
+from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.tier.bucket.trash import DELETED_RECORDS
@@ -14,6 +15,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages import commands
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.work import Worker
@@ -49,19 +51,34 @@ class Rig:
         self.log.write_queued()
         self.log.sync()
 
-    def archive(self, batches, epoch=1) -> None:
+    def begin_transaction(self, producer_id) -> None:
+        """Five records of a transaction that stays open."""
+        records = [Record(n, 1000, None, b"v") for n in range(5)]
+        batch = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+        self.log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=0)
+
+    def end_transaction(self, marker, _version, _acknowledge) -> None:
+        """As the partition, once it takes requests."""
+        assert self.partition.held_back is None
+        self.log.append_as_leader(memoryview(marker), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+
+    def archive(self, batches, epoch=1, aborted=()) -> None:
         data = b"".join(
             bytes(build_batch([Record(5 * b + n, 1000, None, b"v") for n in range(5)], leader_epoch=epoch))
             for b in range(batches)
         )
-        archive_log(self.store, PARTITION, [data], now_ms=0)
+        archive_log(self.store, PARTITION, [data], now_ms=0, aborted=aborted)
 
     def restart(self) -> None:
         self.restarted += 1
 
     def begin(self, checkpoint=None, *, lost=False, hold=True) -> Reconciling:
         self.partition = SimpleNamespace(
-            held_back=None, leader_epoch=2, restarted=self.restart, directory=SimpleNamespace(fail=print)
+            held_back=None,
+            leader_epoch=2,
+            restarted=self.restart,
+            directory=SimpleNamespace(fail=print),
+            append_marker=self.end_transaction,
         )
         self.unified = SimpleNamespace(
             log=self.log, partition=self.partition, topic_partition=TopicPartition("t", 0), topic_id=bytes(16)
@@ -237,3 +254,26 @@ def test_a_log_that_lacks_what_a_lost_archive_holds_waits(rig, caplog):
     rig.run()
     assert rig.partition.held_back is None
     assert (rig.reconciling.waits_for, rig.log.log_end_offset) == ("", 30)
+
+
+def test_transactions_that_were_archived_without_their_markers_end_as_the_archive_says(rig):
+    """Those above the end of the archive are left to the coordinator. No request comes before the markers."""
+    rig.log.assign_leader_epoch(1)
+    for producer_id in (7, 8, 9):
+        rig.begin_transaction(producer_id)
+    rig.write(1)
+    rig.archive(2, aborted=[AbortedTransaction(8, 5, 40, 41)])
+    rig.begin()
+    rig.start()
+    rig.run()
+    assert rig.partition.held_back
+    rig.run(commands.FailedReport("the bucket is away", retriable=True))
+    assert "aborted transactions" in rig.reconciling.waits_for
+    assert rig.finished == 0
+    rig.timers.pop()()
+    rig.run()
+    rig.run()
+    assert (rig.finished, rig.queue, rig.partition.held_back) == (1, [], None)
+    assert [entry.producer_id for _, entry in rig.log.producer_state.open_transactions()] == [9]
+    aborted = rig.log.aborted_transactions(0, rig.log.log_end_offset)
+    assert [(one.producer_id, one.first_offset) for one in aborted] == [(8, 5)]
