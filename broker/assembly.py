@@ -12,7 +12,7 @@ from stratalog.broker.archive.deleted_archives import DeletedArchives, DeletionP
 from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
 from stratalog.broker.archive.problems import first_of
 from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.archive.timelines import ControllerPorts
+from stratalog.broker.archive.timelines import ControllerPorts, TransactionPorts
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
@@ -94,9 +94,22 @@ def new_tiering(broker: BrokerParts) -> Tiering:
         directories=broker.directories,
         incarnation=lambda: broker.image.incarnation,
         controller=_controller_ports(broker),
+        transactions=_transaction_ports(broker),
         topic_written=topic_written,
         wake_reader=broker.purgatory.check,
     )
+
+
+def _transaction_ports(broker: BrokerParts) -> TransactionPorts:
+    """The transactions of a broker whose coordinators are made later than its archives."""
+
+    def judge(unified: UnifiedLog, judged: Callable[[], object]) -> None:
+        broker.coordinators.hanging.judge(unified, judged)
+
+    def retire_producers() -> None:
+        broker.coordinators.hanging.retire_producers()
+
+    return TransactionPorts(retire_producers, judge)
 
 
 def _controller_ports(broker: BrokerParts) -> ControllerPorts:
@@ -271,4 +284,4 @@ def http_services(broker: BrokerParts) -> HttpServices:
 def problems(broker: BrokerParts) -> list[str]:
     """The faults of a broker that serves, a sentence each."""
     local = [*first_of(broker.partitions.closed), *missing_problems(broker.partitions)]
-    return [*local, *broker.tiering.problems()]
+    return [*local, *broker.tiering.problems(), *first_of(broker.coordinators.hanging.problems())]

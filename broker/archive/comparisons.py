@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from stratalog.broker.archive.bucket_gate import BucketGate
 from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
 from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.reconciling import Reconciling, TimelinePorts
-from stratalog.broker.archive.timelines import Timelines
+from stratalog.broker.archive.timelines import Timelines, TransactionPorts
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
@@ -43,6 +44,7 @@ class ComparisonPorts:
     gate: BucketGate
     checkpoints: ArchiveCheckpoints
     timelines: Timelines
+    transactions: TransactionPorts
     archives: Mapping[UnifiedLog, Archive]
     renew: Callable[[UnifiedLog], Archive]
     cluster_id: str
@@ -59,6 +61,8 @@ class Comparisons:
         self._ports = ports
         self._all_suspect = False
         """Whether the doubt about all logs is on disk."""
+        self._agreed: list[UnifiedLog] = []
+        """Logs that agree with their archives; their transactions are judged when no comparison runs."""
 
     def begin(self, archive: Archive, state: RemoteLogState | None, led: Led) -> None:
         """Compare a partition that is led from now on, if its start may lack what was archived (rule 8).
@@ -70,6 +74,8 @@ class Comparisons:
         if led is not Led.CREATED and (suspect or reconciling.needed()):
             # A log that was served all the time goes on; it stops only if its archive turns out to know better.
             self._start(archive, reconciling, hold=led is not Led.RECONFIGURED)
+        if suspect:  # an earlier start may have ended before it was through with this
+            self._ports.transactions.retire_producers()
 
     def compare(self, archive: Archive, why: str, *, hold: bool) -> None:
         """Compare a log that is served, for the reason ``why``.
@@ -78,7 +84,7 @@ class Comparisons:
         """
         log.log(logging.ERROR if hold else logging.INFO, "%s", why)
         if hold:
-            self._ports.timelines.skip_producers()
+            self._went_back()
         running = self.running.get(archive.unified)
         if running is not None:  # it claims for itself, and meets the same
             if hold:
@@ -97,7 +103,7 @@ class Comparisons:
             return
         self._all_suspect = self._ports.checkpoints.suspect_all()
         log.error("%s. Each log is compared with its archive before it goes on; the archive wins", why)
-        self._ports.timelines.skip_producers()
+        self._went_back()
         for archive in list(self._ports.archives.values()):
             running = self.running.get(archive.unified)
             if running is None:
@@ -105,11 +111,17 @@ class Comparisons:
             else:
                 running.hold()
 
+    def _went_back(self) -> None:
+        """Producer ids and transactions come from logs of this disk as well."""
+        self._ports.timelines.skip_producers()
+        self._ports.transactions.retire_producers()
+
     def forget(self, unified: UnifiedLog) -> None:
         """Drop a partition that is led no longer."""
         reconciling = self.running.pop(unified, None)
         if reconciling is not None:
             reconciling.close()
+            self._judge_transactions()
 
     def waiting(self) -> Iterable[tuple[UnifiedLog, Reconciling]]:
         """The comparisons whose archive has failed to answer, and is asked again."""
@@ -130,8 +142,16 @@ class Comparisons:
             current = self._ports.archives.get(unified)  # another one than ``archive`` if the epoch was raised
             if current is not None:
                 current.compared()
+            self._judge_transactions()
 
         reconciling.start(finished, hold=hold)
+
+    def _judge_transactions(self) -> None:
+        """Once nothing is compared any more: the logs speak for each other."""
+        if not self.running:
+            agreed, self._agreed = self._agreed, []
+            for unified in agreed:
+                self._ports.transactions.judge(unified, partial(self._ports.checkpoints.clear, unified))
 
     def _new(self, archive: Archive, state: RemoteLogState | None, *, lost: bool) -> Reconciling:
         ports = self._ports
@@ -163,11 +183,12 @@ class Comparisons:
                 if self.running.get(unified) is asking:  # otherwise the archive that is there now is not being compared
                     done(renewed())
 
-            ports.timelines.skip_producers()  # producer ids come from the metadata log as well, which went back too
+            self._went_back()
             ports.timelines.raise_epoch(unified, above, raised)
 
         return TimelinePorts(
             made=ports.gate.equal_claims,
             raise_epoch=raise_epoch,
-            compared=lambda: ports.checkpoints.clear(unified),
+            compared=lambda: self._agreed.append(unified),
+            restarts=ports.transactions.retire_producers,
         )

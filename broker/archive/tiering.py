@@ -20,7 +20,7 @@ from stratalog.broker.archive.problems import add_problem_metrics, archive_probl
 from stratalog.broker.archive.projections import Projections
 from stratalog.broker.archive.removal import RemovalSettings
 from stratalog.broker.archive.retention import planned_log_start
-from stratalog.broker.archive.timelines import ControllerPorts, Timelines
+from stratalog.broker.archive.timelines import ControllerPorts, Timelines, TransactionPorts
 from stratalog.broker.archive.upload_gate import UploadGate
 from stratalog.broker.cold.cold_reads import open_cold_reads
 from stratalog.broker.cold.manifest_views import RemoteViews
@@ -84,6 +84,7 @@ class Tiering:
         directories: Directories,
         incarnation: Callable[[], int],
         controller: ControllerPorts,
+        transactions: TransactionPorts,
         topic_written: Callable[[UnifiedLog], commands.WriteProjection],
         wake_reader: Callable[[object], object],
     ) -> None:
@@ -113,7 +114,7 @@ class Tiering:
         self._archives: dict[UnifiedLog, Archive] = {}
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._views = RemoteViews()
-        self._comparisons = self._new_comparisons()
+        self._comparisons = self._new_comparisons(transactions)
         self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
         self._moved: list[UnifiedLog] = []
         self._requests: Counter[str] = Counter()
@@ -133,12 +134,13 @@ class Tiering:
         )
         add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
 
-    def _new_comparisons(self) -> Comparisons:
+    def _new_comparisons(self, transactions: TransactionPorts) -> Comparisons:
         ports = ComparisonPorts(
             submit=self.submit,
             gate=self.gate,
             checkpoints=self._checkpoints,
             timelines=self._timelines,
+            transactions=transactions,
             archives=self._archives,
             renew=self._renew,
             cluster_id=self._directories.cluster_id,
@@ -174,7 +176,7 @@ class Tiering:
             node_id=directories.node_id,
             incarnation=lambda: -1 if read_only else self._incarnation(),
             archives_known=self._checkpoints.archives_known,
-            second_timeline=self._second_timeline,
+            second_timeline=lambda why: self._comparisons.second_timeline(why),  # noqa: PLW0108 - made later
             now_ms=self._clock.wall_ms,
             elapsed_ms=self._elapsed_ms,
         )
@@ -183,9 +185,6 @@ class Tiering:
         """Skip the producer ids that archives may know; call it before clients are served."""
         if self.config.tiering_enabled:
             await self._timelines.begin_producer_era()
-
-    def _second_timeline(self, why: str) -> None:
-        self._comparisons.second_timeline(why)
 
     def submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
         """Send a command to the ``io`` worker, if the bucket is the right one."""

@@ -16,7 +16,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import Uuid
 
-__all__ = ["ControllerPorts", "Timelines"]
+__all__ = ["ControllerPorts", "Timelines", "TransactionPorts"]
 
 _RETRY_SECONDS: Final = 1.0
 
@@ -33,6 +33,18 @@ class ControllerPorts:
 
     raise_epoch: Callable[[Uuid, int, int], Awaitable[object]]
     begin_producer_era: Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPorts:
+    """Actions of the transaction coordinator, whose log went back, too.
+
+    ``retire_producers`` takes each transactional id from its producer. ``judge`` ends the transactions of a log that their
+    coordinator will not end, and then calls back.
+    """
+
+    retire_producers: Callable[[], object]
+    judge: Callable[[UnifiedLog, Callable[[], object]], object]
 
 
 class Timelines:

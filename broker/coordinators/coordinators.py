@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stratalog.broker.control.control_plane import ProducerIds
 from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.broker.coordinators.groups import GroupCoordinator
+from stratalog.broker.coordinators.hanging import HangingTransactions, add_hanging_figures
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics, TopicMaking
 from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
@@ -56,6 +57,8 @@ class Coordinators:
             next_producer_id=services.producer_ids.next,
         )
         add_transaction_figures(services.metrics, self.transactions, clock)
+        self.hanging = HangingTransactions(self.transactions, lambda: services.partitions, image)
+        add_hanging_figures(services.metrics, self.hanging, clock)
         self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]
 
     def led(self, unified: UnifiedLog) -> None:
@@ -83,6 +86,7 @@ class Coordinators:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.hanging.close()
         self.transactions.close()
         self.groups.patterns.close()
         for host in self._hosts:

@@ -56,7 +56,9 @@ class TransactionCoordinator:
         self._image = image
         self._next_producer_id = next_producer_id
         self._allocations: set[asyncio.Task[None]] = set()
-        services = DriverServices(clock=clock, tick=tick, perform=self._perform, on_active=lambda _: None)
+        services = DriverServices(clock=clock, tick=tick, perform=self._perform, on_active=self._loaded)
+        self.on_active: Callable[[ShardDriver], None] = lambda _: None
+        """Called when a shard is loaded, before it takes the first request."""
         self.ceiling = Ceiling(
             "stratalog.transactional.ids.max",
             lambda: config().integer("stratalog.transactional.ids.max"),
@@ -103,6 +105,9 @@ class TransactionCoordinator:
     def drivers(self) -> list[ShardDriver]:
         """The shards that take events now."""
         return [driver for driver in self.host if driver.active]
+
+    def _loaded(self, driver: ShardDriver) -> None:
+        self.on_active(driver)
 
     @property
     def loading(self) -> bool:

@@ -23,7 +23,7 @@ class Rig:
     """One partition; every call of its archive is noted in ``calls``, every command waits in ``queue``."""
 
     def __init__(self) -> None:
-        self.calls, self.queue, self.raised, self.skips = [], [], [], []
+        self.calls, self.queue, self.raised, self.skips, self.retired = [], [], [], [], []
         self.disk_takes = True
         self.suspect = False
         log = SimpleNamespace(
@@ -57,6 +57,9 @@ class Rig:
                 timelines=SimpleNamespace(
                     skip_producers=lambda: self.skips.append(1),
                     raise_epoch=lambda _, above, done: self.raised.append((above, done)),
+                ),
+                transactions=SimpleNamespace(
+                    retire_producers=lambda: self.retired.append(1), judge=lambda _, judged: judged()
                 ),
                 archives=self.archives,
                 renew=lambda _: self.lead("second"),
@@ -101,7 +104,7 @@ def test_an_archive_that_was_deleted_meanwhile_is_gone_on_with(rig):
     """There is nothing to compare: it is claimed again, and begins anew if it is wanted."""
     rig.comparisons.compare(rig.archive, "longer", hold=False)
     rig.answer(DELETED)
-    assert rig.calls == ["first comparing", "clear", "first compared"]
+    assert rig.calls == ["first comparing", "first compared", "clear"]
     assert not rig.comparisons.running
 
 
@@ -135,7 +138,7 @@ def test_another_timeline_holds_a_log_back_that_was_served_so_far(rig):
     done()
     rig.answer(DELETED)
     assert rig.partition.held_back is None
-    assert rig.calls == ["first comparing", "second comparing", "clear", "second compared"]
+    assert rig.calls == ["first comparing", "second comparing", "second compared", "clear"]
 
 
 @pytest.mark.parametrize("certain", ["the claim meets another timeline", "the bucket knows another start"])
@@ -187,3 +190,48 @@ def test_a_start_without_a_checkpoint_meets_another_timeline(rig, led):
     rig.answer(OTHER)
     assert len(rig.raised) == 1
     assert rig.skips, "the metadata log went back with the rest of the disk, and would give out its producer ids again"
+
+
+def test_transactional_producers_are_fenced_whenever_the_directory_is_known_to_have_gone_back(rig):
+    """Part of a transaction that is under way may be lost; a mere doubt fences no producer."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert not rig.retired
+    rig.answer(OTHER)
+    assert rig.retired
+    rig.retired.clear()
+    rig.comparisons.second_timeline("the bucket knows another start")
+    assert rig.retired
+
+
+def test_a_doubt_of_an_earlier_start_fences_producers_again(rig):
+    """That start may have ended before they were."""
+    rig.suspect = True
+    rig.comparisons.begin(rig.archive, None, Led.OPENED)
+    assert rig.retired
+
+
+def test_transactions_are_judged_when_the_last_comparison_has_ended(rig):
+    """Logs speak for each other, and each may still be replaced by its archive."""
+    judged = []
+    rig.comparisons._ports.transactions.judge = lambda unified, _: judged.append(unified)
+    other = rig.unified
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.unified = Unified(**vars(other))
+    rig.comparisons.compare(rig.lead("other"), "longer", hold=False)
+    rig.answer(DELETED)
+    assert judged == []
+    rig.answer(DELETED)
+    assert judged == [other, rig.unified]
+
+
+def test_transactions_are_judged_when_the_last_comparison_is_given_up(rig):
+    """Its partition is led no longer."""
+    judged = []
+    rig.comparisons._ports.transactions.judge = lambda unified, _: judged.append(unified)
+    other = rig.unified
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.unified = Unified(**vars(other))
+    rig.comparisons.compare(rig.lead("other"), "longer", hold=False)
+    rig.answer(DELETED)
+    rig.comparisons.forget(rig.unified)
+    assert judged == [other]
