@@ -5,11 +5,13 @@ PY := $(VENV)/bin/python
 BUCKET ?= file
 S3 ?= seaweed
 PYSPARK ?= 4.1.1
+# Brokers, workers and Spark tasks of tests are processes of their own: without bytecode each one compiles all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py tests/tier/stores/s3/test_multipart.py tests/faults/test_s3.py tests/faults/test_s3_server.py tests/localstack/test_quirks.py
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -18,7 +20,7 @@ help:
 	@echo "make test-all           every test that needs no Maven, Java or Node of this machine"
 	@echo "make kernel             build the compiled kernel of the decoder and install it into .venv (C compiler)"
 	@echo "make test-kernel        build it as a wheel and run the decoder's tests with it"
-	@echo "make check              ruff, mypy, import contracts, tidy"
+	@echo "make check              ruff, mypy, import contracts, tidy (make lint: without tidy, which make test has)"
 	@echo "make crash              2,000 crash images"
 	@echo "make model              every order of events of the archive's protocol, with states counted"
 	@echo "make mutants [ONLY=text] [PART=1/5]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
@@ -46,7 +48,15 @@ demo: $(VENV)/.ready
 	$(PY) -m demo --bucket $(BUCKET)
 
 test: $(VENV)/.ready
-	$(PY) -m pytest -n auto --dist loadgroup --durations=25
+	@$(in_memory) $(PY) -m pytest -n auto --dist loadgroup --durations=25 --basetemp="$$place"
+
+# Files of tests lie in memory where it has 4 GB to spare: most of the waiting of tests is for syncs. Tests of files
+# themselves (tests/hot/storage, tests/tier/stores) take a disk all the same.
+define in_memory
+free=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); \
+	place=$$(mktemp -d -p "$$([ "$${free:-0}" -gt 4194304 ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" stratalog-XXXXXX); \
+	trap 'rm -rf "$$place"' EXIT;
+endef
 
 # A compiler and Python's headers: those of the machine, or the distribution's.
 define compiler
@@ -70,7 +80,7 @@ build/kernel/.ready: $(VENV)/.ready $(KERNEL_SOURCES)
 	@touch $@
 
 test-kernel: build/kernel/.ready
-	PYTHONPATH=$(CURDIR)/build/kernel STRATALOG_KERNEL=require $(PY) -m pytest $(KERNEL_TESTS)
+	PYTHONPATH=$(CURDIR)/build/kernel STRATALOG_KERNEL=require $(PY) -m pytest -n auto --dist loadgroup $(KERNEL_TESTS)
 
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
@@ -125,12 +135,14 @@ mutants: $(VENV)/.ready
 sim: $(VENV)/.ready
 	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
 
-check: $(VENV)/.ready
+check: lint
+	$(PY) -m pytest -q tests/test_tidy.py
+
+lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PY) -m pytest -q tests/test_tidy.py
 
 bench: $(VENV)/.ready
 	$(PY) -m bench $(if $(CELLS),--cells $(CELLS))
