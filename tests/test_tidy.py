@@ -53,6 +53,10 @@ SOURCES = [path for path in [*python_files(*ROOMS, *OTHERS), ROOT / "conftest.py
 TESTS = list(python_files("tests"))
 
 
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Attributes of syntax trees that hold statements."""
+
+
 @cache
 def parsed(path: Path) -> ast.Module:
     """The syntax tree of a file, parsed once for all tests."""
@@ -61,8 +65,14 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function and method of a file."""
-    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    """Every function and method of a file. Functions stand in blocks of statements, so expressions are passed over."""
+    found, blocks = [], [parsed(path)]
+    while blocks:
+        block = blocks.pop()
+        inside = [one for name in BLOCKS for one in getattr(block, name, ())]
+        found += [one for one in inside if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        blocks += inside
+    return found
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -44,7 +44,7 @@ HIDDEN = ("PYTHON", "PYSPARK_", "SPARK_", "AWS_", "VIRTUAL_ENV")
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """All of this folder, with time to start clusters and drivers in."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/spark/cluster/"):
             item.add_marker("cluster")
             item.add_marker(pytest.mark.timeout(2 * TIMEOUT_SECONDS))
 
