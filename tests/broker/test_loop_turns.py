@@ -18,11 +18,8 @@ from stratalog.wire.messages.describe_acls import DescribeAclsRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-TURN_MS_MAX = 100
+TURN_MS_MAX = 80
 """The bound is 50 ms on a quiet machine; what is guarded against took from 170 ms to 20 s."""
-
-MEASUREMENTS = 3
-"""The least of several longest turns counts: the work is the same each time, and neighbours of the machine only add."""
 
 NAMES = [f"topic-{number}" for number in range(ELEMENTS)]
 ASKED = (
@@ -34,17 +31,12 @@ ASKED = (
 )
 
 
-def least_longest_turn(
-    port: int, turns: LoopTurns, worst: Worst, measurements: int = MEASUREMENTS
-) -> tuple[float, int]:
-    """The longest turn in ms of CPU, the least of several, and the bytes of the answers to one of them."""
-    gc.collect()
-    gc.freeze()
-    try:
-        with BrokerLink("127.0.0.1", port, timeout_seconds=60) as link:
-            return min(longest_turn(link, turns, worst) for _ in range(measurements))
-    finally:
-        gc.unfreeze()
+def quietest(link: BrokerLink, turns: LoopTurns, worst: Worst, wanted_ms: float) -> tuple[float, int]:
+    """The longest turn in ms and the answer's bytes, asked at most four times: other work on the machine only adds."""
+    tries = []
+    while len(tries) < 4 and not (tries and min(tries)[0] < wanted_ms):
+        tries.append(longest_turn(link, turns, worst))
+    return min(tries)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +59,13 @@ def measured(tmp_path_factory):
 def test_no_turn_is_long(measured, worst: Worst):
     """The answer comes; meanwhile others had their turns."""
     turns, port = measured
-    longest_ms, size = least_longest_turn(port, turns, worst, measurements=1)
+    gc.collect()
+    gc.freeze()
+    try:
+        with BrokerLink("127.0.0.1", port, timeout_seconds=60) as link:
+            longest_ms, size = quietest(link, turns, worst, TURN_MS_MAX)
+    finally:
+        gc.unfreeze()
     assert size > 100_000
     assert longest_ms < TURN_MS_MAX
 
@@ -102,7 +100,7 @@ def guarded(tmp_path_factory):
     thread = LoopThread()
     turns = LoopTurns()
     turns.watch(thread)
-    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:root"}
+    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:nobody"}
     broker = EmbeddedBroker(str(tmp_path_factory.mktemp("guarded")), thread, settings).start()
     control, new_id = broker.node.control, broker.node.new_topic_id
     every = list(rules())
@@ -114,6 +112,7 @@ def guarded(tmp_path_factory):
     thread.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "worst",
     [
@@ -135,24 +134,28 @@ def guarded(tmp_path_factory):
 def test_no_turn_is_long_with_many_rules(guarded, worst: Worst):
     """Neither where rules are listed nor where they are asked."""
     turns, broker, _ = guarded
-    longest_ms, _ = least_longest_turn(broker.port, turns, worst)
+    gc.collect()
+    gc.freeze()
+    try:
+        with BrokerLink("127.0.0.1", broker.port, timeout_seconds=60) as link:
+            longest_ms, _ = quietest(link, turns, worst, GUARDED_TURN_MS_MAX)
+    finally:
+        gc.unfreeze()
     assert longest_ms < GUARDED_TURN_MS_MAX
 
 
+@pytest.mark.slow
 def test_no_turn_is_long_where_a_snapshot_is_written(guarded):
     """The records of the image are made in slices, too."""
     turns, broker, thread = guarded
     control, slices = broker.node.control, broker.node.dispatcher.slices
     gc.collect()
     gc.freeze()
-    longest_ms = []
+    turns.reset()
     try:
-        for _ in range(MEASUREMENTS):
-            turns.reset()
-            thread.run(lambda: control.log.write_snapshot(control.image, slices.run))
-            assert turns.total_ms > TURN_MS_MAX
-            longest_ms.append(turns.longest_ms)
+        thread.run(lambda: control.log.write_snapshot(control.image, slices.run))
     finally:
         gc.unfreeze()
     assert not control.log.snapshot_due
-    assert min(longest_ms) < TURN_MS_MAX
+    assert turns.total_ms > TURN_MS_MAX
+    assert turns.longest_ms < TURN_MS_MAX

@@ -246,6 +246,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     place = tmp_path_factory.mktemp("spark")
     names = ("PYTHONPATH", "JAVA_HOME", "PYSPARK_PYTHON")
     before = {name: os.environ[name] for name in names if name in os.environ}
+    installed = str(Path(__file__).with_name("worker_path"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (installed, before.get("PYTHONPATH"))))
     started = start_session(
         "local[2]",
         app_name="stratalog-tests",

@@ -78,7 +78,7 @@ def messages():
     return strategy
 
 
-@pytest.fixture(scope="session")
-def examples():
-    """How many random messages a sweep takes a version: few, or ``STRATALOG_SWEEP`` for a long run."""
-    return int(os.environ.get("STRATALOG_SWEEP", "6"))
+@pytest.fixture(scope="session", params=["some", pytest.param("many", marks=pytest.mark.slow)])
+def examples(request):
+    """How many random messages a sweep takes a version: few by default, ``STRATALOG_SWEEP`` of the slow ones."""
+    return 3 if request.param == "some" else int(os.environ.get("STRATALOG_SWEEP", "12"))

@@ -89,7 +89,7 @@ def expected(url: str, by: tuple[str, ...], **given: str) -> dict[Any, list[Any]
 @pytest.mark.parametrize(
     "by",
     [
-        (),
+        pytest.param((), marks=pytest.mark.slow),
         pytest.param(("partition",), marks=pytest.mark.slow),
         pytest.param(("day",), marks=pytest.mark.slow),
         ("partition", "day"),
