@@ -96,6 +96,7 @@ async def test_a_worker_has_every_file_once(target):
     assert short_names(report["names"]) == set()
 
 
+@pytest.mark.slow  # `test_no_module_is_loaded_under_two_names` of the source looks into a worker by default
 @pytest.mark.spark
 def test_a_spark_worker_has_every_file_once(tmp_path):
     """The Python process that Spark starts for a data source or a function."""

@@ -153,6 +153,17 @@ BUGS: dict[Bug, str] = {
     offsets_do_not_wait_for_their_transaction: "is committed at",
 }
 """Each bug, and what the invariant that finds it says."""
+BY_DEFAULT = frozenset(
+    {
+        no_sync_of_data,
+        no_sync_of_names,
+        committed_without_an_object,
+        producers_are_forgotten,
+        answers_overtake,
+        open_transactions_are_shown,
+    }
+)
+"""Those that are found soonest, of every kind; `make test-slow` plants all."""
 
 
 def first_failure(seeds: Iterable[int]) -> Outcome | None:
@@ -164,7 +175,11 @@ def first_failure(seeds: Iterable[int]) -> Outcome | None:
     return None
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize(
+    "bug",
+    [pytest.param(bug, marks=() if bug in BY_DEFAULT else pytest.mark.slow) for bug in BUGS],
+    ids=lambda bug: bug.__name__,
+)
 def test_every_bug_is_found(bug, monkeypatch):
     """By an invariant that says what is wrong."""
     bug(monkeypatch)

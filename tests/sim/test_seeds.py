@@ -1,8 +1,8 @@
-"""Runs of the whole broker, each with its own clients, faults and settings: 25 by default, 200 in ``make test-slow``."""
+"""Runs of the whole broker, each with its own clients, faults and settings: 10 by default, 200 in ``make test-slow``."""
 
 import pytest
 
-_TOGETHER = 25
+_TOGETHER = 10
 
 
 @pytest.mark.parametrize(
