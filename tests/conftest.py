@@ -30,8 +30,7 @@ from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
-WAIT_SECONDS = 90
-"""Far more than anything takes: a machine that does much else is no failure."""
+WAIT_SECONDS = 90  # far more than anything takes: a machine that does much else is no failure
 CONFORMANCE = ("tests/tier/stores/test_store.py",)
 """The store where `--store` is given without a file."""
 LOOPS_OF_BOTH_KINDS = ("test_connection.py",)
