@@ -42,8 +42,12 @@ def end_archived(
     """Append the markers of the transactions that are open below ``remote_end``.
 
     ``aborted`` are those that were aborted, by producer id and first offset. A marker that cannot be written is tried
-    again ``later``. Its epoch is above the producer's, which writes here no more.
+    again ``later``, and no more where this broker does not lead the partition any longer. Its epoch is above the
+    producer's, which writes here no more.
     """
+    leader = unified.partition.leader
+    if leader is None:
+        return
     for first, entry in open_below(unified.log, remote_end):
         commit = (entry.producer_id, first) not in aborted
         epoch = max(entry.coordinator_epoch, 0)
@@ -63,7 +67,7 @@ def end_archived(
         told = partial(
             _told, f"{unified.topic_partition}: the transaction of producer {entry.producer_id} from offset {first} on"
         )
-        unified.partition.append_marker(batch, 0, partial(told, commit, again))
+        leader.append_marker(batch, 0, partial(told, commit, again))
 
 
 def _told(what: str, commit: bool, again: Callable[[], object], outcome: AppendInfo | KafkaError) -> None:

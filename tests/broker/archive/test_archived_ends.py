@@ -26,7 +26,7 @@ class Rig:
         for producer_id in (7, 8, 9):
             self.append(producer_id)
         self.refusals, self.timers = [], []
-        partition = SimpleNamespace(append_marker=self.append_marker)
+        partition = SimpleNamespace(leader=SimpleNamespace(append_marker=self.append_marker))
         self.unified = SimpleNamespace(log=self.log, partition=partition, topic_partition=NAME)
 
     def append(self, producer_id, epoch=3, sequence=0):
@@ -90,4 +90,14 @@ def test_a_marker_that_finds_no_room_is_tried_again(rig):
     assert rig.open() == [7, 8, 9]
     rig.timers.pop()()
     assert rig.open() == [8, 9]
+    assert rig.timers == []
+
+
+def test_a_partition_that_is_led_no_longer_gets_no_marker(rig):
+    """A retry that comes after the role has ended leaves the transaction to the next leader."""
+    rig.refusals = [KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another epoch")]
+    rig.end(1)
+    rig.unified.partition.leader = None
+    rig.timers.pop()()
+    assert rig.open() == [7, 8, 9]
     assert rig.timers == []
