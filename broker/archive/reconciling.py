@@ -28,6 +28,7 @@ from stratalog.tier.manifests.second_timeline import MadeClaims
 from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView
 from stratalog.tier.messages import commands
 from stratalog.tier.planning.reconcile import Keep, RestartAt, must_reconcile, reconcile
+from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Reconciling", "TimelinePorts"]
 
@@ -194,6 +195,10 @@ class Reconciling:
         if batch is not None and self._holds(batch.end - 1):
             try:
                 diverged = batch_at(self._unified.log, batch.end - 1) != batch
+            except (Corrupt, KafkaError) as error:
+                # Without this batch two timelines look alike: to serve either would be a guess.
+                self._wait(f"offset {batch.end - 1}, where the two must agree, cannot be read on this disk: {error}")
+                return
             except OSError as error:
                 self._unified.partition.directory.fail(error)
                 return

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.archive.reconciling import Reconciling
+from stratalog.broker.archive.reconciling import Reconciling, TimelinePorts
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.state.producer_state import AppendOrigin
@@ -14,6 +14,7 @@ from stratalog.tier.bucket.trash import DELETED_RECORDS
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.manifests.second_timeline import MadeClaims
 from stratalog.tier.messages import commands
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.stores.memory_store import MemoryStore
@@ -72,13 +73,13 @@ class Rig:
     def restart(self) -> None:
         self.restarted += 1
 
-    def begin(self, checkpoint=None, *, lost=False, hold=True) -> Reconciling:
+    def begin(self, checkpoint=None, *, lost=False, hold=True, timeline=None) -> Reconciling:
         self.partition = SimpleNamespace(
             held_back=None,
             leader_epoch=2,
             restarted=self.restart,
             directory=SimpleNamespace(fail=print),
-            append_marker=self.end_transaction,
+            leader=SimpleNamespace(append_marker=self.end_transaction),
         )
         self.unified = SimpleNamespace(
             log=self.log, partition=self.partition, topic_partition=TopicPartition("t", 0), topic_id=bytes(16)
@@ -94,6 +95,7 @@ class Rig:
             checkpoint=checkpoint,
             lost=lost,
             later=lambda seconds, call: self.timers.append(call),
+            timeline=timeline,
         )
         self.hold = hold
         return self.reconciling
@@ -277,3 +279,25 @@ def test_transactions_that_were_archived_without_their_markers_end_as_the_archiv
     assert [entry.producer_id for _, entry in rig.log.producer_state.open_transactions()] == [9]
     aborted = rig.log.aborted_transactions(0, rig.log.log_end_offset)
     assert [(one.producer_id, one.first_offset) for one in aborted] == [(8, 5)]
+
+
+def test_a_batch_that_decides_and_cannot_be_read_is_waited_for(rig, caplog):
+    """Damage where log and archive must agree: the partition waits and says where, the comparison does not die."""
+    rig.write(4)
+    rig.archive(3)
+    rig.begin(timeline=TimelinePorts(MadeClaims(), raise_epoch=print, compared=int, restarts=int))
+    path = next(rig.tmp_path.rglob("*.log"))
+    data = path.read_bytes()
+    third = 2 * len(data) // 4
+    path.write_bytes(data[: third + 8] + b"\xff\xff\xff\xff" + data[third + 12 :])
+    rig.start()
+    rig.run()
+    rig.run()
+    assert rig.finished == 0
+    assert rig.partition.held_back is not None
+    assert "offset 14, where the two must agree, cannot be read" in rig.reconciling.waits_for
+    path.write_bytes(data)
+    rig.timers.pop()()
+    rig.run()
+    rig.run()
+    assert rig.finished == 1
