@@ -100,7 +100,7 @@ def guarded(tmp_path_factory):
     thread = LoopThread()
     turns = LoopTurns()
     turns.watch(thread)
-    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:nobody"}
+    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:owner"}
     broker = EmbeddedBroker(str(tmp_path_factory.mktemp("guarded")), thread, settings).start()
     control, new_id = broker.node.control, broker.node.new_topic_id
     every = list(rules())
