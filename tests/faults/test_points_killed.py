@@ -36,7 +36,7 @@ from stratalog.wire.topic import TopicPartition
 
 ROOT = Path(__file__).parents[2]
 DYING = Path(__file__).parent / "dying"
-WAIT_SECONDS = 30
+WAIT_SECONDS = 90
 DAY_SECONDS = 24 * 3600
 EARLIEST = -2
 SETTINGS = (
