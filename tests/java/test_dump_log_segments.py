@@ -160,7 +160,7 @@ def test_the_metadata_log_and_its_snapshot_are_kafkas_records(kafka, loaded) -> 
 
 
 def test_a_new_metadata_log_begins_with_its_leader(kafka, serve) -> None:
-    """One start: the leader's message, the features, the broker; then one batch for a topic."""
+    """One start: the leader's message, the features, the broker, its era of producer ids; then one batch for a topic."""
     broker = serve()
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     admin.create_topics([NewTopic("one", 3, 1)])["one"].result(30)
@@ -176,6 +176,7 @@ def test_a_new_metadata_log_begins_with_its_leader(kafka, serve) -> None:
         *["FEATURE_LEVEL_RECORD"] * 3,
         "REGISTER_BROKER_RECORD",
         "BROKER_REGISTRATION_CHANGE_RECORD",
+        "PRODUCER_IDS_RECORD",
         "TOPIC_RECORD",
         *["PARTITION_RECORD"] * 3,
     ]
