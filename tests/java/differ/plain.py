@@ -28,8 +28,8 @@ TIMES = frozenset(
 """Times of the broker's own clock; -1 says that there is none and is compared."""
 ALIASED = frozenset({"producer_id", "session_id"})
 """Numbers that each broker draws for itself."""
-GIVEN_PRODUCER_IDS_MIN = 100_000
-"""Producer ids that stories give themselves are above those that a new broker draws."""
+GIVEN_PRODUCER_IDS = range(100_000, 1_000_000)
+"""Stories give producer ids of this range. A new Kafka draws smaller ones, and the first era of ours begins at 2**20 or above."""
 IGNORED = frozenset({"finalized_features_epoch", "throttle_time_ms", "total_bytes", "usable_bytes"})
 KEYS = {
     "AlterUserScramCredentialsResult": "user",
@@ -156,7 +156,7 @@ def _field(name: str, value: Any, version: int, aliases: Aliases) -> Any:
 
 
 def _given(name: str, value: int) -> bool:
-    return name == "producer_id" and value >= GIVEN_PRODUCER_IDS_MIN
+    return name == "producer_id" and value in GIVEN_PRODUCER_IDS
 
 
 def _drawn(name: str, value: int, aliases: Aliases) -> Any:
