@@ -118,6 +118,8 @@ class LogDirectory:
     """Summaries by the last orderly stop, of logs that have not been opened since."""
     _gaps_unknown: bool = False
     """It is lost which logs were compacted once."""
+    _written_elsewhere: bool = False
+    """Another broker has written checkpoints here since ``log-bounds``, and may have cleaned logs."""
     _bounds_stored: bool = False
     """``log-bounds`` and the checkpoint of log starts hold what is in ``bounds``."""
 
@@ -184,7 +186,8 @@ class LogDirectory:
             )
             return
         lost = checkpoint.LOG_START_OFFSETS in self.damaged_checkpoints
-        if lost or is_newer_than_checkpoint(self.files, self.path):
+        self._written_elsewhere = not lost and not is_newer_than_checkpoint(self.files, self.path)
+        if not self._written_elsewhere:
             starts = {name: one.log_start_offset for name, one in self.bounds.items()}
             if not lost and starts != {name: self.log_start_offsets.get(name) for name in starts}:
                 self.damaged_checkpoints.append(checkpoint.LOG_START_OFFSETS)
@@ -253,8 +256,7 @@ class LogDirectory:
         ``leader_epoch_max`` is the partition's newest epoch, and ``refuse_damage`` as in `OpenRequest`.
         Raises `OSError`, `Corrupt`.
         """
-        bounds = self.bounds.get(topic_partition)
-        known_gaps_below = None if bounds is None else bounds.gaps_below
+        known_gaps_below = self._known_gaps_below(topic_partition, config)
         cleaned = self._gaps_unknown or bool(known_gaps_below) or topic_partition in self.cleaner_offsets
         return Log.open(
             self.partition_path(topic_partition),
@@ -274,6 +276,14 @@ class LogDirectory:
             refuse_damage=refuse_damage,
             durable_end=self._durable_end(topic_partition),
         )
+
+    def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> int | None:
+        """As ``log-bounds`` has it; None if it has no row, or another broker may have cleaned the log: above its own row."""
+        gaps_below = self.bounds[name].gaps_below if name in self.bounds else None
+        cleaned_below = self.cleaner_offsets.get(name, -1)
+        if self._written_elsewhere and (config.compacted or cleaned_below >= 0):
+            return None
+        return None if cleaned_below > (gaps_below or 0) else gaps_below
 
     def _durable_end(self, name: TopicPartition) -> int:
         """The end of what some checkpoint shows to have been synced; the largest offset if one of them is unreadable."""
