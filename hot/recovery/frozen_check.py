@@ -134,11 +134,14 @@ def _walk(file: File, segment: Segment, ends: _Ends, gaps_below: int) -> Suspici
         return Suspicion(f"its batches end at offset {due}, the next segment begins at {limit}")
     if due < limit > gaps_below:
         return Suspicion(f"it ends at offset {due}, the next segment begins at {limit}")
-    if beyond and ends.offset >= due:
+    if beyond and due <= ends.offset < limit:
         return Suspicion(f"it ends at offset {due}, its index reaches up to {ends.offset}", certain=True)
-    if ends.time.offset >= due and ends.time.timestamp_ms > timestamp_ms:
-        return Suspicion(f"it ends at offset {due}, its time index reaches up to {ends.time.offset}", certain=True)
-    return Suspicion("its index leads beyond its end") if beyond else None
+    if due <= ends.time.offset < limit:
+        every = _follow(file, segment, 0, None, gaps_below)  # an earlier batch may have the largest timestamp
+        if ends.time.timestamp_ms > max(timestamp_ms, every.timestamp_ms if every else -1):
+            return Suspicion(f"it ends at offset {due}, its time index reaches up to {ends.time.offset}", certain=True)
+    beyond |= ends.time.offset >= due and ends.time.timestamp_ms >= 0  # an empty time index ends at the base offset
+    return Suspicion("an index leads beyond its end") if beyond else None
 
 
 class _Followed(NamedTuple):

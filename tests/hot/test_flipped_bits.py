@@ -181,6 +181,8 @@ def judge(image: Image, bench_type, scratch: Path, where: tuple[str, int]) -> st
         if "/" in name and not name.startswith(f"{partition}/"):
             continue
         log = directory.open_log(partition, IDS[partition], config, now_ms=1, leader_epoch_max=EPOCH_MAX)
+        bases = [one.base_offset for one in log._segments]
+        assert bases == sorted(set(bases)), (where, bases)
         told = log.recovery.damaged_offset is not None or log.recovery.tail_offset is not None
         if told:
             assert log.recovery.quarantine or log.recovery.resume_offset, (where, log.recovery)

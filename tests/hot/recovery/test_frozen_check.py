@@ -112,3 +112,31 @@ def test_a_log_that_is_gone_is_known_by_its_index_or_the_last_stop(bench, stoppe
     assert lost(summary=stopped, clean=False) == []
     path(bench, 30).unlink()
     assert lost(summary=stopped) == [10]
+
+
+@pytest.mark.parametrize("gaps_below", [0, ANYWHERE])
+def test_no_single_bit_of_an_index_makes_a_certain_suspicion(bench, gaps_below):
+    """The batches are whole: an index that reaches beyond them, or beyond the segment, is itself what changed."""
+    log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=200))
+    bench.write_mixed(log, 30, epoch=1, seed=3)
+    log.sync()
+    spans = [(one.base_offset, one.end_offset) for one in log.segments()[:-1]]
+    log.abandon()
+    asked = request(bench, clean=False)
+    places = [(span, suffix) for span in spans for suffix in (".index", ".timeindex")]
+    tried = 0
+    for (base, end), suffix in places:
+        sound = path(bench, base, suffix).read_bytes()
+        for bit in range(len(sound) * 8):
+            data = bytearray(sound)
+            data[bit // 8] ^= 0x80 >> bit % 8
+            path(bench, base, suffix).write_bytes(data)
+            segment = Segment(
+                bench.files, bench.directory, base, CONFIG, SegmentCache(),
+                size_bytes=path(bench, base).stat().st_size, next_offset=end, frozen=True,
+            )  # fmt: skip
+            found = suspicion(asked, segment, gaps_below)
+            assert found is None or not found.certain, (base, suffix, bit, found)
+            tried += 1
+        path(bench, base, suffix).write_bytes(sound)
+    assert tried > 100
