@@ -27,6 +27,7 @@ STRANGERS: Final = (
     "stratalog.broker.views.archived_log",
     "stratalog.broker.network.connection",
     "stratalog.broker.requests.context",
+    "stratalog.broker.coordinators.hanging",
     "stratalog.broker.coordinators.marker_writer",
     "stratalog.broker.coordinators.pattern_library",
     "stratalog.broker.coordinators.shard_driver",

@@ -75,5 +75,5 @@ def test_a_missing_archive_ends_a_restore_with_3(bucket, tmp_path):
     for arguments in (("--bucket", url, "--topic", "ordres"), ("--bucket", f"file://{tmp_path}/other")):
         code, _, err = run(*arguments, "--data", tmp_path / "data")
         assert code == 3
-        assert "in the bucket file://" in err
+        assert "the bucket file://" in err
         assert not (tmp_path / "data").exists()

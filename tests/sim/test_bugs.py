@@ -110,7 +110,7 @@ def answers_overtake(patch: pytest.MonkeyPatch) -> None:
 
 def open_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
     """Readers of committed records read up to the high watermark."""
-    patch.setattr(Partition, "last_stable_offset", Partition.high_watermark)
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def aborted_transactions_are_shown(patch: pytest.MonkeyPatch) -> None:
