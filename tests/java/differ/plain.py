@@ -110,11 +110,14 @@ def _named_ids(value: Any) -> Iterator[tuple[str, bytes]]:
 
 def _plain(value: Any, version: int, aliases: Aliases) -> Any:
     if isinstance(value, Struct):
-        return {
-            spec.name: _field(spec.name, getattr(value, spec.name), version, aliases)
-            for spec in value.fields_declared
-            if spec.present(version) and spec.name not in IGNORED
-        }
+        refused = getattr(value, "error_code", 0) != 0
+        said = {}
+        for spec in value.fields_declared:
+            if spec.present(version) and spec.name not in IGNORED:
+                field = getattr(value, spec.name)
+                left_out = refused and spec.name in ALIASED and field == 0  # Kafka draws 0 for its first producer, too
+                said[spec.name] = 0 if left_out else _field(spec.name, field, version, aliases)
+        return said
     if isinstance(value, list):
         return _list(value, version, aliases)
     if isinstance(value, str):
