@@ -53,7 +53,7 @@ def test_a_restart_keeps_everything(broker):
 
 
 def test_a_start_that_fails_can_be_repeated(start_node, watched_files):
-    """Whatever had been taken is given back: ports, locks, threads, workers."""
+    """A start that fails gives back all it had taken: ports, locks, threads, workers."""
     node = start_node(files=watched_files)
     node.create("t")
     node.produce("t", b"kept")

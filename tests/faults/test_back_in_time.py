@@ -1,7 +1,7 @@
 """A data directory that goes back in time, twice to the same copy, while producers with ids and transactions go on.
 
 The missing time, and each time that follows a copy, are archived. Records whose offsets are below the archive's end when the
-disk goes back stay; those above are gone with the disk. Whatever is acknowledged afterwards is readable, once, in its order.
+disk goes back stay; those above are gone with the disk. Records acknowledged afterwards are readable, once, in their order.
 """
 
 import asyncio

@@ -117,7 +117,7 @@ def now_ms(tiered):
 
 @pytest.mark.parametrize("offset", [3, 47, 200, 299])
 def test_deleted_records_leave_the_bucket(tiered, offset):
-    """Whatever retention says now: a deletion by hand stays."""
+    """A deletion by hand stays when retention changes."""
     tiered.topic("t", retention_bytes=10**9, retention_ms=HOUR)
     tiered.write("t", 60)
     tiered.archived("t")

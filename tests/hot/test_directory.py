@@ -235,7 +235,7 @@ def test_an_unreadable_cleaner_checkpoint_is_reported(root, files):
 
 
 def test_the_name_of_a_new_directory_is_durable(root, files, monkeypatch):
-    """Whatever is synced below it is worth nothing if its own name can be lost with the power."""
+    """Synced files are lost if the name of their directory can be lost with the power."""
     synced = []
     monkeypatch.setattr(type(files), "sync_directory", lambda _, path: synced.append(path))
     LogDirectory.load(f"{root}/new", files)

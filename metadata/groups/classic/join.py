@@ -215,7 +215,7 @@ def _join_static(
 
 
 def _fence(core: ClassicCore, member: ClassicMember, actions: list[Action]) -> None:
-    """Whatever the old process of a static member waits for is refused."""
+    """Refuse all that the old process of a static member waits for."""
     token = core.members.take_join(member)
     if token is not None:
         actions.append(core.join_refused(token, member.member_id, ErrorCode.FENCED_INSTANCE_ID))

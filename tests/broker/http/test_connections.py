@@ -177,7 +177,7 @@ async def test_an_answer_that_is_not_taken_has_its_time(until):
 
 
 async def test_a_look_that_fails_is_not_the_last(site, monkeypatch):
-    """Whatever is wrong with one connection, the others have their time."""
+    """The other connections go on with their time when one fails."""
     reader, writer = await site.connect(b"GET / HT")
     await asyncio.sleep(0.1)
     with monkeypatch.context() as patched:

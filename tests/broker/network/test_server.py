@@ -272,7 +272,7 @@ async def test_connections_and_memory_are_gauges(serve, wire):
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_client_that_comes_while_the_server_closes_is_not_forgotten(turns):
-    """Whatever stage its connection has reached, it is closed: asyncio is left with no socket without an owner."""
+    """A connection is closed at each stage it may have reached: asyncio keeps no socket without an owner."""
     server = Server([listener()], lambda *_: None, clock=SystemClock(), metrics=Metrics())
     await server.start()
     loop = asyncio.get_running_loop()

@@ -121,7 +121,7 @@ def test_a_quota_holds_for_connections_that_are_there(broker, new_batch):
 
 
 def test_all_clients_of_a_user_share_his_quota(broker, new_batch):
-    """Whatever they call themselves; clients are not authenticated here, so each is ANONYMOUS."""
+    """Names of users do not count: clients are not authenticated here, so each is ANONYMOUS."""
     broker.create("t")
     limit(broker, "producer_byte_rate", 1000, user="ANONYMOUS")
     first, second = (broker.link(client_id=name) for name in ("a", "b"))

@@ -50,7 +50,7 @@ def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
 
 @pytest.mark.usefixtures("grown")
 def test_rules_that_come_and_go_freeze_nothing(held):
-    """Whatever lived in those moments would stay in memory: a client may add and remove rules without end."""
+    """Objects that live at a freeze would stay in memory: a client may add and remove rules without end."""
     held.count += GROWN_RULES
     gc.collect()
     frozen = gc.get_freeze_count()

@@ -106,7 +106,7 @@ def test_a_short_traceback_is_whole(limits, caplog):
 
 
 def test_loggers_of_the_brokers_own_work_are_not_limited(limits, caplog):
-    """Whatever recovery finds is said."""
+    """The log names each finding of recovery."""
     log = logging.getLogger("stratalog.broker.replicas.directories")
     for _ in range(100):
         log.warning("damage")

@@ -107,7 +107,7 @@ def test_an_empty_segment_is_not_rolled(bench):
 
 
 def test_one_writev_carries_everything_queued_for_a_segment(bench, monkeypatch):
-    """Whatever the number of batches."""
+    """The result is the same for each number of batches."""
     calls = []
     real = os.writev
     log = bench.open()

@@ -88,7 +88,7 @@ def test_an_unclean_start_holds_no_descriptors_until_the_sync(closed):
 
 
 def test_a_cut_tail_is_synced_at_once(closed, monkeypatch):
-    """Whatever is appended next lies where the torn bytes lay."""
+    """The next append lies where the torn bytes lay."""
     tail = path(closed, 30)
     tail.write_bytes(tail.read_bytes()[:-1])
     synced = []

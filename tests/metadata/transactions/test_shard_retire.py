@@ -16,7 +16,7 @@ DONE = EndTxnResponse(error_code=0)
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_retired_producer_is_fenced_and_its_transaction_aborted(desk, version):
-    """Whatever it asks for, also after a reload; the next one gets another producer id."""
+    """Each of its requests is refused, also after a reload; the next producer gets another id."""
     table = desk()
     producer = table.start()
     table.add(producer, "0", version=version)

@@ -101,7 +101,7 @@ def test_a_chunk_of_rubbish_is_one_damaged_part() -> None:
     junk=st.binary(min_size=40, max_size=40),
 )
 def test_every_byte_is_either_intact_or_told(counts: list[int], hits: list[tuple[float, int]], junk: bytes) -> None:
-    """Whatever is overwritten: kept records are written ones, under their own offsets, and the rest is reported."""
+    """Kept records are written ones, under their own offsets, and the rest is reported."""
     data, base = b"", 0
     for count in counts:
         data += chunk(base, count=count)[0]
