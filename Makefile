@@ -11,11 +11,12 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
+	@echo "make test-stories       whole brokers, kills and Spark jobs: the tests that take seconds each"
 	@echo "make test-slow          the sweeps that the default suite samples: all seeds, bounds, kills"
 	@echo "make test-all           every test that needs no Maven, Java or Node of this machine"
 	@echo "make kernel             build the compiled kernel of the decoder and install it into .venv (C compiler)"
@@ -82,10 +83,13 @@ build/kernel/.ready: $(VENV)/.ready $(KERNEL_SOURCES)
 test-kernel: build/kernel/.ready
 	PYTHONPATH=$(CURDIR)/build/kernel STRATALOG_KERNEL=require $(PY) -m pytest -n auto --dist loadgroup $(KERNEL_TESTS)
 
+test-stories: $(VENV)/.ready
+	@$(in_memory) $(PY) -m pytest -m story -n auto --dist loadgroup --durations=25 --basetemp="$$place"
+
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
 
-test-all: test test-slow crash test-kernel test-package test-browser test-conformance test-s3
+test-all: test test-stories test-slow crash test-kernel test-package test-browser test-conformance test-s3
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java

@@ -37,7 +37,7 @@ COSTLY_TESTS: dict[str, str] = {
 """Test function: why it may take more than `CPU_SECONDS_MAX` in the default run. Cheaper is better than listed here."""
 
 UNLIMITED = frozenset(
-    {"browser", "cluster", "conformance", "crash", "iceberg", "java", "node", "package", "s3", "slow"}
+    {"browser", "cluster", "conformance", "crash", "iceberg", "java", "node", "package", "s3", "slow", "story"}
 )
 """Markers whose tests are no part of the default run; each may take the time it takes."""
 

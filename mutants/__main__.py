@@ -32,6 +32,10 @@ from stratalog.broker.runtime.clock import SystemClock
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _CAUGHT: Final = 1
 """Pytest's exit code when tests ran and some failed."""
+_SELECTED: Final = (
+    "not (browser or cluster or conformance or crash or iceberg or java or node or package or s3 or slow)"
+)
+"""The tests that look for a bug, of the files of its row: those of `make test` and of `make test-stories`."""
 _LINES_SHOWN: Final = 25
 _SECONDS_MIN: Final = 300.0
 _SOUND_RUNS: Final = 3
@@ -54,7 +58,19 @@ def _copy(target: Path) -> None:
 def _pytest(folder: Path, tests: Sequence[str], seconds: float | None) -> tuple[int, str]:
     """Pytest's exit code and what it printed. Raises `subprocess.TimeoutExpired` after ``seconds``."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        _SELECTED,
+        *tests,
+    ]
     done = subprocess.run(
         command, cwd=folder, env=environment, check=False, text=True, timeout=seconds,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

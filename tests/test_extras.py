@@ -50,6 +50,7 @@ def test_the_table_names_the_extras_of_the_project() -> None:
     assert all(extra in brought[module] for module, extra in EXTRA_OF_MODULE.items())
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("entry", ["stratalog.cli.main", "stratalog.cli.spark.main"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_its_packages_says_what_to_install(command: str, entry: str, tmp_path: Path) -> None:

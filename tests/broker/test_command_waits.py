@@ -60,6 +60,7 @@ def validating():
     return found
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("request_", [*validating(), absent_topics(0, SIZE)], ids=lambda one: type(one).__name__)
 def test_requests_that_change_nothing_do_not_wait_for_a_command(busy, request_):
     """Commands that validate, and one about topics that do not exist."""

@@ -79,6 +79,7 @@ def test_offsets_are_kept_and_a_fetch_at_a_removed_one_gives_the_next(broker):
     assert broker.end("t", timestamp=0) == 1
 
 
+@pytest.mark.story
 def test_a_reader_from_0_during_cleaning_ends_with_the_latest_value_of_each_key(start_node):
     """Small maps and segments, so that many cleanings overlap with what is written and read."""
     broker = start_node(log_cleaner_backoff_ms=1, log_cleaner_dedupe_buffer_size=400)
@@ -96,6 +97,7 @@ def test_a_reader_from_0_during_cleaning_ends_with_the_latest_value_of_each_key(
     assert len(offsets(broker)) < 120
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("retention_ms", [0, 86_400_000])
 def test_a_tombstone_survives_the_first_clean_and_goes_after_its_retention_in_a_later_one(broker, retention_ms):
     """The batch says when: attribute bit 6, and the horizon in the place of the base timestamp."""

@@ -103,6 +103,7 @@ def test_a_message_larger_than_max_message_bytes_is_refused(broker, new_batch):
     assert broker.append("t", batch).error_code == 0
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("setting", "sent", "stored"),
     [
@@ -226,6 +227,7 @@ def test_each_leadership_raises_the_epoch_restart_included(broker):
     assert lines[2:5] == [f"{epoch} {number}" for number, epoch in enumerate(epochs)]
 
 
+@pytest.mark.story
 def test_hot_reads_touch_no_disk_and_pages_stay_warm_over_a_restart(serve_process):
     """The new process reads less than one record of the twenty from the disk while it serves all of them.
 

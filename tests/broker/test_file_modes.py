@@ -52,6 +52,7 @@ def written(tmp_path):
     return run
 
 
+@pytest.mark.story
 def test_no_other_account_reads_what_a_broker_writes(written):
     """Logs, metadata, checkpoints, the bucket: all of it."""
     found = written()
@@ -59,6 +60,7 @@ def test_no_other_account_reads_what_a_broker_writes(written):
     assert {name: oct(mode) for name, mode in found.items() if mode & OTHERS} == {}
 
 
+@pytest.mark.story
 def test_directories_that_exist_stay_usable(written, tmp_path):
     """Made for others to enter: they keep their mode, new files in them are private."""
     for name in ("data", "bucket"):
@@ -69,6 +71,7 @@ def test_directories_that_exist_stay_usable(written, tmp_path):
     assert {name for name, mode in found.items() if mode & OTHERS} == set()
 
 
+@pytest.mark.story
 def test_a_setting_lets_the_group_read(written):
     """For a reader under another account."""
     found = written("-s", "stratalog.umask=027")

@@ -29,6 +29,8 @@ ASKED = (
     "DeleteTopics v6: 9,900 absent topics",
     "OffsetFetch v8: 9,900 groups, all topics",
 )
+COSTLIEST = ("CreateTopics v7: validates 9,900", "DescribeConfigs v4: 9,900 groups")
+"""Those that run with `make test-stories`."""
 
 
 def quietest(link: BrokerLink, turns: LoopTurns, worst: Worst, wanted_ms: float) -> tuple[float, int]:
@@ -54,7 +56,12 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "worst", [pytest.param(one, id=one.name) for one in worst_requests(NAMES) if one.name in ASKED]
+    "worst",
+    [
+        pytest.param(one, id=one.name, marks=pytest.mark.story if one.name in COSTLIEST else ())
+        for one in worst_requests(NAMES)
+        if one.name in ASKED
+    ],
 )
 def test_no_turn_is_long(measured, worst: Worst):
     """The answer comes; meanwhile others had their turns."""

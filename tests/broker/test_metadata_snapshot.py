@@ -88,6 +88,7 @@ async def in_slices(slices, steps):
     return await slices.run(steps)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(("topics", "rules"), [(500, 5_000), pytest.param(10_000, 100_000, marks=pytest.mark.slow)])
 async def test_the_loop_is_not_held_by_a_large_snapshot(tmp_path, threads, topics, rules):
     """No turn computes for long, and none waits for the disk."""

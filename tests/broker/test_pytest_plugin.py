@@ -42,6 +42,7 @@ def test_each_test_had_its_own():
 """
 
 
+@pytest.mark.story
 def test_a_suite_that_uses_it(tmp_path):
     """Found by its entry point, with strict markers, in a process of its own."""
     (tmp_path / "test_suite.py").write_text(SUITE)

@@ -55,6 +55,7 @@ def test_a_group_is_listed_and_described(stratalog, group, filled) -> None:
     assert text.splitlines()[2].split() == [filled, "0", "2", "6", "4"]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_are_described(stratalog, live_broker, filled, protocol) -> None:
     """The members and their partitions, of both protocols; the offsets of a group with members cannot be set."""

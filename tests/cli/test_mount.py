@@ -90,6 +90,7 @@ def check_page(http: str, counts: list[int]) -> None:
     assert all(row["remote_bytes"] and row["objects"] for row in rows)
 
 
+@pytest.mark.story
 def test_a_bucket_is_read_by_a_group_in_another_process_and_stays_as_it_was(archived, start_command):
     """Archived records come back one by one; a group commits; writing and topics are refused; no byte changes."""
     folder, values = archived
@@ -160,6 +161,7 @@ def s3(monkeypatch):
     server.stop()
 
 
+@pytest.mark.story
 def test_a_bucket_in_s3_is_read_by_groups_of_both_protocols_and_stays_as_it_was(s3, start_command):
     """Every object has the hash and the time that it had; a view is subscribed to without committing."""
     client, endpoint = s3

@@ -40,6 +40,7 @@ def test_dev_is_one_line_on_stdout_and_leaves_nothing_behind(start_command) -> N
     assert not bucket.parent.exists()
 
 
+@pytest.mark.story
 def test_serve_keeps_its_data_and_marks_a_clean_stop(start_command, tmp_path) -> None:
     """A file, one setting on the command line, SIGTERM; settings without effect are logged."""
     (tmp_path / "server.properties").write_text("node.id=7\nnum.io.threads=8\n")
@@ -53,6 +54,7 @@ def test_serve_keeps_its_data_and_marks_a_clean_stop(start_command, tmp_path) ->
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.story
 def test_a_closed_terminal_stops_it_in_order(start_command, tmp_path) -> None:
     """SIGHUP is no crash, however often it comes: the stop is announced and marked as clean."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup themselves
@@ -70,6 +72,7 @@ def test_a_closed_terminal_stops_it_in_order(start_command, tmp_path) -> None:
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.story
 def test_under_nohup_a_closed_terminal_means_nothing(start_command, tmp_path) -> None:
     """The signal that is ignored stays ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -86,6 +89,7 @@ def test_under_nohup_a_closed_terminal_means_nothing(start_command, tmp_path) ->
     assert (process.returncode, errors.count("stopping")) == (0, 1)
 
 
+@pytest.mark.story
 def test_a_taken_port_ends_the_start_with_words(live_broker, tmp_path) -> None:
     """Exit code 1, no trace."""
     command = [

@@ -38,6 +38,7 @@ async def test_aiokafka_writes_and_reads_back(topic, codec, expected, idempotent
     assert topic.stored_codecs(1) == {codec}
 
 
+@pytest.mark.story
 async def test_aiokafka_reads_across_the_border(tiered_topic, codec, event):
     """The archive and the local disk are one log: by offset, from inside a batch and by time, in every codec."""
     border = tiered_topic(codec)

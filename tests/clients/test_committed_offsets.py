@@ -154,6 +154,7 @@ def test_no_commit_and_latest(node, reads):
     assert offset >= 1
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("reads", CLIENTS)
 def test_fact_nothing_committed_begins_in_the_bucket(tiered_topic, tiered_node, reads):
     """Without a committed offset ``earliest`` is the first offset of the archive, and a commit there is resumed there."""

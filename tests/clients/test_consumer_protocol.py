@@ -152,6 +152,7 @@ def test_trigger_join_and_leave(node, member):
     settle(partitions("share", 4), one)
 
 
+@pytest.mark.story
 def test_partitions_of_an_expired_member_go_to_others(node, member):
     """The partitions of a member that is not heard of go to the others when its session has ended."""
     node.create("silent", 4)
@@ -314,6 +315,7 @@ def test_an_expression_that_re2_refuses_is_an_error_of_the_consumer(node, member
     assert "The regular expression is not valid" in error.str()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperative-sticky"])
 def test_members_change_the_protocol_one_by_one_and_lose_no_offset(node, member, strategy):
     """Members go over to the new protocol one by one, and back again: nothing is lost, offsets go on."""

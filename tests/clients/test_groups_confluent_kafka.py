@@ -173,6 +173,7 @@ def test_fact_the_strategy_is_chosen_by_votes(node, start):
     assert group_of(node, "votes").protocol_name == "roundrobin"
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_five_members_come_and_go(node, start, strategy):
     """Each time the partitions are divided evenly; in the end every record has been read by a member."""

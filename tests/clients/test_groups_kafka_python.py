@@ -108,6 +108,7 @@ def settle(*members, count):
 STRATEGIES = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.name)
 def test_members_of_kafka_python_come_and_go(node, start, strategy):
     """By each of its strategies; what was written is read."""

@@ -91,6 +91,7 @@ def consumer(tiered_node):
         yield consumer
 
 
+@pytest.mark.story
 def test_kafka_python_reads_across_the_border(tiered_topic, consumer, codec, event):
     """The archive and the local disk are one log: by offset, from inside a batch and by time, in every codec."""
     border = tiered_topic(codec)

@@ -136,6 +136,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(broker, topic):
     consumer.close()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("stage", ["begun", "produced", "offsets sent", "committing", "aborting"])
 def test_a_second_producer_fences_the_first_at_every_stage(broker, topic, stage):
     """Whatever the first one does next fails for good, and nothing of its transaction is ever seen."""

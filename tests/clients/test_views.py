@@ -41,6 +41,7 @@ def count(name: str) -> int:
     return 10 if name.endswith("nightly") else 5
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("name", NAMES)
 def test_librdkafka_reads_every_view(address, name):
     """Assigned, and as a member of a group."""

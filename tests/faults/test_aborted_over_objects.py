@@ -101,6 +101,7 @@ def by_hot_tail(broker):
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("read", [by_librdkafka, by_kafka_python, by_own_client, by_hot_tail])
 def test_committed_records_behind_an_aborted_transaction_are_read(aborted, read):
     """Cold, with everything cached, and after a restart."""
@@ -125,6 +126,7 @@ def raw(broker, version, offset, *, link=None, **options):
     return answer, [(one.producer_id, one.first_offset) for one in partition.aborted_transactions]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     "version",
     # The first version, the last without and the first with a session, tagged fields, topic ids, and the last.

@@ -173,6 +173,7 @@ def copied(times, *, running):
         times.node.start()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("running", [False, True], ids=["stopped", "running"])
 def test_a_copy_that_comes_back_twice_costs_no_acknowledged_record(times, running):
     """Each time gives out producer ids of its own, whether or not anything tells that the disk went back."""
@@ -187,6 +188,7 @@ def test_a_copy_that_comes_back_twice_costs_no_acknowledged_record(times, runnin
         times.judge()
 
 
+@pytest.mark.story
 def test_a_producer_from_before_the_notice_goes_on_behind_it(times, monkeypatch):
     """The bucket is silent at the start; its notice comes when a producer has an id that was not used so far."""
     copied(times, running=False)

@@ -56,6 +56,7 @@ def waited(condition, seconds):
     return found, time.monotonic() - began
 
 
+@pytest.mark.story
 def test_an_unreachable_bucket_is_shown_within_seconds(serve_process, endpoint, monkeypatch):
     """/readyz stays 200 and says it when asked; so do page, metrics and log; claims that fail are errors of copying."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

@@ -59,6 +59,7 @@ def test_failed_uploads_are_tried_again(start, clock):
     tiered.check_reads("t")
 
 
+@pytest.mark.story
 def test_a_range_that_could_not_be_read_is_read_again(start, clock):
     """An error is remembered for a second, not until a date."""
     tiered = start()

@@ -66,6 +66,7 @@ def test_reading_ahead_crosses_objects_and_asks_for_neighbours_together(tiered, 
     assert tiered.gets - before <= objects + 0.75 * chunks
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("cache_bytes", [1, 3_000, 9_000])
 def test_many_cold_readers_make_progress_with_a_tiny_cache(start_tiered, small_chunks, cache_bytes):
     """Even smaller than one chunk: every reader gets everything, and the cache stays as small as configured."""

@@ -91,6 +91,7 @@ def judge(image, start_node, where, caplog) -> str:
     return "told" if told else "unharmed"
 
 
+@pytest.mark.story
 def test_a_start_that_does_not_end_is_no_refusal(start_node, monkeypatch):
     """It fails, and says where it is."""
     go_on = threading.Event()
@@ -107,6 +108,7 @@ def test_a_start_that_does_not_end_is_no_refusal(start_node, monkeypatch):
         go_on.set()
 
 
+@pytest.mark.story
 def test_a_sample_of_the_bits_of_a_broker(image, start_node, caplog):
     """One of every file."""
     dice = random.Random(4)

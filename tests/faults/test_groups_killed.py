@@ -97,6 +97,7 @@ def test_a_stable_group_goes_on(broker):
         assert sync(again, first).assignment == b"\x00\xffall"
 
 
+@pytest.mark.story
 def test_a_generation_that_was_never_synced_is_forgotten(broker):
     """Its members join again: the generation before holds until they have."""
     link = connect(broker.port)
@@ -111,6 +112,7 @@ def test_a_generation_that_was_never_synced_is_forgotten(broker):
         assert beat(again, first) == 0
 
 
+@pytest.mark.story
 def test_a_static_member_that_was_restarted_keeps_its_new_id(broker):
     """It got this answer, so the older process stays fenced."""
     link = connect(broker.port)

@@ -100,6 +100,7 @@ def read_all(client):
             return values
 
 
+@pytest.mark.story
 def test_a_broker_is_killed_in_the_middle_of_uploads(processes, tmp_path):
     """Acknowledged records are all there once, no range stands twice in the manifest, strange objects are orphans."""
     acknowledged: list[bytes] = []

@@ -14,6 +14,7 @@ def kill_marks(tiered):
     (Path(tiered.node.directory) / "data" / ".kafka_cleanshutdown").unlink()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("offset", [1, 14, 15, 16, 47, 103])
 def test_records_are_deleted_into_the_archive(tiered, offset):
     """The log start moves to any offset, in the answer, in the manifest, for readers, and over restarts."""

@@ -80,6 +80,7 @@ def kill_and_check(serve_process, kills: int) -> None:
     assert broker.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.story
 def test_two_kills_lose_no_offset(serve_process):
     """After each kill every group is where it was last told to be."""
     kill_and_check(serve_process, 2)

@@ -41,6 +41,7 @@ def test_an_archive_with_pages_is_read_like_any_other(tiered):
     tiered.check_bucket("t", orphans=False)
 
 
+@pytest.mark.story
 @pytest.mark.usefixtures("small_manifests")
 @pytest.mark.parametrize(
     "offset", [16, pytest.param(47, marks=pytest.mark.slow), pytest.param(103, marks=pytest.mark.slow), 260]
@@ -77,6 +78,7 @@ def test_spilling_goes_on_after_the_bucket_was_away(tiered):
     tiered.check_bucket("t")
 
 
+@pytest.mark.story
 @pytest.mark.usefixtures("small_manifests")
 def test_small_objects_are_merged_while_they_are_read(start_tiered):
     """The broker merges by itself; readers get every record once, whatever is merged meanwhile, also after a restart."""

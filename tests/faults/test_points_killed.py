@@ -60,8 +60,8 @@ TOPIC = {
 }
 OFF = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
 ON = {"remote.storage.enable": "true", "remote.log.delete.on.disable": "false"}
-ALWAYS = frozenset({"UP15", "DL12"})
-"""Those of the default run; `make test-slow` kills at all of them."""
+SAMPLE = frozenset({"UP15", "DL12"})
+"""Those of `make test-stories`; `make test-slow` kills at all the others."""
 SECOND_LIFE = frozenset({"RD15", "RD16", "RD17", "RD18", "RD19", "DL33", "DL34"})
 """Points that are only passed by a broker that was started before."""
 COLLECTOR = frozenset({"DL33", "DL34"})
@@ -342,7 +342,7 @@ def live(brokers, home: Path, point: str) -> tuple[Story, Broker]:
 
 
 @pytest.mark.parametrize(
-    "point", [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.slow) for one in POINTS]
+    "point", [pytest.param(one, marks=pytest.mark.story if one in SAMPLE else pytest.mark.slow) for one in POINTS]
 )
 def test_whatever_is_killed_the_archive_goes_on(brokers, tmp_path, point):
     """Killed once at the point, by SIGKILL; then starts without it."""

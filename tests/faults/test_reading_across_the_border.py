@@ -229,6 +229,7 @@ def test_a_batch_is_frozen_for_the_archive_only_when_rolled_and_synced(start_tie
         assert end <= active
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     "rounds", [120, pytest.param(1_500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=["some", "many"]
 )
@@ -254,6 +255,7 @@ def test_reads_that_race_eviction_are_never_out_of_range(tiered, rounds):
     tiered.check_reads("t")
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("local_bytes", [0, 1000])
 def test_a_reader_passes_holes_behind_the_last_records_of_objects(tiered, local_bytes):
     """Compaction leaves them, between two objects and before the local disk; nothing behind them is cached yet."""

@@ -207,6 +207,7 @@ class World:
             self.gc(last)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("seed", range(12))
 def test_no_record_is_lost_and_no_object_is_left(seed):
     """Faults of every kind at every request."""
@@ -233,6 +234,7 @@ def test_no_record_is_lost_and_no_object_is_left(seed):
     assert stored == named_keys(world.memory, manifest) | {PARTITION.manifest_key}, "the bucket leaks objects"
 
 
+@pytest.mark.story
 def test_a_long_archive_with_pages_is_emptied_and_collected():
     """Pages go with their objects; whatever a lost spill has left is collected."""
     world = World(99)

@@ -115,6 +115,7 @@ def now_ms(tiered):
     return tiered.node.node.clock.wall_ms()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("offset", [3, 47, 200, 299])
 def test_deleted_records_leave_the_bucket(tiered, offset):
     """A deletion by hand stays when retention changes."""
@@ -149,6 +150,7 @@ def test_more_partitions_of_a_tiered_topic(tiered):
         check(tiered, "t", partition)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("seed", range(3))
 def test_a_life_of_changes(start_tiered, seed):
     """Writes, limits up and down, deletions, restarts and a failing bucket, in any order: the model holds after each."""

@@ -52,6 +52,7 @@ def proxy(s3_bucket):
         yield running
 
 
+@pytest.mark.story
 @pytest.mark.store
 def test_s3_that_fails_now_and_then(s3_bucket, proxy, start_tiered):
     """Requests refused, reset, answered with errors after they were done, or damaged: archived once, read back right."""

@@ -100,6 +100,7 @@ def test_switching_off_keeps_what_is_local_and_deletes_the_archive(tiered, resta
         tiered.read("t", 0, start - 1)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("restart", ["never", "off", "on"])
 def test_switching_on_again_archives_what_is_local(tiered, restart):
     """From the local log start on, in the same archive: nothing is missing, nothing stands twice, eviction goes on."""

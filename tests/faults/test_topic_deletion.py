@@ -109,6 +109,7 @@ def test_uploads_under_way_do_not_bring_it_back(tiered):
     assert read_manifest(tiered.memory, manifest).manifest.entries == ()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.DROP_AFTER_COMMIT, Fault.FAIL_AFTER_COMMIT])
 def test_a_bucket_that_fails_only_delays_it(tiered, fault):
     """Every request may fail once in a while: nothing is left in the end."""

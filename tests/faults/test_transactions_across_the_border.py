@@ -1,5 +1,6 @@
 """Transactions of a real client on a tiered topic: what a read_committed consumer sees does not depend on the place."""
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 
@@ -26,6 +27,7 @@ def read(address, offset, isolation):
         found.append((message.offset(), message.value()))
 
 
+@pytest.mark.story
 def test_aborted_transactions_of_a_client_are_hidden_in_both_places(tiered):
     """Interleaved transactions of two producers, archived and evicted up to the middle of some of them."""
     tiered.topic("t", local_retention_bytes=6000, internal_segment_bytes=4000)

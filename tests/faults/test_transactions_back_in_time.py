@@ -142,6 +142,7 @@ def broker(start_node, monkeypatch):
     return made
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
 def test_a_transaction_whose_marker_was_lost_ends_as_its_archive_says(broker, commit):
     """Records are archived when their transaction has ended, and some reader has seen how."""
@@ -165,6 +166,7 @@ def test_a_transaction_whose_marker_was_lost_ends_as_its_archive_says(broker, co
     assert broker.words("u") == {b"before", b"after"}
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("name", ["old", "new"])
 def test_a_transaction_that_is_half_lost_is_not_committed_by_its_other_half(broker, name):
     """The first half is gone with the missing time; the producer goes on with the second, and would commit it."""
@@ -184,6 +186,7 @@ def test_a_transaction_that_is_half_lost_is_not_committed_by_its_other_half(brok
     assert broker.words("t") == broker.words("u") == {b"before", b"early"}
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("name", ["old", "new"])
 def test_a_late_notice_aborts_the_transaction_that_is_under_way(broker, monkeypatch, name):
     """Its first half lies at offsets that the archive has; with the second half it would be committed without it."""
@@ -220,6 +223,7 @@ def forget_transactions(broker):
         shutil.rmtree(path)
 
 
+@pytest.mark.story
 def test_a_transaction_that_its_coordinator_has_forgotten_is_aborted_after_a_comparison(broker):
     """It is above the end of the archive, which says nothing of it."""
     producer = broker.producer("new")

@@ -172,8 +172,8 @@ def wait_for_progress(job, commits, aborts=0) -> None:
 @pytest.mark.parametrize(
     ("kind", "points"),
     [
-        pytest.param(ClassicJob, POINTS[::4], id="v1-some"),
-        pytest.param(NewJob, POINTS[2::4], id="v2-some"),
+        pytest.param(ClassicJob, POINTS[::4], id="v1-some", marks=pytest.mark.story),
+        pytest.param(NewJob, POINTS[2::4], id="v2-some", marks=pytest.mark.story),
         pytest.param(ClassicJob, POINTS, id="v1-all", marks=pytest.mark.slow),
         pytest.param(NewJob, POINTS, id="v2-all", marks=pytest.mark.slow),
     ],

@@ -24,6 +24,7 @@ def accepts(endpoint_url):
         return probe.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.story
 def test_a_service_runs_until_the_block_is_left(run_s3):
     """The store opens with nothing but the service's environment, and afterwards process and port are gone."""
     with run_s3.running("moto", bucket="made-here") as service:
@@ -47,6 +48,7 @@ def test_a_service_runs_until_the_block_is_left(run_s3):
         os.kill(service.process_id, 0)
 
 
+@pytest.mark.story
 def test_a_command_runs_against_the_service():
     """After `--` a command gets the environment, and its exit status is the program's."""
     command = [sys.executable, "-c", "import os, sys; sys.exit(7 if os.environ['AWS_ENDPOINT_URL_S3'] else 0)"]
@@ -56,6 +58,7 @@ def test_a_command_runs_against_the_service():
     assert done.returncode == 7, done.stderr
 
 
+@pytest.mark.story
 def test_without_a_command_it_serves_until_a_signal():
     """Its settings are printed for a shell; SIGTERM ends it and the service well."""
     started = subprocess.Popen([sys.executable, PROGRAM, "moto"], stdout=subprocess.PIPE, text=True)

@@ -282,6 +282,7 @@ WITHOUT = {
 }
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=() if one == BY_DEFAULT else pytest.mark.slow) for one in BOUNDS]
 )

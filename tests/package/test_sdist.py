@@ -19,6 +19,7 @@ def rooms(package: Path) -> set[str]:
     return {path.name for path in package.iterdir() if path.is_dir() and path.name not in BUILT}
 
 
+@pytest.mark.story
 def test_the_sdist_builds_the_wheel_that_the_checkout_builds(unpacked: Path, list_wheel: Callable[[Path], set[str]]):
     """No file is missing and none is added, in any room."""
     from_checkout = list_wheel(ROOT)

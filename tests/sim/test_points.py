@@ -21,8 +21,8 @@ SAFETY = Path(__file__).parents[2] / "docs" / "safety.md"
 SEEDS_MAX = 8
 STORIES = 14
 """Every point is passed by all of them; the power goes at each in one."""
-BY_DEFAULT = 2
-"""So many of them run by default; `make test-slow` runs all."""
+SAMPLE = 2
+"""So many of them run with `make test-stories`; `make test-slow` runs the others."""
 CHANGE_NOTHING = {
     "find_timestamp",
     "read_aborted",
@@ -52,7 +52,10 @@ def check(names: list[str], seed: int, mood: Mood | None = Mood.DROP) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(number, marks=pytest.mark.slow if number >= BY_DEFAULT else ()) for number in range(STORIES)],
+    [
+        pytest.param(number, marks=pytest.mark.slow if number >= SAMPLE else pytest.mark.story)
+        for number in range(STORIES)
+    ],
 )
 def test_unsynced_bytes_are_gone(number):
     """At several points of one story, one after the other; afterwards everything is as it was acknowledged."""

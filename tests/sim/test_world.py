@@ -25,6 +25,7 @@ def digests(hash_seed: int, *seeds: int) -> list[str]:
     return run.stdout.split()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("seeds", [range(300, 303), pytest.param(range(303, 315), marks=pytest.mark.slow)])
 def test_two_processes_do_the_same(seeds):
     """Line by line, whatever addresses objects and hashes strings have there."""

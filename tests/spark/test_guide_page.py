@@ -110,6 +110,7 @@ class Reader:
         return subprocess.run(["bash", "-c", text], stderr=subprocess.STDOUT, timeout=60, check=False, **options).stdout
 
 
+@pytest.mark.story
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_every_block_prints_what_the_page_shows(

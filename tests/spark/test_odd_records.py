@@ -91,6 +91,7 @@ def test_nulls_wherever_there_can_be_nulls(spark: SparkSession, tmp_path: Path, 
         assert found == wanted
 
 
+@pytest.mark.story
 def test_a_hole_of_a_billion_offsets(spark: SparkSession, tmp_path: Path, archive_in: Any, rig: Any) -> None:
     """Between batches, inside a batch, and before a log start: no reader counts through it, rate limits neither."""
     archive = archive_in(f"file://{tmp_path}/archive")
@@ -116,6 +117,7 @@ def test_a_hole_of_a_billion_offsets(spark: SparkSession, tmp_path: Path, archiv
     assert count_archive(spark, parse_options({"path": url, "subscribe": "orders", **bounds})) == len(wanted) - 2
 
 
+@pytest.mark.story
 def test_schemas_that_drift_lose_no_row(spark: SparkSession, tmp_path: Path, registry: Any, archive_in: Any) -> None:
     """Fields that come, go and change their type from object to object; what no longer fits is null with its reason."""
     older = {
@@ -161,6 +163,7 @@ def test_schemas_that_drift_lose_no_row(spark: SparkSession, tmp_path: Path, reg
     assert found("json", valueFormat="json", valueSchema="n bigint, new string") == expected
 
 
+@pytest.mark.story
 def test_an_object_that_goes_under_a_running_query(
     spark: SparkSession, tmp_path: Path, archive_in: Any, batches: Any
 ) -> None:

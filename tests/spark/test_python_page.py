@@ -56,6 +56,7 @@ def lake(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return s3_endpoint
 
 
+@pytest.mark.story
 def test_every_block_runs(url: str, lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, as a user would type them; they find the written rows."""
     names: dict[str, Any] = {}

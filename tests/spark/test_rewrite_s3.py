@@ -24,6 +24,7 @@ def store(s3_endpoint: str) -> Any:
     )
 
 
+@pytest.mark.story
 def test_conditional_writes_commit_there_too(rewrite_rig: Any, store: Any, s3_endpoint: str) -> None:
     """The store is asked first whether they hold; nothing is left over in the end."""
     history = rewrite_rig.make_history(6, steps=30)

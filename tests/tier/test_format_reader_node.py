@@ -160,6 +160,7 @@ def test_both_readers_leave_out_what_was_aborted(node, write_archive, log_bytes)
     assert agree(node, root, log_bytes.partition, committed=False)["offsets"] == [[0, 9], [12, 14]]
 
 
+@pytest.mark.story
 @given(
     values=st.lists(
         st.none() | st.binary(max_size=200) | st.sampled_from([b"ab" * 3000, b"x" * 70_000]), min_size=1, max_size=8

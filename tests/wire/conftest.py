@@ -78,7 +78,23 @@ def messages():
     return strategy
 
 
+EXAMPLES_BY_DEFAULT = 3
+"""Random messages a version, if the sweep is not asked for."""
+
+
 @pytest.fixture(scope="session", params=["some", pytest.param("many", marks=pytest.mark.slow)])
 def examples(request):
     """How many random messages a sweep takes a version: few by default, ``STRATALOG_SWEEP`` of the slow ones."""
-    return 3 if request.param == "some" else int(os.environ.get("STRATALOG_SWEEP", "12"))
+    return EXAMPLES_BY_DEFAULT if request.param == "some" else int(os.environ.get("STRATALOG_SWEEP", "12"))
+
+
+@pytest.fixture(scope="session")
+def sampled(examples):
+    """A message's versions to try: with few examples the first, the first flexible and the last one, else all."""
+
+    def of(cls):
+        first, last = cls.versions
+        few = sorted({first, min(max(cls.flexible_since, first), last), last})
+        return few if examples == EXAMPLES_BY_DEFAULT else range(first, last + 1)
+
+    return of

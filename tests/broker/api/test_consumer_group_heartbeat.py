@@ -67,6 +67,7 @@ def test_errors_have_their_words(node):
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+@pytest.mark.story
 def test_a_group_survives_a_restart(start_node):
     """A group is the same after the broker was started again."""
     node = start_node(directory="again", group_consumer_assignment_interval_ms=0)

@@ -129,6 +129,7 @@ def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypat
     assert [one.error_code for one in link.call(wanted, version).topics[0].partitions] == [0, 0]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_a_large_batch_is_searched_in_the_worker(broker, codec):
     """The event loop never opens it, neither for a time nor for the newest record; the answers are a scan's."""

@@ -100,6 +100,7 @@ def evicted(broker) -> None:
     broker.wait_until(lambda: log.local_log_start_offset == log.active_base_offset)
 
 
+@pytest.mark.story
 def test_tombstones_leave_the_local_log_and_the_archive_and_no_key_comes_back(broker):
     """First nothing local may go; after a compaction the cleaner drops what lies below it, and later the archive does."""
     broker.create("t", **TIERED)
@@ -154,6 +155,7 @@ def test_readers_of_a_compacted_archive_find_every_offset(broker):
     assert [one for report in reports for one in report.anomalies] == []
 
 
+@pytest.mark.story
 def test_a_cold_broker_reads_what_a_compaction_has_left(broker):
     """A restart knows nothing but the bucket's manifest."""
     broker.create("t", **TIERED)

@@ -90,6 +90,7 @@ def test_a_directory_that_went_back_goes_on_behind_its_archive(broker):
     broker.start()
 
 
+@pytest.mark.story
 def test_doubts_are_remembered_until_they_are_settled(broker):
     """A broker that dies before the comparison begins again with it, although the bucket shows its own start by then."""
 
@@ -111,6 +112,7 @@ def test_doubts_are_remembered_until_they_are_settled(broker):
     broker.wait_until(lambda: suspects(broker) == {})
 
 
+@pytest.mark.story
 def test_producers_get_ids_that_the_missing_time_did_not_give_out(broker):
     """Batches of a new producer would be taken for repetitions of those that the archive knows."""
     before = broker.run(broker.node.producer_ids.next)
@@ -124,6 +126,7 @@ def test_producers_get_ids_that_the_missing_time_did_not_give_out(broker):
     assert broker.run(broker.node.producer_ids.next) >= before + (1 << 20)
 
 
+@pytest.mark.story
 def test_equal_epochs_are_distinguished_while_the_log_is_longer_than_the_archive(broker, monkeypatch):
     """The bucket did not answer at the start: what was acknowledged meanwhile is kept aside, and that is said."""
 
@@ -146,6 +149,7 @@ def test_equal_epochs_are_distinguished_while_the_log_is_longer_than_the_archive
     assert 40 < len(read) <= 60
 
 
+@pytest.mark.story
 def test_a_directory_that_did_not_go_back_is_not_compared(broker):
     """Kills and stops in any order leave nothing to notice."""
     for _ in range(3):

@@ -47,6 +47,7 @@ def eventually(check, expected):
     assert found == expected
 
 
+@pytest.mark.story
 def test_offsets_in_archived_topics_are_copied_and_follow(broker):
     """Those in others are not; a group that is deleted has none."""
     commit(broker, "g", orders=5, local=6)

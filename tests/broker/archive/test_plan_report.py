@@ -91,6 +91,7 @@ def test_local_copies_would_go_by_local_retention(broker):
     assert not step.usage
 
 
+@pytest.mark.story
 def test_the_archive_would_shrink_by_retention(broker):
     """Whole objects, counted once, and what their way through the trash costs."""
     broker.create("t", **TIERED)

@@ -66,6 +66,7 @@ def test_archive_and_local_log_count_once(broker):
     assert planned(broker, unified, retention_bytes=-1, retention_ms=1) == unified.remote.end_offset
 
 
+@pytest.mark.story
 def test_a_manifest_that_was_not_read_yet_is_asked_for(broker):
     """After a restart only the checkpoint is known: no plan, instead of one by half of the data."""
     archived(broker)

@@ -103,6 +103,7 @@ def test_the_bucket_describes_itself(broker):
     assert topic_id
 
 
+@pytest.mark.story
 def test_a_partition_is_described(broker):
     """The output of ``tier status``."""
     broker.create("t", **TIERED)
@@ -119,6 +120,7 @@ def test_a_partition_is_described(broker):
     broker.wait_until(lambda: broker.node.tiering.describe(broker.partition("t")).object_count > 0)
 
 
+@pytest.mark.story
 def test_requests_are_counted_by_operation_and_topic(broker):
     """Copies and fetches, as Kafka's metrics name them."""
     broker.create("t", **TIERED)
@@ -136,6 +138,7 @@ def test_requests_are_counted_by_operation_and_topic(broker):
     assert broker.run(lambda: broker.node.tiering._border_reads + broker.partition("t").remote.border_reads) == 1
 
 
+@pytest.mark.story
 def test_the_worker_waits_for_readers_of_an_archive(broker):
     """After a start it is there before anybody asks; without an archive there is none."""
     broker.create("t", **TIERED)
@@ -161,6 +164,7 @@ def test_a_closed_broker_answers_later_and_never_inside_the_call(broker):
     assert report.retriable
 
 
+@pytest.mark.story
 def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
     """``remote.log.copy.disable`` and a restart: the archive is still there."""
     broker.create("t", **{**TIERED, "local_retention_bytes": -2, "retention_bytes": -1})

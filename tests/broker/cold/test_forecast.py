@@ -147,6 +147,7 @@ def test_aborted_transactions_cost_two_gets_more(tmp_path: Any) -> None:
     assert rig.forecast(0, rig.end, 50_000).usage.reads == gets
 
 
+@pytest.mark.story
 def test_read_ahead_is_counted(tmp_path: Any) -> None:
     """A reader that stops half-way has fetched more than it got."""
     rig = Rig(tmp_path, 6, 700)
@@ -175,6 +176,7 @@ def test_offsets_outside_the_archive_cost_nothing(tmp_path: Any) -> None:
     assert rig.forecast(-5, 5, 1).start == 0
 
 
+@pytest.mark.story
 def test_a_whole_broker_asks_for_what_was_predicted(start_node: Any) -> None:
     """Its own client reads a topic that has left the local disk; the requests are those that the broker counts."""
     broker = start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")

@@ -74,6 +74,7 @@ def test_a_turn_that_fails_does_not_end_those_of_others():
     assert had == [1]
 
 
+@pytest.mark.story
 async def test_many_that_pipeline_and_read_nothing_share_each_round(serve, wire, until):
     """Fifty connections send requests of half a millisecond each, without end: a round of the loop handles few of them."""
     loop = asyncio.get_running_loop()

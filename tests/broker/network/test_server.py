@@ -270,6 +270,7 @@ async def test_connections_and_memory_are_gauges(serve, wire):
     assert "stratalog_network_receive_buffer_bytes 0.0" in text
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_client_that_comes_while_the_server_closes_is_not_forgotten(turns):
     """A connection is closed at each stage it may have reached: asyncio keeps no socket without an owner."""

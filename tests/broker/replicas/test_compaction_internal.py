@@ -61,6 +61,7 @@ def test_committed_offsets_survive_the_cleaner_and_a_restart(broker):
     assert [committed(broker, group) for group in ("a", "b", "gone")] == [99, 99, -1001]
 
 
+@pytest.mark.story
 def test_transactions_survive_the_cleaner_and_a_restart(broker):
     """Committed records are read, aborted ones are not; the same transactional id goes on and fences its past."""
     broker.create("t", cleanup_policy="compact", internal_segment_bytes=20_000)

@@ -56,6 +56,7 @@ def local_offsets(broker) -> set[int]:
     return {record.offset for record in broker.read("t", offset=start)}
 
 
+@pytest.mark.story
 def test_records_above_the_remote_end_are_not_cleaned(broker):
     """A record is dropped only for a later one below the remote end."""
     broker.create("t", remote_log_copy_disable="true", **TIERED)
@@ -70,6 +71,7 @@ def test_records_above_the_remote_end_are_not_cleaned(broker):
     assert local_offsets(broker) == {22, 23, 24, *range(26, 33)}
 
 
+@pytest.mark.story
 def test_a_reader_from_0_never_sees_a_deleted_key_again(broker):
     """Tombstones stay while the archive has not been cleaned past them, whatever their retention says."""
     broker.create("t", **TIERED)
@@ -107,6 +109,7 @@ def test_readers_cross_the_border_into_a_cleaned_log(broker):
         assert [record.offset for record in broker.read("t", offset=offset)] == [one for one in left if one >= offset]
 
 
+@pytest.mark.story
 def test_a_log_that_was_compacted_before_is_archived_with_its_gaps(broker):
     """The upload's own checks know of them, also when the topic is compacted no longer."""
     broker.create("t", **{**TIERED, "remote_storage_enable": "false", "delete_retention_ms": 3_600_000})

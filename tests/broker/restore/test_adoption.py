@@ -56,6 +56,7 @@ def adopt(node, store, *given_up):
     return adopt_bucket(FILES, plan_adoption(FILES, [data], store), store, store.url, home=data, given_up=given_up)
 
 
+@pytest.mark.story
 def test_a_start_on_another_bucket_is_refused(broker):
     """The sentence names the directory, the bucket and the command; nothing was written there."""
     store = replaced(broker)
@@ -78,6 +79,7 @@ def test_records_held_by_the_old_bucket_alone_are_not_lost_unasked(broker):
     assert list(store.list("")) == []
 
 
+@pytest.mark.story
 def test_a_topic_that_is_given_up_begins_with_its_local_records(broker):
     """Everything else is archived anew from its first offset, and the next start is as any other."""
     adopt(broker, replaced(broker), "t")
@@ -94,6 +96,7 @@ def test_a_topic_that_is_given_up_begins_with_its_local_records(broker):
     assert len(broker.values("k")) == 70
 
 
+@pytest.mark.story
 def test_a_copy_of_the_bucket_is_the_same_bucket(broker):
     """It carries the identity: no command is needed; one without its documents needs the command and loses nothing."""
     bucket, copy = Path(broker.directory, "bucket"), Path(broker.directory, "copy")
@@ -110,6 +113,7 @@ def test_a_copy_of_the_bucket_is_the_same_bucket(broker):
     assert len(broker.values("t")) == 40
 
 
+@pytest.mark.story
 def test_a_copy_that_ends_below_the_local_start_loses_everything(broker):
     """A log has no hole: what such a copy holds is behind the new log start, so the refusal names it with the hole."""
     copy, data = Path(broker.directory, "copy"), f"{broker.directory}/data"
@@ -128,6 +132,7 @@ def test_a_copy_that_ends_below_the_local_start_loses_everything(broker):
         adopt(broker, store)
 
 
+@pytest.mark.story
 def test_an_archive_that_begins_above_the_log_start_is_not_there_unasked(broker):
     """Its log start was moved by a time that the disk does not know: the log would follow it."""
     data, kept = Path(broker.directory, "data"), Path(broker.directory, "kept")

@@ -192,6 +192,7 @@ def restore(*arguments):
     return result.stderr
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("damage", ["nothing", "manifest", "manifest and description"])
 def test_everything_archived_is_there_again(brokers, tmp_path, lost, damage):
     """Records by a real client, ids, settings, offsets, groups; and the cluster goes on where it was."""
@@ -247,6 +248,7 @@ def test_without_takeover_nothing_is_written_to_the_bucket(brokers, tmp_path, lo
     assert {info.key: store.get(info.key)[0] for info in store.list("")} == before
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("kept", [True, False])
 def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost, kept):
     """Records that retention has removed since are there again, those written since are not; the cluster goes on from
@@ -300,6 +302,7 @@ def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
         check_target(str(tmp_path / "kept"))
 
 
+@pytest.mark.story
 def test_hostile_topics_are_skipped_and_the_rest_is_restored(brokers, lost, tmp_path):
     """A description with a path for a name, and topics with the names of the broker's own: said, and nothing else."""
     store = lost["store"]

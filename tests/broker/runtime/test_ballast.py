@@ -225,6 +225,7 @@ def wait_for(condition, broker) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.story
 @pytest.mark.timeout(300)
 def test_a_broker_killed_on_a_full_disk_starts_uploads_and_serves(serve_process, small_disk, tmp_path, new_batch):
     """Again and again: each start needs some room, and each leaves room for the next one."""

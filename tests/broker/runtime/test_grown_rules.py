@@ -63,6 +63,7 @@ def test_rules_that_come_and_go_freeze_nothing(held):
     assert gc.get_freeze_count() < frozen + len(kept)
 
 
+@pytest.mark.story
 def test_a_full_collection_does_not_look_at_the_rules(held, grown):
     """It took ten times as long with these rules, and takes as long as without."""
     alone = collection_seconds()

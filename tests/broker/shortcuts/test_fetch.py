@@ -370,6 +370,7 @@ def test_a_drained_purgatory_answers_parked_fetches(rig):
     assert bytes(answered(rig, asked, before)[0].records) == b""
 
 
+@pytest.mark.story
 def test_a_reader_that_rests_gets_every_batch_once_and_in_order(start_shared_node, new_batch):
     """On real sockets, whether appends come one by one or in bursts, and whether the reader is there in time or not."""
     node = start_shared_node()

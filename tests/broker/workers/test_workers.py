@@ -267,6 +267,7 @@ async def test_a_stopped_process_is_killed_and_replaced(process, monkeypatch, ca
     assert process.state.problem == ""
 
 
+@pytest.mark.story
 async def test_a_command_that_does_not_get_on_ends_the_process(target_path, monkeypatch):
     """Each has its own patience; while the rest of the process works it pulses."""
     monkeypatch.setattr(workers_module, "BACKOFF_SECONDS_MIN", 0.01)

@@ -116,6 +116,7 @@ def test_a_session_may_know_more_of_s3(
     assert session_may_know_more(parse_options({"path": url, "subscribe": "t"})) is expected
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_topics_are_converted_and_summed_up(
     spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch

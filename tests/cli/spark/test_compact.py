@@ -59,6 +59,7 @@ def test_a_compaction_without_spark(rewrite_rig: Any, store: Any) -> None:
     assert "objects became" in again.stdout
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_a_compaction_on_spark(
     rewrite_rig: Any, store: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,7 @@ print(json.dumps([stratalog.spark.source.fetch.__file__, pyspark_stratalog.Defau
 """
 
 
+@pytest.mark.story
 def test_everything_is_imported_out_of_the_zip(tmp_path: Path) -> None:
     """Data files too; without compiled files, so that it fits every Python; equal files make equal zips."""
     path = tmp_path / "stratalog.zip"

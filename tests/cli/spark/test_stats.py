@@ -37,6 +37,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     return lambda *arguments: CliRunner().invoke(cli, ["stats", *arguments])
 
 
+@pytest.mark.story
 def test_a_table_of_all_topics_or_lines_of_json(run: Callable[..., Result], bucket: str) -> None:
     """Figures that are not kept apart have no column in the table, and are null in JSON."""
     found = run("--bucket", bucket)
@@ -51,6 +52,7 @@ def test_a_table_of_all_topics_or_lines_of_json(run: Callable[..., Result], buck
     ]  # fmt: skip
 
 
+@pytest.mark.story
 def test_rows_go_to_a_parquet_file(
     run: Callable[..., Result], bucket: str, tmp_path: Path, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def killed(serve_process, wire_to):
     return Killed()
 
 
+@pytest.mark.story
 def test_classic_groups_go_on(killed):
     """Stable, empty and simple ones: generations, leaders, members, assignments and offsets; no rebalance follows."""
     wire = killed.wire
@@ -93,6 +94,7 @@ def test_consumer_groups_go_on(killed):
     assert found.group_epoch == before["group new"].group_epoch
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("produces", "commits", "ends"),
     [pytest.param(11, 4, 4, marks=pytest.mark.slow, id="v1"), pytest.param(12, 5, 5, id="v2")],
@@ -129,6 +131,7 @@ def test_open_transactions_go_on(killed, produces, commits, ends):
     assert wire.ends("t", PARTITIONS, committed=True) == wire.ends("t", PARTITIONS, committed=False) == [3, 2, 2, 0]
 
 
+@pytest.mark.story
 def test_a_kill_in_the_middle_of_a_rebalance(killed):
     """The generation before it holds, as no client had heard of the new one; joining again begins it anew."""
     wire = killed.wire

@@ -148,6 +148,7 @@ def live(serve_process, wire_to, member_of, count, idle_seconds):
     return figures
 
 
+@pytest.mark.story
 def test_a_hundred_groups(serve_process, wire_to, member_of):
     """As the ten thousand of the slow test."""
     live(serve_process, wire_to, member_of, 100, idle_seconds=0.1)

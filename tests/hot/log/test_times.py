@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def test_a_look_up_by_time_finds_what_a_scan_finds(bench, times, wanted):
         log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=100))
 
 
+@pytest.mark.story
 def test_a_batch_of_very_many_records_does_not_fill_the_memory(bench):
     """Records are looked at one by one, up to the one that is looked for."""
     log = bench.open()

@@ -62,6 +62,7 @@ def test_arbitrary_bytes_are_refused_without_any_other_error(data):
         snapshot_from_bytes(data)
 
 
+@pytest.mark.story
 def test_a_hundred_thousand_producers_take_a_hundred_megabytes_at_most():
     """A tenth of them, each with its five last batches, in a tenth of that."""
     tracemalloc.start()

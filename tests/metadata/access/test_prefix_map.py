@@ -1,5 +1,6 @@
 """Which prefixes a name begins with."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ PREFIXES = st.text("ab\U0010ffff", max_size=5)
 CHANGES = st.tuples(st.dictionaries(PREFIXES, st.integers(), max_size=6), st.sets(PREFIXES, max_size=4))
 
 
+@pytest.mark.story
 def test_a_name_finds_all_its_prefixes(monkeypatch):
     """The longest first, after any changes, whatever was asked for between; earlier maps answer as before."""
     monkeypatch.setattr(prefix_map, "_MEMBERS_MAX", 3)

@@ -162,6 +162,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, target: Target, at: int, *, after: 
     return killing
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("kind", ["directory", "store"])
 def test_a_kill_at_any_point_loses_no_row_and_doubles_none(
     kind: str, tmp_path: Path, orders: Any, batches: Any, rig: Any, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_rows_reach_s3_without_hadoop(
     spark: SparkSession, endpoint: str, archive_in: Any, batches: Any, rig: Any

@@ -44,6 +44,7 @@ def archived(spark: SparkSession, archive: Any) -> DataFrame:
     return spark.read.format("stratalog").options(subscribe="orders", includeHeaders="true").load(archive.store.url)
 
 
+@pytest.mark.story
 def test_spark_reads_the_rows_that_were_archived(spark: SparkSession, tmp_path: Path, orders: Any, rig: Any) -> None:
     """Count and hash over all columns, by the folder and by the whole target; the day prunes; the task's files add up."""
     told: list[tuple[int, int]] = []
@@ -99,6 +100,7 @@ def dying(spans: Any, request: Any) -> Any:
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("point", ["in-a-file", "after-staging"])
 def test_a_worker_that_is_killed_loses_no_row_and_doubles_none(
     point: str, spark: SparkSession, tmp_path: Path, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
@@ -174,6 +176,7 @@ POINTS = [line.split('"')[1] for line in PROGRAM.splitlines() if line.strip().st
 QUICK = {"in the middle of a file", "after the record, before the commit", "between two files that are published"}
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     "point", [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
 )

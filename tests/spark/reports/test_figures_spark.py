@@ -86,6 +86,7 @@ def expected(url: str, by: tuple[str, ...], **given: str) -> dict[Any, list[Any]
     return {group: [each[0], each[1], len(each[2]), *each[3:]] for group, each in found.items()}
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     "by",
     [
@@ -119,6 +120,7 @@ def test_figures_are_those_of_a_loop_over_records(spark: SparkSession, archive: 
         assert sum(row.gaps for row in rows if row.topic == "plain") == 0
 
 
+@pytest.mark.story
 def test_keys_can_be_estimated_or_left_out(spark: SparkSession, archive: str) -> None:
     """All else stays the same; a topic that cannot be read is a row."""
     options = parse_options({"path": archive, "subscribe": "plain,aborted", "lease": "false"})

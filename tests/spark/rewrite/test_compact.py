@@ -65,6 +65,7 @@ def test_the_newest_record_of_each_key_stays_as_it_was(
     assert run(rewrite_rig, store).objects == 0
 
 
+@pytest.mark.story
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 30))
 def test_an_archive_that_grows_is_compacted_again_and_again(rewrite_rig: Any, use: Any, seed: int) -> None:
@@ -119,6 +120,7 @@ def count_calls(rig: Any, history: Any, use: Any) -> int:
     return int(counting.calls)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_call_loses_nothing_and_leaves_nothing_behind(

@@ -125,6 +125,7 @@ def count_calls(rig: Any, history: Any, use: Any) -> int:
     return int(counting.calls)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_call_loses_nothing_else(rewrite_rig: Any, use: Any, *, after: bool, step: int) -> None:
@@ -213,6 +214,7 @@ def test_a_repair_brings_nothing_back(rewrite_rig: Any, use: Any, monkeypatch: p
     assert rewrite_rig.rows_of(store) == expected
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_erasures_by_tasks_of_spark(rewrite_rig: Any, growing_archive: Any, spark: SparkSession) -> None:
     """By a key, then by a predicate over key, value, headers and offset, in two partitions."""

@@ -14,6 +14,7 @@ from stratalog.spark.sessions.spark_tasks import TaskFailed
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.story
 def test_a_compaction_by_tasks_of_spark(rewrite_rig: Any, growing_archive: Any, spark: SparkSession) -> None:
     """Two partitions, transactions, a key in many objects: of each key the newest record stays; then nothing is to do."""
     store = growing_archive.store

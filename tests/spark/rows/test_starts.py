@@ -87,6 +87,7 @@ def test_whole_batches_give_the_starts_of_their_chain(lengths: list[list[int]]) 
     assert found(payload, bounds, counts) == expected
 
 
+@pytest.mark.story
 @settings(max_examples=150, deadline=None)
 @given(contents, st.data())
 def test_damaged_batches_give_the_chain_or_an_error(lengths: list[list[int]], choice: st.DataObject) -> None:

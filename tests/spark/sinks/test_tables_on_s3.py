@@ -90,6 +90,7 @@ def die(*arguments: Any) -> None:
     raise Killed
 
 
+@pytest.mark.story
 def test_a_delta_table_in_a_bucket(
     orders: Any, options: dict[str, str], batches: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_delta_table_in_a_bucket(
     assert told == [{"0": 60, "1": 80}, {"0": 60, "1": 60}]
 
 
+@pytest.mark.story
 def test_an_iceberg_table_in_a_bucket(
     orders: Any, options: dict[str, str], batches: Any, rig: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def decoded(options: ReadOptions) -> int:
     return sum(batch.num_rows for batch in read_slices(store, plan_slices(store, options), request))
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("topic", ["plain", "transactional", "compacted"])
 def test_a_count_is_that_of_a_full_decode(archive: str, topic: str, isolation: str) -> None:
@@ -121,6 +122,7 @@ def test_only_what_the_manifest_does_not_tell_is_looked_at(archive: str) -> None
     assert looked_at("transactional", read_committed=False) == []
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_much_to_look_at_is_a_job(spark: SparkSession, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks are those of a read; the number is the same."""

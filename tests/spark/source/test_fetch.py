@@ -303,6 +303,7 @@ def test_an_abandoned_read_leaves_no_thread(memory_archive: Any, batches: Batche
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("stratalog-fetch")]
 
 
+@pytest.mark.story
 def test_holes_and_large_records_are_read(memory_archive: Any) -> None:
     """A hole of a billion offsets, and next to it one record of 100 MiB: all rows, whatever the tasks."""
     large = Record(2_000_000_000, 5, None, b"large" * (20 << 20))

@@ -78,6 +78,7 @@ def test_all_rows_arrive_as_they_were_written(spark: SparkSession, file_archive:
     assert collected[3].timestamp.replace(tzinfo=UTC) == EPOCH + timedelta(milliseconds=1_013_000)
 
 
+@pytest.mark.story
 def test_columns_can_be_left_out(spark: SparkSession, file_archive: Any) -> None:
     """By the option, by a user's schema, also by one that forbids nulls, and in SQL."""
     assert read(spark, file_archive, columns="partition").groupBy("partition").count().count() == 3
@@ -110,6 +111,7 @@ def test_times_and_offsets_bound_what_is_read(spark: SparkSession, file_archive:
     assert sorted((row.partition, row.offset) for row in bounded.collect()) == [(0, 399), (1, 0)]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("pushdown", ["true", "false"])
 def test_one_dataframe_answers_many_filters(spark: SparkSession, file_archive: Any, pushdown: str) -> None:
     """Also where Spark pushes filters to Python sources, and shares what they say between scans of a DataFrame."""
@@ -123,6 +125,7 @@ def test_one_dataframe_answers_many_filters(spark: SparkSession, file_archive: A
         spark.conf.set(PUSHDOWN, "false")
 
 
+@pytest.mark.story
 def test_a_cut_is_read_as_it_was(spark: SparkSession, tmp_path: Path, file_archive: Any) -> None:
     """By its name, next to the topic itself; every column is what it was, the topic's name apart."""
     store = open_store(f"file://{tmp_path}/copy")
@@ -252,6 +255,7 @@ def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) ->
     assert (stream.isStreaming, stream.columns) == (True, ["offset"])
 
 
+@pytest.mark.story
 def test_the_archive_is_read_from_s3(spark: SparkSession, file_archive: Any, s3_endpoint: str) -> None:
     """The same rows, over HTTP, with options that name the endpoint and the credentials."""
     from stratalog.tier import open_store
@@ -352,6 +356,7 @@ def test_a_planned_read_is_leased_until_its_last_task_has_read_all(spark: SparkS
     assert leases() == []
 
 
+@pytest.mark.story
 def test_values_are_decoded_and_what_cannot_be_is_kept(
     spark: SparkSession, tmp_path: Path, registry: Any, memory_archive: Any
 ) -> None:

@@ -76,6 +76,7 @@ def run_once(spark, archive, out, **options):
     return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
 
 
+@pytest.mark.story
 def test_present_records_are_read_in_batches_and_none_twice(spark, growing_archive, batches, tmp_path):
     """Limited, over objects and partitions, into Parquet; a run later reads what is new, and one more nothing."""
     growing_archive.add("orders", 0, batches(0, 90), batches(90, 60))
@@ -125,6 +126,7 @@ def _object(offset):
     return ast.literal_eval(offset) if isinstance(offset, str) else offset
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("lost", [pytest.param("commit", marks=pytest.mark.slow), "commit and sink"])
 def test_a_batch_that_was_not_committed_is_read_again_exactly(spark, growing_archive, batches, tmp_path, lost):
     """From the offsets in the checkpoint alone, although the archive has grown; the sink drops what it has already."""
@@ -156,6 +158,7 @@ def first_batch_lost(spark, growing_archive, batches, tmp_path):
     return run
 
 
+@pytest.mark.story
 def test_a_first_batch_from_the_end_is_planned_again_from_there(spark, growing_archive, batches, first_batch_lost):
     """Where the stream began, not where the archive ends by then."""
     out = first_batch_lost(startingOffsets="latest")
@@ -164,6 +167,7 @@ def test_a_first_batch_from_the_end_is_planned_again_from_there(spark, growing_a
     assert written(spark, out) == [row for row in produced(growing_archive) if row[1] >= 50]
 
 
+@pytest.mark.story
 def test_a_first_batch_does_not_take_partitions_that_came_later(spark, growing_archive, batches, first_batch_lost):
     """They come with the second one; options that have changed since, and are wrong by now, do not count."""
     out = first_batch_lost()
@@ -172,6 +176,7 @@ def test_a_first_batch_does_not_take_partitions_that_came_later(spark, growing_a
     assert written(spark, out) == produced(growing_archive)
 
 
+@pytest.mark.story
 def test_a_first_batch_whose_records_are_gone_is_a_loss(spark, growing_archive, batches, first_batch_lost):
     """It is reported, as that of any other micro-batch, also where the stream was to begin as early as it can."""
     out = first_batch_lost()
@@ -195,6 +200,7 @@ writer.option("path", sys.argv[2]).start().awaitTermination()
 """
 
 
+@pytest.mark.story
 @pytest.mark.timeout(300)  # a JVM starts, on a machine that may be busy
 @pytest.mark.parametrize("log", ["offsets", pytest.param("commits", marks=pytest.mark.slow)])
 def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(spark, growing_archive, batches, tmp_path, log):
@@ -223,6 +229,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(spark, growing_arch
     assert written(spark, out) == produced(growing_archive)
 
 
+@pytest.mark.story
 def test_loss_ends_the_query_or_is_skipped(spark, growing_archive, batches, tmp_path):
     """failOnDataLoss decides; the checkpoint of the failed query serves the lenient one."""
     growing_archive.add("orders", 0, batches(0, 50))
@@ -295,6 +302,7 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
     assert restarted.batch(end) == (end, [])
 
 
+@pytest.mark.story
 def test_values_are_decoded_in_streams_too(spark, growing_archive, tmp_path):
     """Each row as its schema says; what cannot be decoded is there, and told."""
     records = [Record(n, 1, None, b'{"n":%d}' % n if n != 7 else b"broken") for n in range(20)]
@@ -310,6 +318,7 @@ def test_values_are_decoded_in_streams_too(spark, growing_archive, tmp_path):
     assert found == {n: (n, None) for n in range(20) if n != 7}
 
 
+@pytest.mark.story
 def test_the_newest_records_come_from_brokers_and_each_comes_once(spark, log, tmp_path):
     """Into Parquet, while all is archived behind the stream, and over a commit that was lost."""
     store = log.archived(tmp_path / "archive", log.batches()[:7])

@@ -82,6 +82,7 @@ def follow(store: Any, broker: Any, position: Any, **options: str) -> tuple[Any,
         position = end
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_every_border_gives_the_same_rows(log: Any, tmp_path: Any, isolation: str) -> None:
     """In micro-batches that begin anywhere, inside transactions too, and while the archive follows behind."""

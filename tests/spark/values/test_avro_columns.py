@@ -105,6 +105,7 @@ def test_whole_columns_are_what_fastavro_makes_of_each_row(data: Any) -> None:
     both(decoder, binary)
 
 
+@pytest.mark.story
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_damage_is_never_turned_into_rows_that_fastavro_would_not_make(data: Any) -> None:

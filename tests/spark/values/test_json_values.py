@@ -108,6 +108,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.story
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(VALUES.map(lambda each: json.dumps(each).encode()), st.binary(max_size=6)), max_size=12))
 def test_each_row_is_what_it_is_alone(values: list[bytes]) -> None:

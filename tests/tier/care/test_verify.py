@@ -113,6 +113,7 @@ def test_every_one_of_a_hundred_random_damages_of_a_kind_is_found(damages, log_b
     assert missed == []
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("store", ["local_store", "s3_store"])
 def test_other_stores_are_verified_as_well(request, damages, log_bytes, store):
     """Listings in pages, checksums that a store keeps or does not."""

@@ -96,6 +96,7 @@ def test_copies_of_others_count_only_by_their_numbers():
     assert after.trash[0].size_bytes == 160
 
 
+@pytest.mark.story
 @given(
     st.sets(st.integers(0, 60), max_size=40),
     st.lists(st.integers(-1, 60), max_size=2),

@@ -4,6 +4,8 @@ import gc
 import threading
 import weakref
 
+import pytest
+
 from stratalog.tier.objects.upload_buffers import UploadBuffers
 
 
@@ -40,6 +42,7 @@ def test_an_upload_that_fails_gives_its_buffer_back():
         assert buffer is not None
 
 
+@pytest.mark.story
 def test_idle_memory_goes_back(monkeypatch):
     """When the timer fires, the buffer has no holder; the next upload gets a new one."""
     timers = []

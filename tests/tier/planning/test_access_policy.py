@@ -145,6 +145,7 @@ def prefix(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.story
 def test_each_role_may_do_what_it_does_and_no_more(s3_service: Any, prefix: str) -> None:
     """Every request is allowed, and every permission is needed for one."""
     if not s3_service.is_moto:

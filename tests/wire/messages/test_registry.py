@@ -148,13 +148,13 @@ def test_message_defaults(cls, oracles):
 
 
 @each_message
-def test_message_round_trip(cls, messages, examples):
+def test_message_round_trip(cls, messages, examples, sampled):
     """Decoding returns the message that was encoded, from any position, and says where it ended."""
 
     @sweep(examples)
     @given(st.data(), st.binary(max_size=3))
     def check(data, before):
-        for version in versions(cls):
+        for version in sampled(cls):
             message = data.draw(messages(cls, version))
             encoded = encode_bytes(message, version)
             again, position = decoder(cls, version)(before + encoded + b"after", len(before))
@@ -165,13 +165,13 @@ def test_message_round_trip(cls, messages, examples):
 
 
 @each_message
-def test_message_truncation(cls, messages, examples):
+def test_message_truncation(cls, messages, examples, sampled):
     """A message cut off anywhere is refused with a DecodeError."""
 
     @sweep(max(2, examples // 3))
     @given(st.data())
     def check(data):
-        for version in versions(cls):
+        for version in sampled(cls):
             encoded = encode_bytes(data.draw(messages(cls, version)), version)
             for length in range(len(encoded)):
                 with pytest.raises(DecodeError):
@@ -181,13 +181,13 @@ def test_message_truncation(cls, messages, examples):
 
 
 @each_message
-def test_message_mutation(cls, messages, examples):
+def test_message_mutation(cls, messages, examples, sampled):
     """Damaged bytes are refused with a DecodeError or are another message, which encodes again."""
 
     @sweep(examples)
     @given(st.data(), st.randoms(use_true_random=False))
     def check(data, random):
-        for version in versions(cls):
+        for version in sampled(cls):
             encoded = bytearray(encode_bytes(data.draw(messages(cls, version)), version))
             for _ in range(8):
                 if encoded:

@@ -102,6 +102,7 @@ def test_the_address_may_hold_the_bucket():
     assert client_for(settings).meta.config.s3["addressing_style"] == "virtual"
 
 
+@pytest.mark.story
 def test_a_private_authority_has_to_be_named(tmp_path):
     """A certificate of an unknown authority is refused for good, with the way out; with its authority it is accepted."""
     certificate = tmp_path / "certificate.pem"

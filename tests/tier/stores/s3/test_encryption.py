@@ -11,6 +11,7 @@ from stratalog.tier.stores.s3.multipart import PART_BYTES_MIN
 from stratalog.tier.stores.store import UnsafeStore, UnsupportedOperation
 
 
+@pytest.mark.story
 def test_objects_are_encrypted_as_asked(s3_service):
     """Every way to write says so: PUT, conditional PUT, multipart; and the service confirms it."""
     name = uuid.uuid4().hex

@@ -60,6 +60,7 @@ def test_a_part_that_fails_aborts_the_upload(fault_proxy, large_body):
     assert list(store.list_uploads("")) == []
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("action", ["drop_after_commit", "fail_after_commit"])
 def test_a_lost_completion_is_recognised(fault_proxy, large_body, action):
     """A completion that was applied and whose answer never came counts as done."""

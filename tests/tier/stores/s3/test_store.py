@@ -27,6 +27,7 @@ pytestmark = pytest.mark.store
 LOST = ("drop_after_commit", "fail_after_commit")
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("retry", [None, "quick"], ids=["sdk", "ours"])
 @pytest.mark.parametrize("action", LOST)
 def test_a_lost_create_is_recognised(fault_proxy, action, retry):
@@ -122,6 +123,7 @@ def test_bodies_go_unsigned_with_a_checksum(fault_proxy):
     assert "x-amz-trailer" not in headers
 
 
+@pytest.mark.story
 def test_services_that_mistake_new_checksums_get_the_old_one(fault_proxy, tmp_path):
     """With md5 no header of the newer kind is sent, in one piece or in parts; what the service cannot check, we do."""
     store = fault_proxy.open(checksum="md5", single_put_bytes_max=1000)
@@ -143,6 +145,7 @@ def test_services_that_mistake_new_checksums_get_the_old_one(fault_proxy, tmp_pa
     probe(store).require(multi_writer=True)
 
 
+@pytest.mark.story
 def test_deletes_carry_no_condition(fault_proxy):
     """MinIO deletes against a stale condition, so none is ever relied on: a delete names keys and nothing else."""
     store = fault_proxy.open()
