@@ -71,10 +71,10 @@ class Trash(NamedTuple):
 class PartitionFacts(NamedTuple):
     """One partition as it stands. Offsets; ``*_end`` exclusive; times in ms, None where there is none.
 
-    Whatever is frozen below ``due_end`` should be in the bucket by now; ``copying`` is whether anything should be.
-    ``waiting_bytes`` are those of such segments beyond the remote end, ``waiting_since_ms`` when the oldest of them
-    was begun, ``risk_since_ms`` the same for whatever is not in the bucket, the active segment included. ``read_back``
-    is up to where objects were read back and compared with the manifest since this leadership began.
+    Every frozen segment below ``due_end`` should be in the bucket by now; ``copying`` is whether anything should be.
+    ``waiting_bytes`` counts the bytes of such segments beyond the remote end, ``waiting_since_ms`` is when the oldest of
+    them was begun. ``risk_since_ms`` is when the oldest segment that is not in the bucket was begun, the active segment
+    included. Objects up to ``read_back`` were read back and compared with the manifest since this leadership began.
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """One client connection: frames parsed where they were received, answers in the order of the requests.
 
-Everything runs in the transport's callbacks. Whatever would let a client take more than its share (memory, parked
-answers, unsent bytes, time of the loop) *stalls* the connection: reading stops until the reason is gone.
+Everything runs in the transport's callbacks. A client that would take more than its share (of memory, parked answers,
+unsent bytes or time of the loop) *stalls* its connection: reading stops until the reason is gone.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class FrameReceiver:
     ) -> None:
         """Receive without the transport where the loop allows it: the connection hears of bytes as by the transport.
 
-        Whatever is not the usual case, the end of the stream first of all, is left to the transport.
+        The transport takes over at the end of the stream and after an error of the socket.
         """
         sockets = ready_sockets_of(loop)
         if sockets is None:

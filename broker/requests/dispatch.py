@@ -121,8 +121,8 @@ class Dispatcher(Generic[BrokerT]):
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request; ``frame`` is valid until this returns, unless the handler leases it.
 
-        Whatever the bytes and whatever the handler does, the outcome is an answer, a parked answer or a closed
-        connection with one line in the log.
+        Every frame, also one that cannot be decoded or whose handler fails, ends as an answer, a parked answer or a
+        closed connection with one line in the log.
         """
         code, correlation_id, client_length = read_request_start(frame)
         row = self._rows.get(code)

@@ -1,6 +1,6 @@
 """Delta by the package deltalake: files are added as they lie, and each commit carries the number of its run.
 
-No Spark is needed to write. Whatever reads Delta reads it: Spark with delta-spark, DuckDB, polars.
+No Spark is needed to write. Every reader of Delta reads the table: Spark with delta-spark, DuckDB, polars.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def change_manifest(
     ``prepare`` comes between the two last: what it writes is garbage after a lost race (rule 5).
 
     A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
-    entry uuids) in what is read back and has nothing to do. Whatever the transition raises is passed on;
-    `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
+    entry uuids) in what is read back and has nothing to do. Raises what the transition
+    raises, and `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
     made: call again.
     """
     tried = _from_memory(store, partition, transition)
