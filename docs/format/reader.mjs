@@ -197,7 +197,7 @@ class Partition {
     this.manifest = JSON.parse(data);
     check(this.manifest.format === "stratalog-manifest", `${path} is no manifest`);
     if (this.manifest.min_reader_version > READS_VERSION) throw new Refused(`${path} needs a newer reader`);
-    const { crc32c: crc = null } = this.manifest; // absent: somebody has edited it by hand
+    const { crc32c: crc = null } = this.manifest; // absent: it was edited by hand
     const summed = data.subarray(0, data.lastIndexOf(',"crc32c":'));
     check(crc === null || crc32c(summed) === crc, `${path} fails its CRC`);
   }
