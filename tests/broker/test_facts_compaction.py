@@ -58,7 +58,7 @@ def test_a_ratio_of_half_is_no_run_and_one_above_runs(broker):
 
 
 def test_the_active_segment_is_never_cleaned(broker):
-    """However dirty it is."""
+    """Three more records of one key stay, though the ratio that makes a log dirty is one in a hundred."""
     broker.create("t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     put(broker, b"1")
     put(broker, b"1", b"1", b"1", roll=False)

@@ -52,7 +52,7 @@ def test_topics_come_once_and_in_order(broker):
 
 @pytest.mark.parametrize("names", [(), ("c", "b", "a")])
 def test_pages_follow_each_other_without_gap_or_double(broker, names):
-    """Whatever the limit; a page that ends with a topic points at the first partition of the next."""
+    """Each limit gives all partitions once; a page that ends with a topic points at the first partition of the next."""
     counts = {"a": 3, "b": 2, "c": 4}
     for name, count in counts.items():
         broker.create(name, count)
@@ -72,7 +72,7 @@ def test_pages_follow_each_other_without_gap_or_double(broker, names):
 
 @pytest.mark.parametrize("limit", [0, -5])
 def test_a_page_has_at_least_one_partition(broker, limit):
-    """Whatever the client says."""
+    """A client that asks for none, or for a negative number, gets one partition and a cursor."""
     broker.create("t", 2)
     assert page(ask(broker, limit=limit)) == ({"t": [0]}, ("t", 1))
 

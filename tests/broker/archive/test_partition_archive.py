@@ -39,7 +39,7 @@ def test_frozen_segments_are_claimed_uploaded_committed_read_back_and_evicted(ri
 
 
 @pytest.mark.parametrize("kind", ["Claim", "Upload", "Commit"])
-def test_whatever_keeps_records_from_the_bucket_counts_as_an_error(rig, kind):
+def test_each_failure_that_keeps_records_from_the_bucket_counts_as_an_error(rig, kind):
     """A bucket that cannot be claimed copies as little as one that takes no upload: the alarm is the same."""
     rig.write(5)
     rig.archive.look()

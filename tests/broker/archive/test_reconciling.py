@@ -146,7 +146,7 @@ def test_an_unclean_stop_without_sync_on_ack_needs_the_archive(rig, flush_messag
 
 
 def test_a_partition_serves_no_read_until_the_archive_has_answered(rig):
-    """However long it takes; the claim comes first."""
+    """It stays held back over three failed claims, and the claim comes before any other command."""
     rig.write(4)
     rig.archive(2)
     rig.begin()

@@ -88,7 +88,7 @@ def test_each_start_gives_out_producer_ids_of_its_own(start_node):
 
 
 async def test_an_era_begins_with_the_start_and_with_the_first_notice():
-    """However many partitions are compared."""
+    """A second notice of the same run begins no other era."""
     controller = Controller()
     machine = made(controller)
     await machine.begin_producer_era()

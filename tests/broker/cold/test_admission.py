@@ -61,7 +61,7 @@ def test_without_limits_no_reader_waits(rig):
 
 
 def test_readers_of_one_client_share_its_budget(rig):
-    """Whatever their number; another client has its own."""
+    """A second reader waits for the bytes that the first one took; a reader of another client does not."""
     rig.rates = FetchRates(client=1000)
     rig.admission.take(("c", 1), "t", 3000)
     assert rig.admission.wait_ms(("c", 2), "t") == 2001

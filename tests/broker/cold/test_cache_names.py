@@ -24,7 +24,7 @@ def test_a_name_says_which_chunk_it_is_and_whose():
     "other", ["notes.txt", "a.chunk.b", "0" * 32, f"{'g' * 32}.1.chunk", "lost+found", "x" + "0" * 31 + ".1.chunk"]
 )
 def test_files_of_others_are_neither_kept_nor_removed(other):
-    """However they came there."""
+    """A name that is no chunk's is passed over and stays in the directory."""
     assert known_files([(other, 5)], 100) == ([], [])
 
 

@@ -188,7 +188,7 @@ def test_a_directory_that_was_cleared_away_is_made_again(cache):
 
 
 def test_files_are_removed_aside_and_their_names_not_used_again(tmp_path):
-    """However late that is, it takes nothing away that was fetched meanwhile."""
+    """A removal that runs late takes away no file that was fetched meanwhile."""
     later = []
     leave(tmp_path / "cache", f"{OBJECT}.0.chunk", data=b"x")
     cache = Cache(tmp_path / "cache", aside=later.append)

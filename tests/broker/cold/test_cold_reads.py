@@ -9,7 +9,7 @@ from stratalog.tier.reading.fetch_budgets import UNLIMITED, FetchRates
 
 
 def test_a_client_is_a_principal_with_a_client_id():
-    """Whatever its connections and partitions; two users with the same client id are two."""
+    """Two connections of one user and client id are one client; two users with the same client id are two."""
     readers = [
         (SimpleNamespace(principal=principal, client_id=client_id), "log")
         for principal, client_id in (("User:a", "c"), ("User:a", "c"), ("User:b", "c"), ("User:a", None))

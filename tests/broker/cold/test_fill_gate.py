@@ -61,7 +61,7 @@ def test_a_few_run_at_once_in_their_order(worker):
 
 
 def test_waited_for_chunks_go_before_read_ahead(worker):
-    """However late it was asked for."""
+    """A chunk that was asked for last, but is waited for, is fetched before the read-ahead."""
     worker.fill(1, 2, 3, ahead=True)
     worker.fill(4, ahead=True)
     worker.fill(5)

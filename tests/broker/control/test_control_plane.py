@@ -134,7 +134,7 @@ async def test_a_command_holds_when_it_is_answered_and_not_before(control, log, 
 
 
 async def test_the_next_command_waits_until_the_last_one_is_applied(log):
-    """However many turns that takes; who asked is answered after it, too."""
+    """The callback may take many turns; the caller is answered after it, too."""
     events, gate = [], asyncio.Event()
 
     async def on_applied(image, _delta):
@@ -191,7 +191,7 @@ async def test_snapshots_are_written_behind_commands_and_their_errors_are_the_di
 
 
 async def test_producer_ids_come_in_blocks_one_after_the_other(control, log):
-    """However many ask at once, each block is written once, before any id of it is given."""
+    """For 1500 callers at once each block is written once, before any id of it is given."""
     from stratalog.metadata.controller.controller import BrokerStart, register_broker
 
     start = BrokerStart(broker_id=1, incarnation_id=b"x" * 16, listeners={}, directories=(b"d" * 16,), rack=None)

@@ -55,7 +55,7 @@ def test_groups_by_type_and_state(scrape):
 
 
 def test_a_scrape_counts_once(scrape):
-    """However many figures it shows; the next one counts again."""
+    """All figures of one scrape share one pass over the groups; the next scrape counts again."""
     shard = Shard({})
     scrape([shard], 100.0)
     assert shard.passes == 1

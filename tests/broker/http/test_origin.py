@@ -29,7 +29,7 @@ def test_names_of_the_machine_itself(host):
     "host", ["", "evil.example:8080", "localhost.evil.example", "10.0.0.1", "[::2]", "127.0.0.1.evil"]
 )
 def test_foreign_names_are_refused(host):
-    """Whatever they look like."""
+    """A Host header that is empty, foreign or only begins like a local name is not local."""
     assert not host_is_local({"Host": host})
 
 

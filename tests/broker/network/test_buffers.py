@@ -39,7 +39,7 @@ def test_capacities_are_rounded_up_and_large_buffers_are_reused_when_they_fit():
 
 
 def test_the_pool_keeps_a_bounded_amount_and_trim_frees_it():
-    """However much is given back, at most 16 MiB stay, and trim leaves nothing."""
+    """At most 16 MiB of 40 MiB given back stay, and trim leaves nothing."""
     pool = BufferPool(1 << 30)
     buffers = [pool.take(1 << 20) for _ in range(40)]
     for buffer in buffers:

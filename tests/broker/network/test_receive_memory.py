@@ -30,7 +30,7 @@ def test_an_announcement_alone_is_not_charged():
 
 
 def test_unfinished_frames_keep_no_other_from_beginning():
-    """However much they hold: only complete requests that wait to be carried out do."""
+    """Frames that hold 100 MiB of a budget of 64 MiB let others begin; waiting complete requests of 65 MiB do not."""
     memory = ReceiveMemory(64 * MIB)
     begin(memory, held=100 * MIB)
     assert memory.accepts

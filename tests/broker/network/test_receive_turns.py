@@ -39,7 +39,7 @@ def test_ready_sockets_share_a_round():
 
 
 def test_requests_left_over_share_a_round_of_their_own():
-    """However many wait, a round of them takes its time and no more, and none is passed over."""
+    """A round of 30 waiting ones takes the time of a round and no more, and none is passed over."""
     loop = Loop()
     turns = ReceiveTurns(loop, SimpleNamespace(ready_count=1))
     had = []

@@ -149,7 +149,7 @@ def test_memory_for_a_large_frame_is_at_most_twice_its_size():
 
 
 def test_a_large_frame_is_moved_a_few_times():
-    """However small the pieces are in which 20 MiB come, its buffer doubles, and no byte is copied more than a few times."""
+    """A frame of 20 MiB in pieces of 50 kB doubles its buffer, so that no byte is copied more than a few times."""
     taken = []
 
     class Measured(BufferPool):

@@ -153,7 +153,7 @@ async def test_random_parts_arrive_byte_for_byte_in_order(harness, data):
 
 @pytest.mark.parametrize("socket_bytes", [1, 20_000, 100_000, 4 << 20])
 async def test_an_answer_with_records_may_end_anywhere_in_the_socket(harness, data, socket_bytes, until):
-    """Whatever the socket takes of the head, of the records and of what is behind them, the rest follows."""
+    """The rest follows when the socket takes a part of the head, of the records or of the bytes behind them."""
     file, content = data
     harness.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, socket_bytes)
     sent = 0

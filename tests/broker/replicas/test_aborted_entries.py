@@ -33,7 +33,7 @@ US = Claimant(0, 1, bytes([1] * 16))
 
 
 def test_each_transaction_is_named_once_by_first_offset():
-    """However often, in whatever order and with whatever ends it is found; another producer's is another one."""
+    """A transaction found thrice with different ends is one; another producer's with the same first offset is another."""
     found = [
         AbortedTransaction(2, 30, 45, 0),
         AbortedTransaction(1, 10, 35, 0),

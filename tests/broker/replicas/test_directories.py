@@ -114,7 +114,7 @@ async def test_new_partitions_go_where_the_fewest_are(bench):
 
 
 async def test_the_directory_of_the_metadata_log_alone_gets_no_partitions(bench):
-    """However empty it is."""
+    """A new partition goes to the other directory, although that one holds more partitions."""
     directories = bench.open("a", "b")
     one, two = directories.all
     directories.metadata_only = two.path

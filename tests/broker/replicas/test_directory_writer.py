@@ -93,7 +93,7 @@ async def bench(sync_threads):
 
 
 async def test_appends_of_one_turn_are_written_once(bench):
-    """However many appends a log took, and in the same turn for all logs."""
+    """Two appends of one log are one write, and all logs are written in the same turn."""
     one, two = bench.owner(), bench.owner()
     for owner in (one, two, one):
         bench.writer.enqueue(owner)
@@ -254,7 +254,7 @@ async def test_a_log_that_is_let_go_hears_nothing_more(bench):
 
 
 async def test_a_mistake_in_one_owner_does_not_stop_the_others(bench):
-    """Whatever an owner raises when it hears of its write, the others are written, and everything is synced."""
+    """An owner that raises when it hears of its write leaves the others written and everything synced."""
     one, two = bench.owner(), bench.owner()
 
     def mistaken():

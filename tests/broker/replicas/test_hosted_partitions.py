@@ -109,7 +109,7 @@ def test_a_transaction_that_was_decided_before_a_kill_is_decided_after_it(start_
 
 
 def test_an_unclean_start_is_logged_in_one_line(broker, caplog):
-    """However many partitions were recovered."""
+    """One line counts all partitions and segments that were recovered."""
     broker.create("t", 20)
     broker.produce("t", b"v")
     stop_uncleanly(broker)

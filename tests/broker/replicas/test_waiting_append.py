@@ -21,7 +21,7 @@ def test_a_callable_gets_the_outcome_of_its_append():
 
 
 def test_a_held_append_gives_its_buffer_back_once():
-    """However often it is asked to, and also if there is nothing to give back."""
+    """A second call gives nothing back, and neither does a call of an append without a buffer to give."""
     released = []
     held = HeldAppend(b"", 1, lambda: released.append(1), CallingBack(print), ready=False)
     held.give_back()

@@ -146,7 +146,7 @@ def test_only_a_few_works_are_under_way(bench):
 
 
 def test_a_short_work_does_not_wait_for_long_ones(bench):
-    """However many of them there are, and also while they wait for their turn."""
+    """A short work ends in the next turn, although 50 long ones wait for theirs."""
     for number in range(50):
         bench.start(number, 1000)
     for _ in range(60):  # their first slices

@@ -175,7 +175,7 @@ def check_both_ways(broker_rig, api, steps):
 @example([("fetch", {"version": 16, "min_bytes": 1000})] * 2 + [("rules", "unrelated"), ("event", "append")])
 @settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_fetches_are_refused_alike_by_both_ways(broker_rig, steps):
-    """However the rules and the principal change, also while a fetch waits."""
+    """The rules and the principal change at random, also while a fetch waits."""
     check_both_ways(broker_rig, fetch.API, steps)
 
 
@@ -184,7 +184,7 @@ def test_fetches_are_refused_alike_by_both_ways(broker_rig, steps):
           ("rules", "no transactions"), ("produce", {"transactional_id": "x", "sequence": 2})])  # fmt: skip
 @settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_batches_are_refused_alike_by_both_ways(broker_rig, monkeypatch, steps):
-    """However the rules and the principal change, also those about transactional ids."""
+    """The rules, also those about transactional ids, and the principal change at random."""
     monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)
     check_both_ways(broker_rig, produce.API, steps)
 

@@ -131,7 +131,7 @@ BASES = st.builds(
 @example(Asked(min_bytes=150), [({}, None), "append", "append", ({"offset": 0}, None), "time", "time"])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_lead_to_the_same_answers_and_counts(broker_rig, monkeypatch, base, steps):
-    """Whatever is asked, in whatever order, and whatever happens to the partition in between."""
+    """Random fetches, with random changes of the partition between them, are answered and counted alike."""
     monkeypatch.setattr(fetch_shortcut, "STRANGERS_MAX", 1)
     monkeypatch.setattr(fetch_session_shortcut, "STRANGERS_MAX", 1)
     found = []

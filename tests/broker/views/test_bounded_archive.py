@@ -145,7 +145,7 @@ def test_a_look_up_that_fails_is_said(rig):
 
 
 def test_a_view_that_is_read_again_ends_where_it_ended(rig):
-    """Whatever has come since; one that cannot be read says so."""
+    """Objects archived since do not move its end; a view that cannot be read raises `KafkaError`."""
     archive = rig.open(20)
     archive_log(rig.store, PARTITION, [bytes(build_batch([Record(24, 1, None, b"v")], leader_epoch=1))], now_ms=1)
     archive._inner.unload()

@@ -163,7 +163,7 @@ def test_a_damaged_copy_is_not_shown(mounted, bucket, caplog):
 
 
 def test_a_time_at_the_border_of_the_archive_is_shown_and_one_behind_it_is_not(start_node, caplog):
-    """Whatever is on the local disk only is from that time on; one record later, one of before it is missing."""
+    """Records that are only on the local disk are of that time or later; a time one record later would miss one."""
     node = start_node()
     node.create("events", remote_storage_enable="true", internal_segment_bytes=1000, retention_ms=-1)
     for number in range(40):

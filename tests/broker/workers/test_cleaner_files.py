@@ -14,7 +14,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 4095, 4096, 70_000, PIECE_BYTES, PIECE_B
 @settings(max_examples=40, deadline=None)
 @given(st.lists(SIZES, max_size=4))
 def test_a_new_log_holds_what_was_appended(tmp_path_factory, writes):
-    """However it was cut into buffers and calls; durable and readable by its name after the sync."""
+    """Any cut into buffers and calls gives the same bytes; after the sync they are read by the file's name."""
     path = tmp_path_factory.mktemp("log") / "00.log.cleaned"
     path.write_bytes(b"of a cleaning that was given up")
     file = CleanerFilesystem().open_append(str(path))

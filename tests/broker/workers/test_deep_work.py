@@ -127,7 +127,7 @@ def test_a_failed_submission_is_reported_to_the_waiting_caller():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=80))
 def test_every_command_ends_once_and_in_the_order_of_its_source(events):
-    """Whatever the order of commands and answers, and no source has more than two at the worker."""
+    """Commands of a source end in its order, with answers in any order, and no more than two are at the worker."""
     held, done, put = Held(), [], []
     queue = FairQueue(held.submit)
     for source, answers in events:

@@ -124,7 +124,7 @@ def test_a_worker_without_commands_or_without_a_process_is_not_watched():
     )
 )
 def test_a_worker_that_pulses_and_keeps_to_patience_is_never_given_up(events):
-    """Whatever is sent and answered in between: a pulse in time is enough."""
+    """A pulse in time is enough, with any commands sent and answered in between."""
     one, sent, number = watch(), {}, 0
     for event, value in events:
         if event == "send":
