@@ -45,7 +45,7 @@ def keys_of(topic, topic_id, partition, number, cut):
 @given(st.lists(st.tuples(topics, ids, st.integers(0, 9), st.integers(0, 99), cuts), min_size=2, max_size=4))
 @settings(max_examples=40)
 def test_no_key_is_the_directory_of_another(names):
-    """Whatever topics and cuts are called; and all keys are plain ASCII without empty parts."""
+    """Random names of topics and cuts make no such pair; all keys are plain ASCII without empty parts."""
     keys = set().union(*(keys_of(*name) for name in names))
     above = {key[:at] for key in keys for at in range(len(key)) if key[at] == "/"}
     assert keys & above == set()

@@ -36,7 +36,7 @@ topics = st.builds(
 
 @given(st.lists(topics, max_size=3, unique_by=lambda each: each.topic_id), st.sampled_from(CutState), st.data())
 def test_it_is_read_as_it_was_written(found, state, data):
-    """Whatever topics and partitions there are."""
+    """Random topics and partitions come back equal, with and without the copies of groups."""
     members = tuple(
         CutPartition(PartitionId(each.name, each.topic_id, number), 0, data.draw(st.integers(0, 2**62)), number, "f")
         for each in found

@@ -43,7 +43,7 @@ def test_one_partition_can_be_asked_for() -> None:
 
 
 def test_a_deleted_topic_is_not_among_them() -> None:
-    """However late its deletion was claimed: a topic of the same name that lives is the one that is meant."""
+    """A topic of the same name that lives is chosen, although the deletion of the old one was claimed later."""
     store = filled()
     for partition in (0, 1):
         deleted = PartitionId("a", OLD, partition)

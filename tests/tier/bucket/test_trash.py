@@ -89,7 +89,7 @@ def test_only_what_is_dated_and_older_than_the_grace_leaves(manifest):
 
 
 def test_a_pin_holds_what_its_cut_may_name(manifest):
-    """Whatever overlaps it: entries, objects that a job replaced, pages; and keys that do not tell their offsets."""
+    """A pin holds entries, replaced objects and pages that overlap its range, and keys that do not tell their offsets."""
     pinned = pin(manifest, Pin("cut", 3, 600, 150), now_ms=3)
     dated = date_trash(trashed(pinned, 300), US, now_ms=5000)
     assert gone(dated, 10_000) == keys(manifest.entries[:1])
@@ -112,7 +112,7 @@ def test_a_pin_holds_nothing_that_went_before_it(manifest):
 
 
 def test_a_listed_job_holds_its_inputs_and_every_page(manifest):
-    """Whatever the clock says; a job that names no inputs, as of a newer release, holds everything."""
+    """They stay until the job is struck, also after its end; a job without inputs, as of a newer release, holds all."""
     job = Job(bytes([7] * 16), "merge", 3, 4, tuple(entry.uuid for entry in manifest.entries[1:3]))
     listed = list_job(manifest, job, now_ms=3)
     dated = date_trash(trashed(listed, 300), US, now_ms=5000)

@@ -25,7 +25,7 @@ def fill(store):
 
 
 def test_topics_and_partitions_are_found_in_one_request_each(local_store):
-    """However many objects they have."""
+    """A folder costs one request, with any number of objects below it."""
     fill(local_store)
     store = CountingStore(local_store, log_count=1, on_request=lambda _: None)
     topics = list(iter_topics(store))

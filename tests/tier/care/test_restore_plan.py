@@ -112,7 +112,7 @@ def test_damage_on_the_way_changes_nothing(bucket):
 
 
 @pytest.mark.parametrize("kind", [kind.value for kind in AnomalyKind])
-def test_whatever_is_damaged_the_rest_is_restored(archive, kind):
+def test_the_rest_is_restored_after_each_kind_of_damage(archive, kind):
     """None of fifteen damages prevents a restore; a part without damaged bytes goes on at the same end."""
     archive.damage(kind)
     state = read_bucket_state(archive.store, now_ms=9)

@@ -14,7 +14,7 @@ MINE, OTHER = Claimant(3, 7, b"m" * 16, 1), Claimant(3, 7, b"o" * 16, 2)
 
 
 def test_an_incarnation_is_raised_in_steps_and_once(log_bytes):
-    """However far behind a manifest is; repeated, nothing happens."""
+    """A manifest three incarnations behind takes three changes; a repetition changes nothing."""
     manifest = claim(Manifest(log_bytes.partition), Claimant(0, 7, bytes(16)), now_ms=1)
     raised = raise_incarnation(manifest, MINE, now_ms=2)
     assert (raised.claimant, raised.seq) == (MINE, manifest.seq + 3)
@@ -40,7 +40,7 @@ def test_one_of_two_restores_is_refused(log_bytes):
 
 
 def test_the_old_leader_is_fenced_and_nothing_of_the_archive_changes(memory_store, log_bytes):
-    """Whatever leader epoch it reaches."""
+    """A claim of the old leader with epoch 50 is refused, because the incarnation was raised."""
     before = archive_log(memory_store, log_bytes.partition, [log_bytes.segment(0, 2)], now_ms=1)
     state = take_partition_over(
         memory_store,

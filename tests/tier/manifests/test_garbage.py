@@ -57,7 +57,7 @@ def test_a_page_or_copy_goes_by_its_number(make, given):
 
 
 def test_a_listed_job_protects_its_object_and_its_inputs():
-    """Whatever the clock says; one that names no inputs protects every object."""
+    """An expiry that passed long ago lifts no protection; a job that names no inputs protects every object."""
     job = Job(UUID, "merge", 1, 2, (bytes([5] * 16),))
     listed = dataclasses.replace(MANIFEST, jobs=(job,))
     assert verdict(segment(6), manifest=listed) is Verdict.JOB
@@ -82,7 +82,7 @@ def test_manifests_and_descriptions_are_never_garbage():
 @given(st.integers(0, 12), st.integers(0, 80), st.integers(0, 2 * SKEW_MS), st.booleans())
 @settings(max_examples=200)
 def test_garbage_could_never_be_committed_again(epoch, seq, age, paged):
-    """Whatever is garbage is of a fenced epoch, or of a number that has been given: no commit accepts it any more."""
+    """Garbage has a fenced epoch or a page number already given: no commit accepts it any more."""
     key = PARTITION.page_key(0, 9, seq) if paged else segment(epoch)
     if verdict(key, NOW - age) is Verdict.GARBAGE:
         assert seq <= MANIFEST.seq if paged else epoch < MANIFEST.claimant.leader_epoch

@@ -103,8 +103,8 @@ def test_copies_of_others_count_only_by_their_numbers():
     st.sets(st.integers(0, 60), max_size=3),
     st.integers(1, 20),
 )
-def test_whatever_is_there_enough_is_kept(numbers, pins, young, copies_min):
-    """The newest, the young, the one as of each cut: none is ever below the start; and the start never goes back."""
+def test_trimming_keeps_enough_of_any_history(numbers, pins, young, copies_min):
+    """The newest copies, the young ones and the one as of each cut never lie below the start, and it never goes back."""
     listed = [copy(seq, NOW if seq in young else 0) for seq in sorted(numbers)]
     before = replace(manifest(6, start=7), pins=tuple(Pin(str(at), 1, 100, 0, at) for at in pins))
     after = trim(before, listed, KeptHistory(copies_min, GRACE))

@@ -103,7 +103,7 @@ def test_a_manifest_that_went_back_behind_a_claim_is_reported_as_lost(memory_sto
     kinds=st.lists(st.sampled_from(["claim", "commit", REPAIR, "log start"]), max_size=4),
 )
 def test_a_claim_never_lowers_what_is_known(seen, known, deleted, kinds):
-    """Whatever the manifest says: a claim passes only if it reaches what is known, or says why it does not."""
+    """A claim passes only if the manifest reaches the known offset, or says why it may end earlier."""
     manifest = claim(Manifest(PARTITION), Claimant(0, 1, bytes(16)), now_ms=0, start_offset=seen)
     for kind in kinds:
         manifest = successor(manifest, kind, 0)

@@ -88,7 +88,7 @@ def test_a_higher_incarnation_fences_any_epoch(claimed):
 
 
 def test_a_cluster_restored_without_takeover_claims_nothing(empty, claimed):
-    """Whatever its leader epoch, and also what was never claimed."""
+    """Its high leader epoch does not help, neither at an empty manifest nor at a claimed one."""
     for manifest in (empty, claimed):
         with pytest.raises(ManifestFenced, match="--takeover"):
             claim(manifest, Claimant(-1, 99, bytes(16)), now_ms=1)

@@ -65,7 +65,7 @@ def test_many_numbers_are_searched_as_a_walk_would(count, seed):
 
 
 def test_the_largest_is_found_behind_whole_blocks():
-    """Whatever was dropped: parts of a block, a block, several, and the largest among them."""
+    """The largest is right after parts of a block, a block, several blocks or the largest itself were dropped."""
     plain = [*range(40), 99, *range(200, 100, -1)]
     for dropped in range(len(plain)):
         tree = RunningMaxima(plain)

@@ -31,7 +31,7 @@ OFFSETS = st.builds(
 @settings(max_examples=40)
 @given(st.text(max_size=10), st.lists(OFFSETS, max_size=4))
 def test_a_copy_is_read_as_it_was_made(group, offsets):
-    """Whatever clients call their groups, and whatever they commit besides offsets."""
+    """Random names of groups and random commits come back equal, under keys of less than 200 characters."""
     projection = group_copy_projection("cluster", group, offsets)
     assert projection.key.startswith(groups_prefix("cluster"))
     assert len(projection.key) < 200

@@ -108,7 +108,7 @@ kinds = st.lists(
 @given(st.lists(kinds, min_size=1, max_size=4), st.data())
 @settings(max_examples=80, deadline=None)
 def test_earlier_batches_do_not_change_the_measure(batches, data):
-    """Whatever comes after whatever, whole, cut short or with a byte changed: the count or the refusal is that of a first batch."""
+    """A batch, whole or damaged, gets behind others the count or the refusal that a first batch gets."""
     counter = RecordCounter()
     for runs in batches:
         payload = payload_of(runs)

@@ -165,7 +165,7 @@ def covered(tasks: list[tuple[SegmentSlice, ...]]) -> list[int]:
 def test_tasks_cover_every_slice_once_and_in_order(
     sizes: list[tuple[int, int]], size_bytes: int, records: int | None
 ) -> None:
-    """Whatever the limits, merging and dividing neither lose, double nor reorder anything."""
+    """Merging and dividing under random limits neither lose, double nor reorder anything."""
     entries = []
     base = 0
     for count, data_bytes in sizes:

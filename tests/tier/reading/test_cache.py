@@ -42,7 +42,7 @@ def test_many_readers_cost_one_fill():
 
 
 def test_a_reader_that_finds_a_chunk_here_is_a_hit_once():
-    """However often it asks; who waited for the fill is no hit, who comes back after reading past is one again."""
+    """A reader's second request is no hit, nor one that waited for the fill; a reader that read past and comes back is."""
     cache = ChunkCache(100)
     fill(cache, 1, reader="a")
     for reader in ("a", "b", "b"):
@@ -115,7 +115,7 @@ def test_a_pinned_chunk_stays_until_it_is_read_past_or_30_seconds():
 
 
 def test_a_chunk_being_filled_is_never_evicted():
-    """However long the fill takes and whichever reader left."""
+    """A fill that takes long, and whose reader has left, keeps its place: another fill is throttled until it is done."""
     cache = ChunkCache(10)
     cache.ask(chunk(1), 10, "a", 0)
     cache.leave("a")
@@ -285,7 +285,7 @@ def test_a_held_chunk_stays_until_its_time_is_over():
 
 
 def test_few_indexes_of_idle_chunks_are_kept():
-    """However large the cache: without its index a chunk is checked again before it is served."""
+    """Three of ten idle chunks keep their index; a chunk without its index is checked again before it is served."""
     cache = ChunkCache(1000, indexes_kept=3)
     for number in range(10):
         fill(cache, number)

@@ -9,7 +9,7 @@ from stratalog.tier.reading.cached_chunk import CachedChunk, ChunkFile
 
 
 def test_an_index_comes_as_little_endian_bytes():
-    """Whatever the machine's own order; batches are looked for from the border before them."""
+    """Offsets and positions are read as little-endian; a batch is looked for from the border before it."""
     offsets = b"".join(n.to_bytes(8, "little") for n in (5, 10, 300))
     positions = b"".join(n.to_bytes(4, "little") for n in (0, 70, 140))
     chunk = CachedChunk.of(FilledChunk("/cache/1", 200, offsets, positions, 400, 7, shared=True))

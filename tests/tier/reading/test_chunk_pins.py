@@ -33,7 +33,7 @@ def test_a_pin_that_is_used_again_is_no_new_one():
 
 
 def test_a_waiter_for_a_fill_is_not_forgotten():
-    """However long the fill takes."""
+    """A pin does not expire while its chunk is being filled; it expires afterwards."""
     pins = ChunkPins(100)
     pins.pin(chunk(1), "a", 0)
     assert pins.expire(500, lambda chunk_id: chunk_id == chunk(1)) == []

@@ -80,7 +80,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.now_ms += step_ms
 
     @invariant()
-    def nobody_gets_more_than_its_rate(self):
+    def no_reader_gets_more_than_its_rate(self):
         kinds = [(self.RATES.broker, self.got)]
         kinds += [(self.RATES.client, [one for one in self.got if one[1] == client]) for client in range(4)]
         kinds += [(self.RATES.topic, [one for one in self.got if one[2] == topic]) for topic in range(2)]

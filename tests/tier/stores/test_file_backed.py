@@ -26,7 +26,7 @@ def shown(store, key, position, length):
 @given(st.integers(0, len(DATA) - 1), st.integers(1, 2000))
 @settings(max_examples=60, deadline=None)
 def test_a_range_is_shown_as_it_is_read(tmp_path_factory, position, window_bytes):
-    """Whatever the size of the window, from files and from other stores; the request is counted as a read."""
+    """Each size of the window shows the bytes of a read, from files and from memory; the request counts as a read."""
     local = LocalStore(str(tmp_path_factory.mktemp("store")), sync=False)
     length = len(DATA) - position
     for store in (local, MemoryStore()):

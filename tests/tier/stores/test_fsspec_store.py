@@ -89,7 +89,7 @@ def test_a_server_that_does_not_answer_is_no_empty_bucket():
 
 
 def test_errors_of_the_file_system_are_translated(fsspec_store, monkeypatch):
-    """Whatever library is beneath, callers see the port's errors."""
+    """Callers see `StoreDenied`, `StoreUnavailable` or `StoreError`, with the library's own error as the cause."""
     for raised, kind in (
         (PermissionError("no"), StoreDenied),
         (OSError("eh"), StoreUnavailable),

@@ -59,7 +59,7 @@ def test_a_listing_over_several_pages_survives_deletions():
 
 @given(st.sets(st.sampled_from(["a", "a-", "a/b", "a/b-", "a/c", "b", "é", "a.b", "a/é/z", "zz"])), st.data())
 def test_the_listing_is_the_sorted_set(keys, data):
-    """Whatever was put and deleted, a listing is the sorted rest."""
+    """After random puts and deletions a listing is the rest, sorted by bytes."""
     store = MemoryStore()
     for key in data.draw(st.permutations(sorted(keys))):
         store.put(key, b"")

@@ -23,7 +23,7 @@ def test_the_class_is_taken_out_of_the_metadata() -> None:
 
 
 def test_other_stores_ignore_it_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """However many objects follow."""
+    """Three objects put in a store without storage classes give one warning in the log."""
     store = MemoryStore(f"memory:{uuid.uuid4()}")
     with caplog.at_level(logging.WARNING):
         assert [class_metadata(store, "STANDARD_IA") for _ in range(3)] == [None] * 3

@@ -46,7 +46,7 @@ def test_a_new_rate_holds_from_now_on(virtual_time, timing):
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=30))
 def test_the_rate_is_never_exceeded(sizes):
-    """Whatever the sizes, after n bytes at least (n - burst) / rate seconds have passed, and not much more."""
+    """Requests of random sizes that take n bytes in sum take (n - burst) / rate seconds, neither less nor more."""
     now = [0.0]
     timing = Timing(now_s=lambda: now[0], sleep_s=lambda seconds: now.__setitem__(0, now[0] + seconds))
     bucket = TokenBucket(1000.0, burst_bytes=2000, timing=timing)

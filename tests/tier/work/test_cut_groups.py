@@ -43,7 +43,7 @@ def complete(cut):
 @settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=5), st.lists(OFFSETS, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_groups_are_read_as_they_had_committed(groups):
-    """Whatever they are called and have said; the copies may go on meanwhile."""
+    """Random names and commits come back as they were at the cut; the copies may go on meanwhile."""
     store = MemoryStore("memory:groups")
     for group, offsets in groups.items():
         committed(store, group, *offsets)

@@ -166,7 +166,7 @@ def test_a_page_in_the_trash_that_cannot_be_read_stays(world):
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.DROP_AFTER_COMMIT, Fault.FAIL_AFTER_COMMIT])
 @pytest.mark.parametrize("operation", ["get", "list", "delete_many", "compare_and_swap"])
 def test_a_lost_answer_is_repeated_without_harm(world, fault, operation):
-    """Whatever request fails, the next run ends where a run without faults does."""
+    """After two faults of one operation, later runs leave what a run without faults leaves."""
     entries = world.manifest.entries
     world.page(2)
     world.trash(300)

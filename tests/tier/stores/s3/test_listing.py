@@ -81,5 +81,5 @@ def test_names_of_services():
 
 
 def test_times_are_unix_milliseconds():
-    """Whatever the zone."""
+    """A time with a zone becomes the milliseconds since 1970-01-01T00:00Z."""
     assert milliseconds(datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)) == 1500
