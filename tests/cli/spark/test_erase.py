@@ -88,7 +88,7 @@ def test_a_text_that_is_no_key_is_refused(rewrite_rig: Any, store: Any) -> None:
 
 
 def test_a_line_of_a_file_is_a_key_as_it_stands(tmp_path: Path) -> None:
-    """Whatever Unicode takes for the end of a line is part of it; empty lines are no keys."""
+    """Unicode's other line ends (U+2028, U+000B, U+0085) and a lone CR are part of the key; empty lines are no keys."""
     file = tmp_path / "keys.txt"
     file.write_bytes("\ufeffa\u2028b\n\nc\x0bd \r\ne\rf\x85\n\r\n".encode())
     assert cli_erase._lines(file) == ["a\u2028b", "c\x0bd ", "e\rf\x85"]

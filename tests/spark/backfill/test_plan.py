@@ -66,7 +66,7 @@ def whole(view: PartitionArchive) -> OffsetRange:
 def test_spans_cover_what_is_missing_and_nothing_else(
     sizes: list[tuple[int, int]], span_kib: int, done: set[int]
 ) -> None:
-    """Whatever the objects' sizes: each missing offset in one span, sources are the objects it lies in."""
+    """Random sizes of objects give each missing offset to one span, whose sources are the objects it lies in."""
     entries, at = [], 0
     for count, kib in sizes:
         entries.append(entry(at, at + count, kib * KIB))

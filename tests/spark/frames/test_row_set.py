@@ -186,7 +186,7 @@ def test_aborted_records_are_rows_for_who_reads_uncommitted(archived: Archived) 
 def test_a_stream_reads_a_little_ahead_and_no_more(
     memory_archive: Any, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many objects there are; when it is dropped, no more are read."""
+    """The first batch of 40 objects reads fewer than 12; once the stream is closed, no more are read."""
     memory_archive.add("orders", 0, *(batches(base, 10) for base in range(0, 400, 10)))
     store = memory_archive.store
     get = store.get_suffix

@@ -37,7 +37,7 @@ HEAD = Head("t", "id", 7, (("layout", "1"),), {0: ((1, 2), (5, 9)), 11: ()}, Non
 @settings(max_examples=40)
 @given(RUNS)
 def test_records_come_back(run: Run) -> None:
-    """Whatever names are in them."""
+    """A run with random names in it is read back equal to the run that was written."""
     assert run_from_bytes(run_to_bytes(run), "x") == run
 
 

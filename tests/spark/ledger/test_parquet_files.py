@@ -94,7 +94,7 @@ def test_no_more_files_are_open_than_allowed(new_path: Callable[[], Path]) -> No
 
 
 def test_the_same_rows_make_the_same_bytes(new_path: Callable[[], Path]) -> None:
-    """However often they are written."""
+    """Two files written from the same rows are equal byte by byte."""
     made = [write_files([rows(range(500), lambda at: at)], DAYS, new_path, no_metadata, FileLimits()) for _ in range(2)]
     assert made[0][0].path.read_bytes() == made[1][0].path.read_bytes()
 

@@ -104,7 +104,7 @@ def logs(draw: st.DrawFn) -> bytes:
 @settings(max_examples=60, deadline=None)
 @given(logs(), st.data())
 def test_rows_are_those_of_a_record_loop(data: bytes, choice: st.DataObject) -> None:
-    """Whatever the codecs, nulls, headers, gaps, window and grouping: same rows, same order."""
+    """Random codecs, nulls, headers, gaps, windows and groupings give the rows of a plain loop, in its order."""
     offsets = [header.base_offset for _, header in iter_headers(data)] + [0, 1 << 62]
     window = Window(
         choice.draw(st.sampled_from(offsets)) + choice.draw(st.integers(0, 2)), choice.draw(st.sampled_from(offsets))

@@ -73,7 +73,7 @@ def test_it_is_renewed_when_half_of_it_is_over(clock: Clock) -> None:
 
 
 def test_a_plan_begins_under_a_lease_that_is_not_half_over(clock: Clock) -> None:
-    """However long no read came: planning takes its time, too."""
+    """A lease of an hour that was not used for almost an hour is renewed before planning, which takes its time, too."""
     store = with_a_topic()
     lease = HeldLease(store, HOUR_MS)
     lease.take()

@@ -218,7 +218,7 @@ def test_tasks_are_few_unless_more_are_asked_for() -> None:
 def test_an_aborted_transaction_ends_with_its_marker() -> None:
     """A commit of the same producer ends none; one without a marker in the answer reaches beyond it.
 
-    However often, and in whatever order, a broker names them: doubles would hide what is committed later.
+    The order and the number of times in which a broker names them change no span: doubles would hide later commits.
     """
 
     def marker(kind: int, offset: int, producer_id: int) -> bytes:

@@ -28,7 +28,7 @@ from stratalog.wire.errors import Invalid
     ],
 )
 def test_values_are_understood(parse: Callable[[], Any], expected: object) -> None:
-    """Whatever the case of names and words, with a default where nothing is given."""
+    """Upper and lower case of names and words mean the same, and a missing option has its default."""
     assert parse() == expected
 
 

@@ -39,7 +39,7 @@ def test_a_document_says_all_of_a_range(found: BadRange) -> None:
 
 
 def test_the_same_damage_is_one_document(caplog: pytest.LogCaptureFixture) -> None:
-    """However often it is found; each finding is a warning."""
+    """A range of damage found twice is stored once; each finding is a warning."""
     quarantine = Quarantine(MemoryStore("memory:bad"))
     with caplog.at_level(logging.WARNING):
         quarantine.add(FOUND)

@@ -121,7 +121,7 @@ def test_no_lease_is_written_for_an_unreadable_bucket(clock):
 
 @pytest.mark.parametrize("part_count", [1, 3])
 def test_the_last_task_ends_the_lease(clock, part_count):
-    """However many there are."""
+    """The lease stays until the last of all tasks has finished."""
     store = MemoryStore("memory:tasks")
     ticket = take_lease(store, HOUR)
     for part in range(part_count):

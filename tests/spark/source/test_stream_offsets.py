@@ -28,7 +28,7 @@ OFFSETS = st.dictionaries(
 @given(OFFSETS, st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_offsets_survive_the_checkpoint_and_have_one_text(offsets, random):
-    """Whatever order they come in: Spark takes other text for other offsets."""
+    """Offsets in any order give the same text, because Spark takes other text for other offsets."""
     shuffled = list(offsets.items())
     random.shuffle(shuffled)
     text = json.dumps(offset_document(dict(shuffled)))

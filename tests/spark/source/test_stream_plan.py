@@ -154,7 +154,7 @@ def test_frozen_spans_hide_what_came_later():
 )
 @settings(max_examples=200)
 def test_holes_are_passed_in_as_many_steps_as_there_are_records(objects, count):
-    """However many offsets lie between them; each step goes on, and none further than a whole object too far."""
+    """The number of steps grows with the records, not with the holes; each step goes on by the limit at least."""
     entries, at = [], 0
     for offset_count, record_count in objects:
         records = min(offset_count, record_count)

@@ -112,7 +112,7 @@ VALUES = st.recursive(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(VALUES.map(lambda each: json.dumps(each).encode()), st.binary(max_size=6)), max_size=12))
 def test_each_row_is_what_it_is_alone(values: list[bytes]) -> None:
-    """Whatever its neighbours are: the same struct, and an error or none."""
+    """A row among others has the struct and the error, or none, that it has when decoded alone."""
     decoder = JsonDecoder(parse_ddl("a bigint, b string"))
     rows, errors = decoded(decoder, *values)
     for number, value in enumerate(values):

@@ -71,7 +71,7 @@ def test_imports_of_a_file_are_found_above_it(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=30), st.integers(1, 1 << 20))
 def test_a_descriptor_set_is_no_text(more: bytes, number: int) -> None:
-    """Whatever else is in it, nor is its base64."""
+    """A descriptor set, with random bytes behind it, is not taken for text, nor is its base64."""
     file = FileDescriptorProto(name="a{.proto")
     file.message_type.add(name="M").field.add(name="f", number=number)
     data = FileDescriptorSet(file=[file]).SerializeToString() + more
