@@ -157,7 +157,7 @@ def test_a_consumer_group_is_described(scripted, client) -> None:
     "answer", [classic("Dead"), classic("", error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="no such group")]
 )
 def test_a_group_that_is_not_there(scripted, client, answer) -> None:
-    """However the broker says so."""
+    """Each answer by which brokers report a missing group raises GROUP_ID_NOT_FOUND."""
     scripted.answers[DESCRIBE_CONSUMER] = not_consumer()
     scripted.answers[DESCRIBE] = answer
     with pytest.raises(KafkaError, match="group g: no") as caught:

@@ -43,7 +43,7 @@ def test_a_request_may_name_its_version(scripted, link) -> None:
 
 
 def test_versions_are_asked_for_once(scripted, link) -> None:
-    """However many requests follow."""
+    """Two requests over one link ask for the broker's versions once."""
     link.call(MetadataRequest())
     link.call(MetadataRequest())
     assert [type(request) for request, _ in scripted.requests].count(ApiVersionsRequest) == 1

@@ -194,7 +194,7 @@ def test_many_partitions_open_cheaply_after_a_clean_stop(root, files):
 
 
 def test_a_log_that_waits_for_its_sync_holds_one_descriptor(root, files):
-    """However often it is written, though the cache lets go of it each time; none once it is synced."""
+    """Four writes hold one descriptor, though the cache lets go of it each time; a synced log holds none."""
     cache = SegmentCache(open_max=1)
     directory = LogDirectory.load(root, files)
     logs = [

@@ -38,7 +38,7 @@ def test_a_jump_backwards_is_believed_at_once():
     st.integers(5_000, 20_000),
 )
 def test_no_value_is_taken_for_older_than_the_time_it_was_kept(steps, patience_ms):
-    """Whatever the clock does, what was stored during the life of the process expires no earlier than it should."""
+    """Values stored during the life of the process expire no earlier than they should, over random jumps of the clock."""
     jumps = ClockJumps()
     now = Now(0, 1_700_000_000_000)
     jumps.believed_ms(now, patience_ms)

@@ -118,7 +118,7 @@ def test_any_flipped_bit_behind_the_crc_is_found(data):
 @given(record_lists(), st.data())
 @settings(max_examples=60, deadline=None)
 def test_damaged_records_raise_corrupt_and_nothing_else(records, data):
-    """Whatever happens to the payload, the reader answers with records or with Corrupt."""
+    """A batch with three bytes of its payload changed is read as records or refused with `Corrupt`."""
     batch = build_batch(records, codec=data.draw(st.sampled_from(Codec)))
     for _ in range(3):
         batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))

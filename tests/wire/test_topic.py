@@ -46,6 +46,6 @@ def test_other_names_have_one(name):
 
 
 def test_rules_of_access_are_those_of_the_topic_shown():
-    """However the view is written, and even if it is none."""
+    """Every way to write a view of a topic, also a broken one, gives the topic's own name."""
     names = ["orders@x", "orders..at..x", "orders@", "orders@a@b", "orders"]
     assert {base_topic(name) for name in names} == {"orders"}

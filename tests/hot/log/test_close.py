@@ -46,7 +46,7 @@ def test_a_closed_log_takes_no_appends(bench):
 
 
 def test_a_closed_log_leaves_no_index_without_a_log(bench, log):
-    """However short a time ago its segment has left: Kafka's tools take such an index for one of the log."""
+    """All files of a segment that has just left end with .deleted: Kafka's tools take a lone index for one of the log."""
     log.delete_local_before(10)
     log.close()
     assert {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")} <= set(bench.names())

@@ -26,7 +26,7 @@ def test_the_cache_bounds_files_and_indexes(make_segment, make_batch):
 
 
 def test_an_active_segment_counts_as_used_again_after_others_and_after_it_was_dropped(make_segment):
-    """However often its file was asked for before, in between nothing has to be said."""
+    """Using its file again makes it the latest, although the file was used before and never closed."""
     cache = SegmentCache(open_max=1)
     first, second = make_segment(0, [], cache=cache), make_segment(10, [], cache=cache)
     files = [one.file for one in (first, first, second, first)]

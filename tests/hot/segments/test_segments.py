@@ -20,7 +20,7 @@ def test_the_segment_of_an_offset_is_the_last_that_begins_at_or_below_it(segment
 
 
 def test_the_active_one_is_always_the_last(segments):
-    """However segments come and go."""
+    """The last segment is the active one after removals at both ends and after appends."""
     for change in (lambda: segments.remove_from(2), lambda: segments.remove_first(1)):
         change()
         assert segments.active is segments[len(segments) - 1]

@@ -68,7 +68,7 @@ def test_batches_without_an_epoch_change_no_span():
     kept=st.sets(st.integers(0, 40)),
 )
 def test_compaction_changes_no_history(lengths, kept):
-    """Whatever batches it leaves, every offset was written by whom it was written by."""
+    """The history built from the batches that compaction left gives every offset the leader epoch it had before."""
     epoch, offset, known, batches = 0, 0, [], []
     for step, count in lengths:
         epoch += step

@@ -159,7 +159,7 @@ def test_arbitrary_bytes_are_answered_with_a_kafka_error(data):
 )
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_quick_check_refuses_all_that_the_careful_one_refuses(make_batch, fields, config, stamp, before_max_ms):
-    """Whatever stands in the header, the verdict is that of the rules one by one."""
+    """A random header gets the same error code from the quick check as from the rules one by one."""
     batch = patched(make_batch(), **fields)
     config = replace(config, message_timestamp_type=stamp, message_timestamp_before_max_ms=before_max_ms)
     try:

@@ -23,7 +23,7 @@ class Grudging:
 
 @pytest.mark.parametrize("most", [1, 3, 7, 1000])
 def test_short_writes_are_continued_where_they_stopped(most):
-    """Whatever a single write takes, all bytes arrive once and in order."""
+    """All bytes arrive once and in order when a single write takes only some of them."""
     file = Grudging(most)
     assert append_all(file, [b"abc", bytearray(b""), memoryview(b"defghij")]) == 10
     assert file.data == b"abcdefghij"

@@ -44,7 +44,7 @@ def results(kernel_sync, count):
 
 
 def test_every_sync_is_reported_once(kernel_sync, descriptors):
-    """However many there are, with the token that came with it; then the queue is as empty as before."""
+    """Each sync comes back once, with its own token; then the queue is as empty as before."""
     for _ in range(2):
         for one in descriptors:
             kernel_sync.add(one, f"file {one}")

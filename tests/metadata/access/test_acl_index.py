@@ -57,7 +57,7 @@ def test_a_prefix_is_for_all_names_that_begin_so():
 
 
 def test_a_denial_outweighs_permissions():
-    """Wherever it stands, however they are worded."""
+    """A denial by prefix beats permissions by name and by star, as the first rule or the last."""
     rules = [rule(), rule("*", operation=ALL), rule("t", pattern=PREFIXED, permission=DENY)]
     assert not may(rules)
     assert not may(rules[::-1])

@@ -25,7 +25,7 @@ def create(topic_ids):
 
 
 def test_a_rule_is_there_once(create):
-    """However often it is added."""
+    """Adding a rule again, in one request or in a later one, succeeds and changes nothing."""
     image, codes = create(EMPTY_IMAGE, GOOD, GOOD)
     assert codes == [None, None]
     image, _ = create(image, GOOD)

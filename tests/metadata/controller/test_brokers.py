@@ -202,7 +202,7 @@ def test_an_era_of_producer_ids_begins_above_the_one_before(cluster):
 
 
 def test_eras_never_run_out(cluster):
-    """However often a broker starts, and whatever is drawn."""
+    """After 5000 starts with the highest draw the first id is still below 2**62."""
     image = cluster(1)
     for _ in range(5_000):
         image = image.apply(begin_producer_era(image, 1, (1 << 64) - 1).records)

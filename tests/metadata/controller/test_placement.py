@@ -74,7 +74,7 @@ def test_a_factor_that_cannot_be_reached_is_refused(brokers, factor, sentence):
     st.randoms(use_true_random=False),
 )
 def test_replicas_differ_and_leaderships_are_even(shape, partitions, rack_count, random):
-    """Whatever chance says: no broker twice in a partition, and without racks leaderships differ by at most one."""
+    """No random draw puts a broker twice into a partition, and without racks leaderships differ by at most one."""
     broker_count, factor = shape
     for racks in ({}, {each: str(each % rack_count) for each in range(broker_count)}):
         placed = place_replicas(_brokers(*range(broker_count), racks=racks), partitions, factor, random.randrange)

@@ -99,7 +99,7 @@ def test_impossible_requests_are_refused(change, code):
 
 
 def test_a_user_changes_once_in_a_request():
-    """Whatever the changes are."""
+    """A second change of the same user, a deletion or another mechanism, refuses both with DUPLICATE_RESOURCE."""
     image, _ = altered(EMPTY_IMAGE, upsertion())
     for other in (ScramDeletion("a", SHA_256), upsertion(mechanism=SHA_512)):
         after, codes = altered(image, upsertion(), other)

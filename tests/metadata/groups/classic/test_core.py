@@ -44,7 +44,7 @@ def test_the_record_is_read_back(classic_world):
 
 @given(st.lists(st.integers(0, 1_000), max_size=5))
 def test_it_wakes_at_the_earliest_session_end(timeouts):
-    """However members come."""
+    """The earliest of the times given in any order counts; without one it never wakes."""
     core = ClassicCore("g", SETTINGS)
     for timeout in timeouts:
         core.wake_at(timeout)

@@ -218,7 +218,7 @@ def test_a_static_member_is_restarted(classic_world):
 
 
 def test_an_older_process_is_fenced(classic_world):
-    """Whatever it asks, and whatever it waits for."""
+    """Its heartbeat, sync, join and leave are all refused with FENCED_INSTANCE_ID."""
     world = classic_world()
     world.stable("a", group_instance_id="i")
     world.join("b", group_instance_id="i", version=9)

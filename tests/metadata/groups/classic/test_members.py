@@ -38,7 +38,7 @@ def test_the_protocol_is_chosen_by_votes():
 
 
 def test_a_protocol_that_one_does_not_support_is_no_candidate():
-    """However many like it best."""
+    """Two of three members like the protocol best; the one that all support is chosen."""
     group = members(member("a", "sticky", "range"), member("b", "sticky", "range"), member("c", "range"))
     assert group.chosen_protocol() == "range"
     assert not group.supports_any({"sticky": b""})

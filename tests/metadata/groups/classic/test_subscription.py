@@ -9,7 +9,7 @@ from stratalog.metadata.groups.classic.subscription import subscribed_topics
 
 @given(st.lists(st.lists(st.text(max_size=5), max_size=3), max_size=3), st.integers(0, 9), st.binary(max_size=5))
 def test_topics_of_all_members(members, version, rest):
-    """Whatever version a client writes, the topics come first."""
+    """Subscriptions of every version begin with the topics, and the bytes behind them are passed over."""
     written = []
     for topics in members:
         names = b"".join(len(name.encode()).to_bytes(2) + name.encode() for name in topics)

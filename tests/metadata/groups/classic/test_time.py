@@ -29,7 +29,7 @@ def test_everybody_is_silent(classic_world):
 
 
 def test_heartbeats_schedule_nothing(classic_world):
-    """However many there are, the group is looked at once a session."""
+    """The group is looked at once a session while its members heartbeat ten times a second."""
     world = classic_world()
     world.stable("a", "b")
     looks = 0

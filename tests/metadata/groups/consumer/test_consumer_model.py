@@ -1,7 +1,7 @@
 """Consumers that join, leave, die, lose answers and take their time, while topics change and coordinators fail over.
 
-Whatever happens: no partition has two owners, epochs only grow, and a group that is loaded is the group that was. When
-things calm down everything is assigned.
+After every step no partition has two owners, epochs only grow, and a group that is loaded equals the group that was
+stored. When things calm down everything is assigned.
 """
 
 import copy

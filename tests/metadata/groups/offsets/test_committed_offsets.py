@@ -180,7 +180,7 @@ def test_commit_retention_for_ever(offsets):
 
 
 def test_commit_text_of_any_size():
-    """However high the limit is set, a record holds no more than its format can."""
+    """A text of 32,768 characters is refused under a limit of 1 GiB, because a record holds no more than 32,767."""
     offsets = CommittedOffsets(GroupSettings(offset_metadata_max_bytes=1 << 30))
     assert codes_of(committed(offsets, 1, "x" * 32_767, retention=5)) == ["NONE"]
     assert codes_of(committed(offsets, 1, "x" * 32_768, retention=5)) == ["OFFSET_METADATA_TOO_LARGE"]
