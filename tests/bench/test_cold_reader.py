@@ -26,7 +26,7 @@ def topic(start_node):
 
 
 def test_every_reader_reads_its_partition_once(topic):
-    """Wherever it begins, with answers of a few batches."""
+    """Two readers together read every byte of both partitions, in ten small answers or more."""
     port, size_bytes = topic
     read = read_cold(Readers(port, "t", 50, count=2, partitions=2, fetch_bytes=300))
     assert read.bytes == size_bytes
@@ -41,6 +41,6 @@ def test_a_wrong_partition_is_reported(topic):
 
 
 def test_the_result_is_the_last_line():
-    """Whatever was said before."""
+    """The line READING before the JSON is passed over."""
     text = 'READING\n{"bytes": 10, "seconds": 2, "first_ms": 1, "answers": 3, "empty": 1, "throttled": 0}\n'
     assert result_of(text).megabytes_per_second == 5e-6

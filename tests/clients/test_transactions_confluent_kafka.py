@@ -139,7 +139,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(broker, topic):
 @pytest.mark.story
 @pytest.mark.parametrize("stage", ["begun", "produced", "offsets sent", "committing", "aborting"])
 def test_a_second_producer_fences_the_first_at_every_stage(broker, topic, stage):
-    """Whatever the first one does next fails for good, and nothing of its transaction is ever seen."""
+    """The first one's commit or abort fails as fenced, and no record or offset of its transaction is ever seen."""
     first = started(broker, topic)
     first.begin_transaction()
     if stage != "begun":

@@ -1,8 +1,9 @@
 """The broker, its worker or the collector of garbage is killed at every named point; the next start goes on.
 
-Each point of `sim.points` is killed once, by `dying/sitecustomize.py`, in a real process on real directories. Whatever
-died: every acknowledged record is read once and in order, ranges follow each other and each has its object, the archive
-goes on to the end of what is frozen, and then garbage collection leaves a bucket that a deep verification finds clean.
+Each point of `sim.points` is killed once, by `dying/sitecustomize.py`, in a real process on real directories. After
+each kill every acknowledged record is read once and in order, ranges follow each other and each has its object, and the
+archive goes on to the end of the frozen segments. Garbage collection then leaves a bucket that a deep verification finds
+clean.
 """
 
 import os
@@ -344,8 +345,8 @@ def live(brokers, home: Path, point: str) -> tuple[Story, Broker]:
 @pytest.mark.parametrize(
     "point", [pytest.param(one, marks=pytest.mark.story if one in SAMPLE else pytest.mark.slow) for one in POINTS]
 )
-def test_whatever_is_killed_the_archive_goes_on(brokers, tmp_path, point):
-    """Killed once at the point, by SIGKILL; then starts without it."""
+def test_the_archive_goes_on_after_a_kill_at_each_point(brokers, tmp_path, point):
+    """The process is killed once at the point, by SIGKILL; the later starts are without the point."""
     story, broker = live(brokers, tmp_path, point)
     broker.kill()
     for topic in (story.kept, story.aging, story.switched):

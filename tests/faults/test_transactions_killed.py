@@ -1,8 +1,8 @@
 """Exactly once: ``transfers -> balances`` while the broker is killed, at every step of a commit and of an abort.
 
 Each transfer moves an amount between two accounts. A job reads transfers, writes both changes to ``balances`` and
-commits how far it has read, all in one transaction; now and then it aborts one and does it again. Whatever happens to
-the broker, a reader of committed records finds both changes of every transfer up to the committed offset, once.
+commits how far it has read, all in one transaction; now and then it aborts one and does it again. After every
+kill, a reader of committed records finds both changes of every transfer up to the committed offset, once.
 """
 
 import random

@@ -44,7 +44,7 @@ def test_todays_writer_makes_the_same_bytes(maker, version):
 
 
 def test_the_record_batches_say_what_they_said(maker):
-    """Whatever compression libraries make of it today: the same headers but for lengths and checksums, the same records."""
+    """Batches made today have the kept records, and the kept headers but for lengths and checksums."""
     kept, now = (HERE / "records.log").read_bytes(), maker["record_batches"]()
     told = [
         [

@@ -149,7 +149,7 @@ def test_a_wanted_difference_still_shows(comparison, wanted) -> None:
 
 
 def test_every_api_is_asked_in_every_version(comparison) -> None:
-    """Whatever both brokers announce."""
+    """The comparison covers every version that both brokers announce."""
     missing = [
         (api, version)
         for api in sorted(REQUESTS)

@@ -135,7 +135,7 @@ def test_one_time_is_that_of_all_records() -> None:
 def test_no_byte_outside_the_payload_is_read(
     guarded: Guarded, damage: list[tuple[int, int]], cut: int, depth: int, count: int, value_bytes: int, at_end: bool
 ) -> None:
-    """Whatever stands in it: beside the payload lies memory whose touch would end this process."""
+    """Payloads with damaged or missing bytes are decoded beside guarded memory: touching it would end this process."""
     content = bytearray(sound_payload(12, bytes(value_bytes))[: -cut or None])
     for at, byte in damage:
         content[at % len(content)] = byte

@@ -237,7 +237,7 @@ def check_plans(model_tools, **options):
     [pytest.param(0, 2, marks=pytest.mark.slow), (1, 2), pytest.param(1, 1, marks=pytest.mark.slow)],
 )
 def test_two_leaders_plans_archive_everything_and_lose_nothing(model_tools, faults, stable):
-    """Whatever the order of their requests, lost replies and late swaps; and at the end everything is done."""
+    """Every order of their requests, lost replies and late swaps is tried; at the end everything is done."""
     check_plans(model_tools, faults=faults, stable=stable)
 
 

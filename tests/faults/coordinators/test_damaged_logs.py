@@ -157,8 +157,8 @@ def damage(record, dice):
 
 
 @pytest.mark.parametrize("topic", [GROUPS, TRANSACTIONS])
-def test_whatever_records_say_a_load_ends(place, topic):
-    """Records that do not fit to each other or to themselves: `Corrupt`, or a state that can be worked with."""
+def test_a_load_of_damaged_records_ends(place, topic):
+    """Records that contradict each other or themselves raise `Corrupt`, or give a state that can be worked with."""
     data = segment(place, topic).read_bytes()
     records = [
         (record.key, record.value)

@@ -82,7 +82,7 @@ def test_timers_of_fibers_run_in_virtual_time(loop, run):
 
 
 def test_to_thread_is_virtual_too(loop, run):
-    """Whatever asyncio gives to its default executor."""
+    """Work that asyncio gives to its default executor takes virtual time only."""
 
     async def main():
         assert await asyncio.to_thread(lambda: 6 * 7) == 42
