@@ -228,8 +228,10 @@ def test_nothing_unfinished_and_no_path_of_one_machine(pattern, what):
 
 RIDDLES = re.compile(
     r"\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|(?:[Ii]s|[Aa]re|[Ww]as) told|[Oo]f which)\b"
-    r"|(?:\"\"\"|(?<![\S#])#:? |(?m:^)(?:\| ?|- |> )|[.!?]\s{1,9}(?:#:? )?)(?:What|Who|Of|Nothing)\b(?![^.!?\n]*\?)"
-    r"|def test_(?:(?:what|who|of|nothing)_|(?:\w+_)?(?:nobody|somebody|whoever|(?:is|are|was)_told|of_which)[_(])"
+    r"|(?:\"\"\"|(?<![\S#])#:? |(?m:^)(?:\| ?|- |> )|[.!?]\s{1,9}(?:#:? )?)"
+    r"(?:What|Who|Of|Nothing|Whatever|Wherever|However(?!,))\b(?![^.!?\n]*\?)"
+    r"|def test_(?:what|who|of|nothing|whatever|wherever|however)_"
+    r"|def test_(?:\w+_)?(?:nobody|somebody|whoever|(?:is|are|was)_told|of_which)[_(]"
 )
 """Words that make a sentence hard to read, sentences that begin with a riddle, and names of tests with either."""
 
@@ -254,12 +256,17 @@ def test_no_sentence_is_a_riddle():
         ('"""What is read."""', 1),
         ("x = 1  # nobody reads it", 1),
         ("It goes on. Nothing is kept.", 1),
+        ('"""Whatever is no batch is refused."""', 1),
+        ("Whoever asks, it answers.", 1),
+        ("- However many come, one is kept.", 1),
+        ("It is kept. However, it is old.", 0),
         ("| Nothing goes | a rule |", 1),
         ("A consumer is told of it, of which there are two.", 2),
         ('"""Whose turn it is, whatever was asked."""', 0),
         ("## What does it cost?", 0),
         ("def test_what_is_gone_is_forgotten():", 1),
         ("def test_damage_is_told():", 1),
+        ("def test_whatever_comes_is_kept():", 1),
         ("def test_damage_is_reported_whatever_it_is():", 0),
         ("No client reads it; nothing is kept.", 0),
     ],
