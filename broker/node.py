@@ -353,7 +353,7 @@ class Node:
             with suppress(Corrupt):
                 unified.missing_after(error)
                 return
-        log.error("%s: %s; the range is not served", unified.topic_partition, error)
+        log.error("%s: stored records are damaged, the range is not served: %s", unified.topic_partition, error)
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class Node:
         try:
             self.directories.of(writer).files.mark_offline(str(error))
         except OSError as second:
-            log.warning("%s could not be marked offline: %s", writer.path, second)
+            log.warning("%s could not be marked offline; the next start may not verify it: %s", writer.path, second)
         if not self.directories.online or writer.path == self.config.metadata_log_dir:
             log.critical("no log directory is left that this broker could work with; it ends")
             self.failed.set()

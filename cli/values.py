@@ -89,7 +89,7 @@ def parse_json_record(line: bytes, number: int) -> dict[str, Any]:
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict) or not fields.keys() <= _FIELDS.keys():
-            raise Invalid(f"a JSON object with some of {', '.join(_READ)} is wanted")
+            raise Invalid(f"the line must be a JSON object whose fields are some of {', '.join(_READ)}")
         return {name: _FIELDS[name](fields[name]) for name in fields if name in _READ}
     except (Invalid, ValueError, TypeError) as error:
         raise Invalid(f"line {number}: {error}") from error

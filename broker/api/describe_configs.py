@@ -37,7 +37,7 @@ from stratalog.wire.schema import Message
 __all__ = ["ALTERED", "ALTERED_LOGGERS", "API", "check_broker_name"]
 
 _ADVERTISED: Final = "advertised.listeners"
-"""Not set, it is described as the addresses that clients get, which come from the listeners."""
+"""The setting that, if not given, is described by the addresses that clients get, which come from the listeners."""
 
 
 def _topic(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:

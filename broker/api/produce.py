@@ -143,7 +143,7 @@ def handle(context: Context, request: ProduceRequest) -> Message | Pending | Non
 def _refusal(context: Context, request: ProduceRequest) -> KafkaError | None:
     """Why no batch of the request can be taken."""
     if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are known")
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, got {request.acks}")
     if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
         return None
     transactional_id = request.transactional_id

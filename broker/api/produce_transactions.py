@@ -86,7 +86,10 @@ def enlist(context: Context, transactional_id: str, batches: list[TransactionalB
     for batch in batches:
         by_producer[batch.producer].append(batch)
     if len(by_producer) > 1:
-        error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a transaction has one producer id and epoch")
+        error = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"the batches for transactional id {transactional_id} have several producer ids or epochs, one is allowed",
+        )
         for batch in batches:
             batch.refuse(error)
         return

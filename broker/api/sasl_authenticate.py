@@ -16,7 +16,7 @@ _MESSAGE: Final = "SaslAuthenticate request received after successful authentica
 
 
 def handle(_context: Context, _request: SaslAuthenticateRequest) -> Message:
-    """Not here."""
+    """Refuse: authentication is over when a request comes here (``ILLEGAL_SASL_STATE``)."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_MESSAGE, auth_bytes=b"")
 
 

@@ -15,7 +15,7 @@ __all__ = ["API"]
 
 
 def handle(_context: Context, _request: SaslHandshakeRequest) -> Message:
-    """Not here."""
+    """Refuse: authentication is over when a request comes here (``ILLEGAL_SASL_STATE``)."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
 

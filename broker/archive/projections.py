@@ -51,7 +51,11 @@ class Projections:
     def _send(self, projection: commands.WriteProjection) -> None:
         def answered(report: commands.Report) -> None:
             if not isinstance(report, commands.Written):
-                log.warning("%s was not written: %s", projection.key, getattr(report, "message", report))
+                log.warning(
+                    "%s was not written to the bucket; it is tried again later: %s",
+                    projection.key,
+                    getattr(report, "message", report),
+                )
                 self._written.clear()
 
         self._submit(projection, answered)

@@ -72,7 +72,12 @@ def begin_epoch(files: Filesystem, directory: str, node_id: int, *, epoch_min: i
     except FileNotFoundError:
         before = QuorumState(voters=(node_id,))
     if before.leader_epoch < epoch_min:
-        log.warning("%s says epoch %d, its log has epoch %d already", path, before.leader_epoch, epoch_min)
+        log.warning(
+            "%s says leader epoch %d, but the metadata log has epoch %d: that one is taken",
+            path,
+            before.leader_epoch,
+            epoch_min,
+        )
         before = replace(before, leader_epoch=epoch_min)
     state = quorum_state.become_leader(before, node_id)
     write_durably(files, path, state.to_bytes())

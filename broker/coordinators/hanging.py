@@ -222,7 +222,7 @@ class _Retirement:
         self._done()
 
     def fail(self, error: BaseException) -> None:
-        """Not yet."""
+        """Log the failure; the shard is asked again when it is loaded anew."""
         log.warning("transactional producers are not fenced yet: %s", error)
 
 

@@ -130,7 +130,9 @@ class TransactionCoordinator:
         try:
             producer_id = await self._next_producer_id()
         except KafkaError as error:
-            log.warning("no producer id for %s: %s", action.event.transactional_id, error)
+            log.warning(
+                "no producer id could be allocated for transactional id %s: %s", action.event.transactional_id, error
+            )
             if driver.shard is shard and driver.active:
                 assert isinstance(shard, TransactionShard)
                 shard.allocation_failed(action)

@@ -36,16 +36,16 @@ def verification_of(body: Mapping[str, Any], bucket_url: str, told_ms: int) -> V
     """
     unknown = sorted(set(body) - {"bucket", "deep", "topics", *_COUNTS})
     if unknown:
-        raise Invalid(f"{unknown[0]!r} is not part of a verification")
+        raise Invalid(f"unknown field {unknown[0]!r}: a verification has bucket, deep, topics, {', '.join(_COUNTS)}")
     bucket, deep, topics = body.get("bucket"), body.get("deep"), body.get("topics", [])
     if not isinstance(bucket, str) or bucket.rstrip("/") != bucket_url.rstrip("/"):
         raise Invalid(f"this broker's bucket is {bucket_url}, not {bucket}: give the same URL to both")
     if not isinstance(deep, bool):
-        raise Invalid("'deep' is true or false")
+        raise Invalid(f"'deep' must be true or false, got {deep!r}")
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-        raise Invalid("'topics' is a list of names")
+        raise Invalid(f"'topics' must be a list of names, got {topics!r}")
     counts = [body.get(name) for name in _COUNTS]
     for name, count in zip(_COUNTS, counts, strict=True):
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise Invalid(f"{name!r} is a number from 0 on")
+            raise Invalid(f"{name!r} must be a whole number from 0 on, got {count!r}")
     return Verification(told_ms, deep, tuple(topics), *(int(count or 0) for count in counts))

@@ -218,7 +218,7 @@ class Compaction:
         except OSError as error:
             unified.partition.directory.report(error)
         except Exception as error:
-            log.exception("cleaning %s failed", unified.topic_partition)
+            log.exception("%s: cleaning failed unexpectedly", unified.topic_partition)
             self._mark(unified, repr(error))
         else:
             return True

@@ -144,12 +144,17 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
         if self._parked:
             connection.deliver()
 
+    @property
+    def words(self) -> str:
+        """The request for log lines: API, version and client address, as ``FETCH v12 from 10.0.0.1:9999``."""
+        return f"{self.row.api.name} v{self.row.version} from {self.connection.peer}"
+
     def fail(self, error: BaseException) -> None:
         """Answer with the error: Kafka's code as it is, anything else as UNKNOWN_SERVER_ERROR with a log entry."""
         row = self.row
         row.metrics.errors += 1
         if not isinstance(error, KafkaError):
-            log.error("%s v%d from %s failed", row.api.name, row.version, self.connection.peer, exc_info=error)
+            log.error("%s failed; it is answered with UNKNOWN_SERVER_ERROR", self.words, exc_info=error)
             error = KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error; its log has it."
             )
@@ -192,7 +197,7 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
 
     def _cannot_encode(self, error: EncodeError) -> None:
         row = self.row
-        log.error("%s v%d: the answer cannot be encoded", row.api.name, row.version, exc_info=error)
+        log.error("%s: the answer cannot be encoded; the connection is closed", self.words, exc_info=error)
         self.connection.refuse(f"its answer to {row.api.name} v{row.version} cannot be encoded: {error}")
 
     def encode(self, response: Message | None) -> list[Any]:

@@ -165,11 +165,11 @@ class Dispatcher(Generic[BrokerT]):
     def fail(self, context: RequestContext[ServedBroker], error: Exception) -> None:
         """A handler raised, or its answer cannot be encoded; what it may already have answered stands."""
         if isinstance(error, EncodeError):
-            log.error("an answer cannot be encoded", exc_info=error)
+            log.error("%s: the answer cannot be encoded; the connection is closed", context.words, exc_info=error)
             context.connection.refuse(f"an answer to it cannot be encoded: {error}")
             return
         if context.parts is not None:
-            log.error("a handler failed after its answer", exc_info=error)
+            log.error("%s: the handler failed after it had answered; the answer stands", context.words, exc_info=error)
             context.park()
             return
         context.fail(error)

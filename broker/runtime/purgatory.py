@@ -77,7 +77,7 @@ class Waiter:
             try:
                 self._expire()
             except Exception:
-                log.exception("a waiting request could not be answered at its deadline")
+                log.exception("a waiting request could not be answered at its deadline; its client gets no answer")
 
 
 class Purgatory:

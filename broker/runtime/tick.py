@@ -54,7 +54,7 @@ class Tick:
                         callable_()
                     except Exception:
                         # One neighbour's mistake may not take the writes and answers of all others with it.
-                        log.exception("deferred call %r failed", callable_)
+                        log.exception("the deferred call %r failed; the other calls of this turn go on", callable_)
         finally:
             self._running = False
             if self._callables:

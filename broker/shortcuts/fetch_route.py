@@ -148,7 +148,7 @@ class FetchRoute:
             raise
         except Exception as error:
             # The appender calls this, and must not suffer.
-            log.exception("a look at %s failed", self.unified.topic_partition)
+            log.exception("%s: the fetch shortcut failed; the usual way answers", self.unified.topic_partition)
             raise _NotPlain from error
 
     def _look(self, offset: int, *, final: bool) -> LogRead | None:

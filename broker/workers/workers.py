@@ -148,7 +148,7 @@ class _Submitting:
         try:
             on_done(report, error)
         except Exception:
-            log.exception("the handling of a worker's answer failed")
+            log.exception("the callback of an answer failed; the broker goes on without it")
 
     def _fail_all(self, error: WorkerLost) -> None:
         for request_id in list(self._waiting):

@@ -86,7 +86,7 @@ def check_columns(fields: Sequence[tuple[str, str]], decoded: Decoded = _NONE) -
             )
     names = tuple(name for name, _ in fields)
     if len(set(names)) < len(names):
-        raise Invalid(f"a column is given twice: {', '.join(names)}")
+        raise Invalid(f"the given schema names a column twice: {', '.join(names)}: leave one out")
     if not names:
-        raise Invalid("the given schema has no column")
+        raise Invalid("the given schema has no column: give one at least, or no schema")
     return names

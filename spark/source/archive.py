@@ -255,7 +255,7 @@ def find_timestamp(
         except (Corrupt, DataLoss) as error:
             if not (skip_damage if isinstance(error, Corrupt) else skip_loss):
                 raise
-            _logger.warning("no time is looked for in this object: %s", error)
+            _logger.warning("an object is left out of the search for a timestamp: %s", error)
             continue
         if offset is not None:
             return offset

@@ -333,7 +333,9 @@ def chunk_bytes(
         reads = 0
         while reads < READS_MAX and not all(sound):
             if reads or opened.data is not None:
-                _logger.warning("%s: a CRC does not hold; the bytes are fetched again", opened.piece.key)
+                _logger.warning(
+                    "object %s: the CRC of a chunk does not match; its bytes are fetched again", opened.piece.key
+                )
             found = ChunkData(store.get_range(opened.piece.key, first, length), 0, length)
             sound = _sound(found, chunks)
             reads += 1

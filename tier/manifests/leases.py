@@ -215,7 +215,7 @@ def from_bytes(data: bytes, key: str) -> Lease:
     try:
         fields: Mapping[str, Any] = parse_json(data, key)
         if fields["format"] != _FORMAT or integer(fields, "min_reader_version", 1) > _VERSION:
-            raise Corrupt(f"format {fields['format']!r} is not read here")
+            raise Corrupt(f"format {fields['format']!r} is not that of a lease, or newer than this release: update it")
         return Lease(
             uuid_parse(text(fields, "uuid")),
             integer(fields, "created_ts"),

@@ -93,7 +93,9 @@ def group_copy_from_bytes(data: bytes, key: str) -> GroupCopy:
     try:
         fields = parse_json(data, key, limit_bytes=LISTING_BYTES_MAX)
         if (fields["format"], integer(fields, "version")) != (FORMAT_NAME, FORMAT_VERSION):
-            raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
+            raise Corrupt(
+                f"format {fields['format']!r} version {fields['version']!r} is not known, {FORMAT_NAME} {FORMAT_VERSION} is"
+            )
         offsets = tuple(offset_from_fields(row) for row in fields["offsets"])
         return GroupCopy(text(fields, "group"), offsets)
     except (ValueError, TypeError, LookupError, AttributeError, Corrupt, Invalid) as error:

@@ -183,7 +183,9 @@ def read_footer(suffix: bytes | memoryview, total_bytes: int) -> Footer:
 
 def _parse(fields: dict[str, Any], total_bytes: int) -> Footer:
     if fields["format"] != FORMAT_NAME or integer(fields, "version") != FORMAT_VERSION:
-        raise Invalid(f"format {fields['format']!r} version {fields.get('version')!r}")
+        raise Invalid(
+            f"format {fields['format']!r} version {fields.get('version')!r} is not known, {FORMAT_NAME} {FORMAT_VERSION} is"
+        )
     partition = PartitionId(topic_name(fields), uuid_parse(text(fields, "topic_id")), integer(fields, "partition"))
     blobs = {
         str(name): Blob(integer(blob, "pos"), integer(blob, "len"), integer(blob, "crc32c"))

@@ -130,11 +130,11 @@ def _table(name: str, rows: Any, where: str) -> PriceTable:
 def _value(what: str, default: Any, value: Any) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise Invalid(f"{what} is a list of words, not {value!r}")
+            raise Invalid(f"{what} must be a list of words, got {value!r}")
         return tuple(value)
     if isinstance(default, str):
         if not isinstance(value, str):
-            raise Invalid(f"{what} is a word, not {value!r}")
+            raise Invalid(f"{what} must be a word, got {value!r}")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or (value == 0 and default):
         raise Invalid(f"{what} is a number that is not negative, not {value!r}")

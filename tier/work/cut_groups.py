@@ -79,7 +79,9 @@ def _from_bytes(data: bytes, key: str) -> tuple[GroupCopy, ...]:
     try:
         fields: dict[str, Any] = parse_json(data, key, limit_bytes=LISTING_BYTES_MAX)
         if (fields["format"], integer(fields, "version")) != (_FORMAT, _VERSION):
-            raise Corrupt(f"format {fields['format']!r} version {fields['version']!r}")
+            raise Corrupt(
+                f"format {fields['format']!r} version {fields['version']!r} is not known, {_FORMAT} {_VERSION} is"
+            )
         return tuple(
             GroupCopy(text(each, "group"), tuple(offset_from_fields(row) for row in each["offsets"]))
             for each in fields["groups"]

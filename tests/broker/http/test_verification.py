@@ -22,13 +22,13 @@ def test_a_sent_verification_is_kept():
     [
         ({"bucket": "s3://other"}, "not s3://other"),
         ({"bucket": 5}, "this broker's bucket is"),
-        ({"deep": 1}, "'deep' is true or false"),
-        ({"anomalies": -1}, "'anomalies' is a number"),
-        ({"objects": True}, "'objects' is a number"),
-        ({"partitions": None}, "'partitions' is a number"),
-        ({"topics": "a"}, "'topics' is a list"),
-        ({"topics": [1]}, "'topics' is a list"),
-        ({"clean": True}, "'clean' is not part"),
+        ({"deep": 1}, "'deep' must be true or false, got 1"),
+        ({"anomalies": -1}, "'anomalies' must be a whole number from 0 on, got -1"),
+        ({"objects": True}, "'objects' must be a whole number from 0 on, got True"),
+        ({"partitions": None}, "'partitions' must be a whole number from 0 on, got None"),
+        ({"topics": "a"}, "'topics' must be a list of names, got 'a'"),
+        ({"topics": [1]}, "'topics' must be a list of names"),
+        ({"clean": True}, "unknown field 'clean': a verification has bucket, deep"),
     ],
 )
 def test_odd_fields_are_refused(change, says):

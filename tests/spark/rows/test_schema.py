@@ -52,7 +52,7 @@ def test_ddl_names_the_columns_in_order() -> None:
     [
         ([("vaule", "binary")], "no column 'vaule'"),
         ([("value", "string")], "'value' has type binary, the given schema says string"),
-        ([("offset", "bigint"), ("offset", "bigint")], "given twice"),
+        ([("offset", "bigint"), ("offset", "bigint")], "names a column twice"),
         ([], "no column"),
     ],
 )

@@ -67,8 +67,8 @@ def test_a_users_table_comes_first() -> None:
         ("[x]\nread_per_1000 = '1'", "read_per_1000 of \\[x\\] is a number"),
         ("[x]\nread_per_1000 = -1", "not negative"),
         ("[x]\ngb_bytes = 0", "gb_bytes"),
-        ("[x]\nschemes = 's3'", "is a list of words"),
-        ("[x]\ntitle = 1", "is a word"),
+        ("[x]\nschemes = 's3'", "must be a list of words"),
+        ("[x]\ntitle = 1", "must be a word"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_place(text: str, message: str) -> None:
