@@ -234,7 +234,7 @@ def test_every_kind_of_import_counts(text):
     "text", ["logging.getLogger('stratalog.b')", "STRANGERS: Final = ('stratalog.b',)", "'see stratalog.b'"]
 )
 def test_names_of_loggers_are_no_imports(text):
-    """Nor is prose that names a module."""
+    """Prose that names a module is no import either."""
     assert list(imports(text, {"stratalog.b": ROOT})) == []
 
 

@@ -109,7 +109,7 @@ def test_predictions_follow_from_the_primitives():
 
 
 def test_the_peak_of_a_process_is_its_high_water_mark():
-    """Not what it holds now; a process that has ended has none."""
+    """VmHWM counts, not VmRSS, the memory it holds now; a process that has ended gives 0."""
     assert parse_peak_kib("Name:\tpython\nVmHWM:\t  1200 kB\nVmRSS:\t   900 kB\n") == 1200
     assert parse_peak_kib("Name:\tpython\nState:\tZ (zombie)\n") == 0
 

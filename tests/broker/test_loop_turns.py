@@ -139,7 +139,7 @@ def guarded(tmp_path_factory):
     ],
 )
 def test_no_turn_is_long_with_many_rules(guarded, worst: Worst):
-    """Neither where rules are listed nor where they are asked."""
+    """Listing rules and asking them both stay below the limit of a turn."""
     turns, broker, _ = guarded
     gc.collect()
     gc.freeze()

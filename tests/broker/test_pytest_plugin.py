@@ -59,7 +59,7 @@ def test_a_suite_that_uses_it(tmp_path):
 
 @pytest.mark.parametrize("turn", [1, 2])
 def test_a_broker_is_fresh_for_each_test(stratalog_broker, turn):
-    """Neither topics nor settings nor faults."""
+    """Topics, settings and faults of one test are gone in the next."""
     with Client(stratalog_broker.bootstrap_servers) as client:
         assert list(client.refresh()) == []
     stratalog_broker.create_topic("t")

@@ -24,7 +24,7 @@ def test_options_go_to_the_store_that_has_them():
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
-    """Not more often than once a second."""
+    """The line comes at most once a second, and never where the output is no terminal."""
     quiet = Progress("looked at")
     quiet.add(10)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -70,7 +70,7 @@ class Job:
         raise NotImplementedError
 
     def aborts_now(self) -> bool:
-        """Whether this transaction shall be aborted."""
+        """Whether this transaction is aborted."""
         return self._dice.random() < 0.25
 
     def end(self) -> None:

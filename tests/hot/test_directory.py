@@ -275,7 +275,7 @@ def ends(root, files) -> list[int]:
 
 
 def test_a_start_after_an_orderly_stop_opens_no_file_of_a_partition(stopped, files, monkeypatch):
-    """Not even to learn whose it is."""
+    """No file of the folder is opened, also not partition.metadata with its topic id."""
     opened = []
     real = type(files).open_read
     monkeypatch.setattr(type(files), "open_read", lambda self, path: opened.append(path) or real(self, path))
@@ -351,7 +351,7 @@ def test_a_changed_digit_of_a_log_start_hides_no_record(root, files):
 
 
 def test_bounds_are_written_when_they_have_changed(root, files, monkeypatch):
-    """Not with each checkpoint: they wait for the disk twice."""
+    """Checkpoints without a change write no bounds, because bounds wait for the disk twice."""
     directory, logs = filled(root, files)
     directory.write_checkpoints(logs)
     written = []

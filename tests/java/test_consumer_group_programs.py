@@ -81,7 +81,7 @@ def test_kafka_consumer_groups_describes_state_and_members(groups, broker):
         said = groups("--describe", "--group", "described", "--members", "--verbose")
         shares = re.findall(r"events:([\d,]+)", said)
         assert {"member-0", "member-1"} <= set(said.split())
-        # each member's share is printed as what it has, and as what it shall have
+        # each member's share is printed as its partitions, and as its target partitions
         assert sorted(",".join(shares).split(",")) == sorted(["0", "1", "2", "3"] * 2), said
         assert "described" in groups("--list", "--type", "consumer").split()
         assert "GroupNotEmptyException" in groups("--delete", "--group", "described")

@@ -81,7 +81,7 @@ def test_minus_one_stands_for_everything(broker):
 
 
 def test_the_log_start_never_goes_back(broker):
-    """Not by a smaller offset, not by a restart, not by a kill behind the answer."""
+    """A smaller offset, a restart and a kill behind the answer leave it where it was."""
     broker.create("t")
     broker.produce("t", b"a", b"b", b"c")
     link = broker.link()

@@ -78,7 +78,7 @@ def test_a_key_that_no_record_can_hold_has_no_coordinator(broker):
 
 @pytest.mark.parametrize("version", [3, 6])
 def test_a_forbidden_request_makes_no_topic(start_node, version):
-    """Nor learns where the coordinator would be."""
+    """A client that may not see the group gets GROUP_AUTHORIZATION_FAILED, and the topic of groups is not created."""
     broker = start_node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
     request = FindCoordinatorRequest(key="g" if version < 4 else "", key_type=0, coordinator_keys=["g"])
     answer = broker.link().call(request, version)

@@ -134,7 +134,7 @@ def test_reasons_are_logged(node, caplog):
 
 
 def test_heartbeats_while_groups_are_loaded():
-    """Are fine: the member shall not leave because the broker is slow."""
+    """Heartbeats are answered without an error, so that no member leaves because the broker is slow."""
 
     def loading(*_):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

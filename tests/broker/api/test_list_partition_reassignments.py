@@ -13,7 +13,7 @@ def ask(broker, *topics):
 
 
 def test_no_reassignment_is_ever_listed(broker):
-    """Neither of all partitions nor of those that are named, known or not."""
+    """The answer is empty for all partitions and for named ones, known or not."""
     broker.create("t", 2)
     for topics in ((), (("t", [0, 7]), ("absent", [0]))):
         answer = ask(broker, *topics)

@@ -7,7 +7,7 @@ FAILED = commands.FailedReport("connection refused", retriable=True)
 
 
 def test_a_bucket_is_neither_up_nor_down_before_the_first_report():
-    """Neither that it answers nor that it fails."""
+    """A new health knows no answer, no failure and no error."""
     health = BucketHealth()
     assert (health.answered_ms, health.failing_since_ms, health.last_error) == (None, None, "")
 

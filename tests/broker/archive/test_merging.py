@@ -48,7 +48,7 @@ def rig():
 
 
 def test_a_partition_is_looked_at_after_a_while_and_when_it_has_grown(rig):
-    """Not at once, not with few objects, not twice for the same ones."""
+    """No merge begins at once or with three objects; after the interval four objects make one command."""
     remote = Remote(4)
     rig.look(remote)
     rig.now_ms = 1000
@@ -88,7 +88,7 @@ def test_merging_goes_on_until_nothing_is_left(rig):
 
 
 def test_a_failed_merge_is_tried_again_later(rig):
-    """Not before the interval is over."""
+    """A second try is sent only after the interval is over."""
     remote = Remote(10)
     rig.look(remote)
     rig.now_ms = 1000

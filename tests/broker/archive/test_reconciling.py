@@ -173,7 +173,7 @@ def test_a_log_that_agrees_is_kept(rig):
 
 
 def test_the_first_archive_of_a_log_begins_at_its_first_segment(rig):
-    """Not at a log start in the middle of it."""
+    """The archive begins at offset 0, although the log start lies in the middle of the segment."""
     rig.write(4)
     rig.log.advance_log_start(7)
     rig.begin()

@@ -41,7 +41,7 @@ def planned(broker, unified, **changes):
 
 
 def test_no_segment_goes_without_limits(broker):
-    """Nor on a topic whose policy is not to delete; a plan has no effect at all."""
+    """No segment goes on a compacted topic either; a plan alone moves no log start."""
     unified = archived(broker)
     assert planned(broker, unified) == 0
     assert planned(broker, unified, retention_ms=1, cleanup_policy=frozenset({"compact"})) == 0

@@ -62,7 +62,7 @@ async def test_a_reason_of_the_controller_is_logged_once(caplog):
 
 
 async def test_a_topic_that_goes_meanwhile_ends_it():
-    """Neither is it asked again, nor does anything go on."""
+    """The controller is asked once, and the callback is not called."""
     controller, done = Controller(ErrorCode.UNKNOWN_TOPIC_ID), []
     made(controller).raise_epoch(UNIFIED, 7, lambda: done.append(1))
     gone = SimpleNamespace(**{**vars(UNIFIED), "remote": None})

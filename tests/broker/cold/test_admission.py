@@ -69,7 +69,7 @@ def test_readers_of_one_client_share_its_budget(rig):
 
 
 def test_a_reader_without_budget_is_woken_when_its_time_has_come(rig):
-    """Not when there is room: that is not what it waits for."""
+    """Room in the cache wakes no reader that waits for its budget; its time does."""
     rig.admission.refuse(("c", 1), 500)
     rig.admission.refuse(("d", 1), 200)
     assert rig.admission.throttle_ms(("c", 1)) == 500
@@ -114,7 +114,7 @@ def test_a_reader_without_room_asks_once_a_second_at_the_latest(rig):
 
 
 def test_a_gone_reader_is_not_woken(rig):
-    """Nor is anybody who got what it wanted."""
+    """A reader that was admitted after a refusal is not woken at its old time."""
     rig.admission.refuse(("c", 1))
     rig.admission.admit(("c", 1))
     rig.advance(2000)

@@ -238,7 +238,7 @@ def test_a_file_that_cannot_be_removed_is_logged(cache, caplog, monkeypatch):
 
 
 def test_files_of_an_earlier_run_are_served_once_checked(tmp_path):
-    """Not before anybody has looked through it; then the worker is given the file to check, and fetches nothing."""
+    """No file is served before the directory was looked through; then the worker checks the file, and fetches nothing."""
     leave(tmp_path / "cache", f"{TOPIC}.{OBJECT}.0.chunk.old-0", f"{TOPIC}.{OBJECT}.1.chunk.old-1")
     cache = Cache(tmp_path / "cache", scanned=False)
     assert not cache.want(ref(0), reader="a")
@@ -395,7 +395,7 @@ def test_a_chunk_that_was_fetched_meanwhile_is_not_kept_twice(cache):
 
 
 def test_no_chunk_comes_with_a_table_out_of_turn(cache):
-    """Not before the directory was looked through, not over budget, not while all fetches are under way."""
+    """A first chunk is refused over budget and while all fetches are under way."""
     cache.rates = FetchRates(broker=1)
     cache.files.admission.take("a", bytes(16), 1000)
     assert cache.files.begin_first(PARTITION, bytes(16), 1, "a") is None

@@ -315,7 +315,7 @@ def test_each_command_has_the_result_that_it_has_alone(commands):
 
 
 async def test_a_query_does_not_wait_for_the_turn_of_another_client(control, log):
-    """Nor does a long command that comes to no records."""
+    """A query and a long command without records end while a command of another client is being written."""
     log.open.clear()
     writing = asyncio.ensure_future(control.execute(creating("a")))
     await asyncio.sleep(0)

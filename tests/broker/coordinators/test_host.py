@@ -49,7 +49,7 @@ async def test_a_key_is_coordinated_where_its_hash_is_led(rig, host):
 
 
 async def test_long_keys_are_not_remembered_and_too_long_ones_refused(host):
-    """Neither the memory nor the loop is at the mercy of who makes keys up."""
+    """A made-up key of more than 256 characters is not kept, one above the limit of a string is refused."""
     host.image.topics.by_name["keys"] = SimpleNamespace(partitions=dict.fromkeys(range(4)))
     for key in ("k" * 256, "k" * 257, "k" * 32_767):
         assert host.partition_of(key) == coordinator_partition(key, 4)

@@ -48,7 +48,7 @@ def library():
 
 
 async def test_matches_are_known_after_the_first_question(library):
-    """Not at once; then for as long as there are no new names. Fewer names need no thread."""
+    """The first question gives None; later ones give matches until a new name comes. Fewer names need no thread."""
     three = topics("a1", "a2", "b")
     assert library.matching("a.*", three) is None
     await library._learning["a.*"]

@@ -197,7 +197,7 @@ async def test_the_end_of_a_transaction_is_known_before_it_is_written(rig):
 
 
 async def test_deadlines_of_the_shard_are_kept(rig, events):
-    """Not before, and the later of two after the sooner."""
+    """No deadline is met early, and the later of two is met after the sooner."""
     driver = await rig.loaded()
     now_ms = driver.now().monotonic_ms
     late, soon = events.Token(), events.Token()
@@ -319,7 +319,7 @@ async def test_other_actions_are_their_drivers(rig, events):
 
 
 async def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew(rig, events, monkeypatch):
-    """Neither does it take events without its deadlines, nor is it given up."""
+    """A load that failed once is repeated; until it succeeds the shard takes no events."""
     failures = [ValueError("a test")]
 
     def loaded(_shard, _now):

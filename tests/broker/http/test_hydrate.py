@@ -36,7 +36,7 @@ def test_impossible_requests_are_refused(ask, topic, change, words) -> None:
 
 
 def test_a_partition_that_is_not_led_here_is_not_found(ask, topic) -> None:
-    """Nor a topic that does not exist."""
+    """An absent topic and a partition number that does not exist raise `NotFoundError`."""
     with pytest.raises(NotFoundError, match="absent-0 is not led by this broker"):
         ask("absent", GOOD)
     with pytest.raises(NotFoundError):

@@ -45,7 +45,7 @@ async def test_early_connections_wait_for_the_server(listener):
 
 
 async def test_a_port_in_use_is_an_error_when_it_is_taken(listener):
-    """Not when it is served."""
+    """The error comes from `bind`, before HTTP is served."""
     _, port = await listener().bind("127.0.0.1", 0)
     with pytest.raises(OSError, match="another process, perhaps another broker, listens there"):
         await listener().bind("127.0.0.1", port)

@@ -35,7 +35,7 @@ def test_processes_of_this_machine_may(remote: str) -> None:
     ],
 )
 def test_others_may_not(asked: Any, status: int, words: str) -> None:
-    """Nor may a form of a web page."""
+    """Other callers, also a form of a web page, get a status and an error text."""
     refusal = changing_refusal(asked, AllowAll(), Operation.ALTER_CONFIGS, "t")
     assert refusal is not None
     assert refusal.status == status

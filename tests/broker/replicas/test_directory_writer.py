@@ -239,7 +239,7 @@ async def test_errors_met_by_others_are_sorted_the_same_way(bench):
 
 
 async def test_a_log_that_is_let_go_hears_nothing_more(bench):
-    """Not of its queue, and not of the sync that was under way."""
+    """Its queue and the sync under way report nothing to a removed log."""
     syncing, queued = bench.owner(), bench.owner()
     bench.writer.enqueue(syncing)
     await bench.turn()

@@ -206,7 +206,7 @@ async def test_a_log_let_go_while_the_kernel_syncs_hears_nothing_more(bench):
 
 
 async def test_a_mistake_at_the_end_of_a_sync_stops_no_other_log(bench):
-    """Neither the logs that are called after it, nor the next cycle."""
+    """The logs called after it, and the next cycle, go on."""
     one, two = bench.owner(1), bench.owner(2)
 
     def mistaken():

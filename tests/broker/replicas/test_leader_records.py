@@ -40,7 +40,7 @@ def test_a_batch_of_a_wrong_time_is_refused_when_its_records_are_known(bench, ne
 
 
 def test_times_do_not_matter_where_the_broker_stamps(bench, batch):
-    """Neither for the header nor for records that are opened for their keys."""
+    """Times in the header and in records that are opened for their keys are not checked."""
     it = bench(cleanup_policy=frozenset({"compact"}), message_timestamp_type="LogAppendTime")
     it.append("a", batch())
     assert it.reworks[0][2] == RecordRules("t-0", keys_required=True)

@@ -112,7 +112,7 @@ def test_a_batch_whose_records_are_looked_at_is_refused_once(bench, batch, new_b
 
 
 def test_a_role_that_has_ended_is_held_by_no_part(bench, batch):
-    """Neither partition, log nor directory; with its last answers it is gone."""
+    """Partition, log and directory hold no reference to it; after its last answers it is collected."""
     it = bench()
     it.append("a", batch(), acks=1)
     it.append("b", batch())

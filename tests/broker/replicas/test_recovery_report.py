@@ -25,7 +25,7 @@ def opened(**found):
 
 
 def test_clean_logs_say_nothing(caplog):
-    """Neither when they are opened nor at the end."""
+    """Opening a clean log and ending the report log no line."""
     report = RecoveryReport()
     report.add(opened())
     report.tell()

@@ -146,7 +146,7 @@ def test_a_denied_topic_is_neither_written_nor_read(guarded):
 
 
 def test_a_hidden_topic_is_left_out(guarded):
-    """Nor created, nor deleted; after a restart the rules still hold. DELETE on the cluster would be DELETE on it."""
+    """A hidden topic is neither listed nor deleted; after a restart the rules still hold. DELETE on the cluster would be DELETE on it."""
     guarded.create("t")
     guarded.create("u")
     guarded.add(Operation.ALL, Permission.DENY)

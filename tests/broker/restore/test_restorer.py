@@ -293,7 +293,7 @@ def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost, k
 
 
 def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
-    """Not even to find out what it is."""
+    """A directory with a file in it is refused; an empty or absent one is taken."""
     (tmp_path / "kept").mkdir()
     check_target(str(tmp_path / "kept"))
     check_target(str(tmp_path / "new"))

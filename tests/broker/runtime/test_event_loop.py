@@ -380,7 +380,7 @@ async def test_other_loops_do_without():
 
 
 async def test_the_time_without_a_ready_socket_is_counted():
-    """Not that of turns which did not wait."""
+    """Turns that did not wait add nothing; a wait of 5 ms adds its time."""
     sockets = ready_sockets_of(asyncio.get_running_loop())
     idle_seconds = sockets.idle_seconds
     await turns(10)

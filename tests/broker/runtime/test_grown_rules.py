@@ -38,7 +38,7 @@ def grown(held):
 
 @pytest.mark.usefixtures("grown")
 def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
-    """Not before it, and not with the collections of young objects."""
+    """A collection of young objects freezes none of them; the next full one freezes all."""
     kept = [[number] for number in range(1_000)]
     before = gc.get_freeze_count()
     held.count += GROWN_RULES

@@ -86,7 +86,7 @@ def test_an_ended_session_or_another_epoch_is_an_error(rig):
 
 
 def test_a_session_of_two_partitions_is_not_remembered(rig):
-    """Nor does what was remembered hold when a second one has come."""
+    """A remembered session is forgotten when a second partition has come."""
     usual = Asked(session="next", offset=0)
     ask(rig, usual)
     ask(rig, replace(usual, partition_count=2))

@@ -149,7 +149,7 @@ def test_a_reader_at_the_end_is_woken_by_a_new_object(mounted, bucket):
     ],
 )
 def test_every_change_is_refused_with_kafkas_words(mounted, bucket, change, code):
-    """Neither records nor topics nor settings; the bucket stays as it is."""
+    """Changes of records, topics and settings are refused, and the bucket stays as it is."""
     before = bucket.listed()
     with pytest.raises(KafkaError) as caught:
         change(mounted)

@@ -67,7 +67,7 @@ def test_several_files_are_distinguished(segment, tmp_path) -> None:
 
 
 def test_missing_and_unknown_files_have_their_codes(tmp_path) -> None:
-    """Not found, and usage."""
+    """A missing file ends with exit code 3, a file of an unknown kind with 2."""
     assert dump(tmp_path / NAME).exit_code == 3
     assert dump(f"file://{tmp_path}/bucket/x.seg").exit_code == 3
     (tmp_path / "notes.txt").write_text("x")

@@ -49,7 +49,7 @@ def test_only_s3_has_endpoint_and_region(url: str) -> None:
 
 
 def test_progress_is_not_shown_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not even if updated."""
+    """Updating the progress of a pipe writes nothing."""
     with progress_bar("read") as tell:
         tell(1, 2)
     assert capsys.readouterr() == ("", "")

@@ -32,5 +32,5 @@ def test_a_terminal_sees_topic_bytes_and_rate() -> None:
 
 
 def test_a_pipe_sees_nothing() -> None:
-    """Not one byte."""
+    """Progress into a pipe writes no byte."""
     assert shown(terminal=False) == ""

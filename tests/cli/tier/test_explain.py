@@ -89,5 +89,5 @@ def test_the_broker_tells_the_bucket(stratalog, live_broker) -> None:
     ],
 )
 def test_wrong_questions_have_their_codes(stratalog, bucket, arguments, code) -> None:
-    """Not found, and usage."""
+    """Missing topics and wrong usage end with their own exit codes."""
     stratalog("tier", "explain", *arguments, "--bucket", bucket, code=code)

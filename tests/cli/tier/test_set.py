@@ -76,7 +76,7 @@ def test_a_dry_run_changes_nothing(stratalog, topic) -> None:
     ],
 )
 def test_wrong_settings_have_their_codes(stratalog, topic, arguments, code) -> None:
-    """Not found, and usage."""
+    """Missing topics and wrong usage end with their own exit codes."""
     stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)
 
 

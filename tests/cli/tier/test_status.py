@@ -101,5 +101,5 @@ def test_status_without_a_name_is_of_archived_topics(stratalog, topic) -> None:
     ],
 )
 def test_wrong_status_arguments_have_their_codes(stratalog, topic, arguments, code) -> None:
-    """Not found, and usage."""
+    """Missing topics and wrong usage end with their own exit codes."""
     stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)

@@ -146,7 +146,7 @@ def test_a_consumer_member_that_is_silent_for_its_session(wire, pass_time):
 
 
 def test_a_consumer_member_that_does_not_give_away_in_time(wire, pass_time):
-    """It heartbeats and keeps what it shall give away for longer than its rebalance time-out: it is fenced, the others
+    """It heartbeats and keeps partitions that it must give away for longer than its rebalance time-out: it is fenced, the others
     get its partitions, and it comes back with nothing.
     """
     stalled = wire.consume("g", "stalled", 0, topics=["t"], rebalance_timeout_ms=20_000)

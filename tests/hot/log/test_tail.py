@@ -132,7 +132,7 @@ def test_no_batch_is_visible_before_it_is_written(bench):
 
 
 def test_the_buffer_is_released_when_its_bytes_are_in_the_file(bench):
-    """Not before, and once."""
+    """A release waits for the write, and comes once over two writes."""
     log = bench.open()
     released = []
     log.append_as_leader(bench.batch(), leader_epoch=0, now_ms=bench.now_ms, release=lambda: released.append(1))

@@ -96,7 +96,7 @@ def test_a_bit_of_an_index_makes_nothing_certain(bench, stopped, suffix):
 
 
 def test_a_log_that_is_gone_is_known_by_its_index_or_the_last_stop(bench, stopped):
-    """Not if its name shows that it was removed, nor at the end."""
+    """A missing log is lost if its index or the summary of the last stop names it; one renamed to .deleted is not."""
 
     def lost(**options):
         return lost_logs(request(bench, **options), bench.files.scan(bench.directory))

@@ -48,7 +48,7 @@ def test_an_empty_segment_without_a_note_is_missing_where_there_are_no_gaps(plac
 
 
 def test_neither_an_active_segment_nor_one_with_bytes_is_missing(place):
-    """Nor one that takes no offsets."""
+    """A segment that takes no offsets is not missing either."""
     active = Segment(place.files, place.directory, 10, place.config, place.cache)
     assert not mark_missing(place.files, active, 0)
     full = Segment(

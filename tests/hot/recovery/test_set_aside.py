@@ -65,7 +65,7 @@ def test_damage_before_the_place_where_a_reader_noticed_counts(bench, log):
 
 
 def test_an_undamaged_segment_is_not_set_aside(bench, log):
-    """Nor is the active segment, nor what is aside already."""
+    """An active segment, and one that is aside already, are not set aside either."""
     assert log.set_aside(damage(bench, 10, 0)) is None
     assert log.set_aside(damage(bench, 30, 0)) is None
     assert log.set_aside(damage(bench, 99, 0)) is None
@@ -92,7 +92,7 @@ def test_a_file_that_is_cut_while_the_log_is_open_is_noticed_when_it_is_opened(b
 
 
 def test_a_range_that_was_evicted_is_missing_no_more(bench, log):
-    """Nor is one below the log start."""
+    """Eviction and removal drop the range and its marker file."""
     flip(bench, 0, 2)
     log.set_aside(damage(bench, 0, path(bench, 0).stat().st_size // 2))
     assert len(log.missing_ranges()) == 1

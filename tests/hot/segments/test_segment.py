@@ -185,7 +185,7 @@ def test_an_index_entry_that_leads_astray_is_noticed(make_segment, make_batch, b
 
 
 def test_a_batch_that_claims_what_its_segment_cannot_hold_is_refused(make_segment, make_batch):
-    """Nor does a header that ends the walk look like the end of the segment."""
+    """A changed byte in the second header raises `Corrupt` with the position of that header."""
     segment = make_segment(0, [(base, make_batch(base)) for base in range(3)])
     segment.freeze()
     path = Path(segment.path())

@@ -39,7 +39,7 @@ def test_a_damaged_checkpoint_is_refused(data):
 
 
 def test_an_absent_checkpoint_is_empty(files, tmp_path):
-    """Not an error: a new directory has none of them."""
+    """A new directory has no checkpoints, so each read gives nothing instead of an error."""
     directory = str(tmp_path)
     assert checkpoint.read_offsets(files, directory, checkpoint.HIGH_WATERMARKS) == {}
     assert checkpoint.read_remote_log(files, directory) == {}

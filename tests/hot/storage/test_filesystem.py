@@ -30,7 +30,7 @@ def test_short_writes_are_continued_where_they_stopped(most):
 
 
 def test_a_write_that_takes_nothing_is_an_error():
-    """Not an endless loop."""
+    """A write that takes no byte raises `OSError` instead of looping for ever."""
     with pytest.raises(OSError, match="took none"):
         append_all(Grudging(0), [b"abc"])
 

@@ -49,7 +49,7 @@ def test_a_missing_entry_cannot_be_removed():
 
 
 def test_a_credential_does_not_show_itself():
-    """Not in logs, not in tracebacks."""
+    """The text that logs and tracebacks print holds neither salt nor key."""
     assert "salt" not in repr(ScramCredential(b"salt", b"stored", b"server", 4096))
     assert "stored" not in repr({"a": ScramCredential(b"salt", b"stored", b"server", 4096)})
 

@@ -45,7 +45,7 @@ def test_others_are_limited_by_the_defaults_alone():
 
 
 def test_a_client_without_an_id_has_quotas_of_its_user_only():
-    """Not even those of any client id."""
+    """Quotas of any client id do not hold for it."""
     assert table(*range(8)).of_client(KEY, "bob", "") == (6.0, ("bob", ""))
     assert table(6, 7).of_client(KEY, "bob", "") is None
 

@@ -88,7 +88,7 @@ def test_unused_amounts_are_taken_back():
 
 
 def test_windows_in_which_nothing_is_left_may_be_thrown_away():
-    """Not as long as a large request is being paid for."""
+    """A window is idle only when the large request in it has been paid for."""
     windows = RateWindows(COUNT, SECONDS)
     assert windows.idle(0.0)
     windows.use(30_000, BOUND, 0.0)

@@ -46,7 +46,7 @@ def test_the_nearest_value_holds_and_the_brokers_setting_comes_last():
 
 
 def test_a_secret_is_not_shown():
-    """Nor is it among the synonyms."""
+    """The entry and its synonyms are described without the text."""
     name = "listener.name.a.ssl.key.password"
     (entry,) = resolve_listener_settings(((MINE, {name: "hidden"}),), {}).values()
     assert entry.text is None

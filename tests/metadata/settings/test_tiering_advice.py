@@ -17,7 +17,7 @@ def advice(overrides: dict[str, str]) -> list[str]:
 
 
 def test_a_usual_choice_needs_no_advice() -> None:
-    """Nor does a topic that is not tiered, or no longer copied."""
+    """No advice is given for usual settings, for a topic that is not tiered, and for one that is no longer copied."""
     assert advice(QUIET) == []
     assert advice({"stratalog.storage.class": "ONEZONE_IA"}) == []
     assert advice({"remote.storage.enable": "true", "remote.log.copy.disable": "true"}) == []

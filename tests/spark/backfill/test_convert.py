@@ -94,7 +94,7 @@ def test_a_span_without_rows_is_converted_into_no_file(memory_archive: Any) -> N
 def test_a_failed_staging_leaves_no_file_behind(
     memory_archive: Any, batches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not on the disk of the worker, which may try again and again."""
+    """The disk of the worker is clean after a failure, because the worker may try again and again."""
     memory_archive.add("orders", 0, batches(0, 100, timestamp_ms=0, step_ms=10_000_000))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     wanted = request(memory_archive)

@@ -125,7 +125,7 @@ def test_one_name_is_one_topic(file_archive: Any, name: str) -> None:
 
 
 def test_importing_stratalog_imports_nothing_heavy() -> None:
-    """Not even its own rooms."""
+    """No large library and no room of the package is imported with it."""
     assert (
         outcome(
             "import sys, json; before = set(sys.modules); import stratalog; "
@@ -137,7 +137,7 @@ def test_importing_stratalog_imports_nothing_heavy() -> None:
 
 
 def test_reading_needs_no_pyspark(file_archive: Any) -> None:
-    """Nor polars, unless it is asked for."""
+    """Reading into Arrow works without PySpark and without polars."""
     program = (
         "import sys, json; sys.modules.update(pyspark=None, polars=None); import stratalog; "
         f"print(json.dumps(stratalog.open({file_archive.store.url!r}).topic('orders').to_arrow().num_rows))"

@@ -201,7 +201,7 @@ def test_a_stream_reads_a_little_ahead_and_no_more(
 
 
 def test_missing_offsets_are_reported_when_they_are_read(archived: Archived) -> None:
-    """Not while the rows are read."""
+    """The error comes from `scan`, before a row is read."""
     with pytest.raises(Invalid, match="topic 'nope' is not in the archive"):
         rows(archived, "nope").scan()
     with pytest.raises(DataLoss, match="the ending offset 301 is beyond offset 300"):

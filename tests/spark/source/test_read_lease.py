@@ -92,7 +92,7 @@ def test_tasks_renew_when_half_is_over(clock):
 
 
 def test_a_lease_that_ran_out_is_reported_and_not_renewed(clock, caplog):
-    """Nor is a removed one, nor one on a bucket that fails."""
+    """A removed lease is not written again, and a bucket that fails ends no read."""
     inner = MemoryStore("memory:expired")
     ticket = take_lease(inner, HOUR)
     clock[0] += HOUR

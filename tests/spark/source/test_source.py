@@ -238,7 +238,7 @@ def test_a_read_without_a_topic_is_a_mistake_at_load(
 def test_options_of_streams_alone_are_refused(
     spark: SparkSession, file_archive: Any, options: dict[str, str], message: str
 ) -> None:
-    """Not at load, where Spark does not say yet which of both it will be, but when the query runs."""
+    """The error comes when the query runs, because at load Spark does not say yet which of both it will be."""
     with pytest.raises(Exception, match=message):
         read(spark, file_archive, **options).count()
 

@@ -162,7 +162,7 @@ class Guarded(StoreWrapper):
 
 
 def test_a_read_only_bucket_is_reported_once(memory_archive, batches, clock, caplog):
-    """Not again with every look of a query that runs for months."""
+    """Five looks of one query log one warning."""
     memory_archive.add("orders", 0, batches(0, 10))
     follower = follow(Guarded(memory_archive.store, "put", "delete"), lease_ms=HOUR)
     with caplog.at_level(logging.WARNING, "stratalog.spark"):

@@ -108,7 +108,7 @@ def test_a_view_that_is_not_there_is_named(cut: Any, name: str, message: str) ->
 
 
 def test_a_cut_that_is_being_deleted_is_no_view(cut: Any) -> None:
-    """Nor is one that was."""
+    """A view of a cut that is being deleted is refused: there is no complete cut of that name."""
     delete_cut(cut.store, read_cut(cut.store, "all"), now_ms=9)
     with pytest.raises(Invalid, match="no complete cut 'all'"):
         views(cut.store, "orders@all")

@@ -50,7 +50,7 @@ def entries_of(archive, manifest):
 
 
 def test_a_clean_archive_needs_no_repair(archive, repairing):
-    """Nor does one with orphans and foreign keys, which do no harm."""
+    """An archive with orphans and foreign keys needs none either, because they do no harm."""
     assert repairing.plan() is None
     archive.damage("orphan-object")
     archive.damage("foreign-key")

@@ -97,7 +97,7 @@ def test_a_document_has_a_size():
 
 @pytest.mark.parametrize("data", [b"", b"abc", zstandard.ZstdCompressor().compress(b"x" * 100)[:-3]])
 def test_torn_frames_are_corrupt(data):
-    """Not a traceback of the library."""
+    """Damaged frames raise `Corrupt` instead of the library's own error."""
     with pytest.raises(Corrupt, match="damaged"):
         decompressed(data, "k")
 

@@ -42,6 +42,6 @@ def test_files_are_found_in_the_order_in_which_they_were_written(tmp_path):
 
 
 def test_free_bytes_are_those_this_process_may_write(tmp_path, monkeypatch):
-    """Not what the system keeps for its owner."""
+    """Blocks that the system keeps for its owner are not counted."""
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((4096, 512, 1000, 900, 700, 0, 0, 0, 0, 255)))
     assert free_bytes_beside(str(tmp_path)) == 700 * 512

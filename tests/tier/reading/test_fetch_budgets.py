@@ -10,7 +10,7 @@ from stratalog.tier.reading.fetch_budgets import UNLIMITED, FetchBudgets, FetchR
 
 
 def test_without_rates_nothing_is_counted():
-    """Nor remembered."""
+    """A fetch of any size waits 0 ms, and the budgets stay empty."""
     budgets = FetchBudgets()
     budgets.take(FetchRates(), "c", "t", 1 << 40, 0)
     assert budgets.wait_ms(FetchRates(), "c", "t", 0) == 0
@@ -28,7 +28,7 @@ def test_a_fetch_larger_than_the_budget_is_paid_afterwards():
 
 
 def test_one_client_over_its_budget_does_not_stop_another():
-    """Nor one topic."""
+    """A client over its budget waits alone; a topic over its budget delays every client of that topic only."""
     budgets, rates = FetchBudgets(), FetchRates(client=1000, topic=2000)
     budgets.take(rates, "greedy", "t", 2000, 0)
     assert budgets.wait_ms(rates, "greedy", "u", 0) == 1001

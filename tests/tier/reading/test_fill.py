@@ -71,7 +71,7 @@ def test_the_sparse_index_points_at_batches(archived, log_bytes, tmp_path, inter
 
 
 def test_a_damaged_chunk_is_refused_and_nothing_is_written(archived, log_bytes, tmp_path):
-    """Not even its healthy neighbour, and the report says which object, where and which offset."""
+    """Its healthy neighbour is not written either, and the report says the object, the position and the offset."""
     store, key, chunks, _ = archived
     damaged = bytearray(store.get(key)[0])
     damaged[chunks[2].position + 100] ^= 1

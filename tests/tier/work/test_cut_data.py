@@ -58,6 +58,6 @@ def test_the_bytes_are_those_of_the_objects(store):
 
 
 def test_a_transaction_that_was_under_way_and_aborted_is_known(store):
-    """Not one that began behind the end, or that had ended before it."""
+    """A transaction that began behind the end of the cut, or ended before it, is not listed."""
     answers = [aborted_across(store, manifest_of(store), end) for end in (0, 5, 6, 8, 10, 11, 16)]
     assert answers == [frozenset()] * 2 + [{(9, 5)}] * 3 + [frozenset()] * 2

@@ -100,7 +100,7 @@ def test_protocols_must_fit(classic_world):
 
 
 def test_a_member_of_a_group_that_is_gone(classic_world):
-    """It does not make the group anew; it shall forget its id first."""
+    """It does not make the group anew; the member must forget its id first."""
     world = classic_world()
     answer = world.join("a", "client-a", version=5)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "client-a")

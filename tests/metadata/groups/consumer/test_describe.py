@@ -2,7 +2,7 @@
 
 
 def test_a_description_has_epochs_assignor_and_members(group_world):
-    """Epochs, assignor, and of each member what it said, has and shall have."""
+    """Epochs, assignor, and of each member what it said, its partitions and its target partitions."""
     world = group_world({"a": 4})
     world.join("x", "a", rack_id="r", instance_id="i")
     world.join("y", pattern="a")
