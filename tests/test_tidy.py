@@ -229,7 +229,7 @@ def test_nothing_unfinished_and_no_path_of_one_machine(pattern, what):
 RIDDLES = re.compile(
     r"\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|(?:[Ii]s|[Aa]re|[Ww]as) told|[Oo]f which)\b"
     r"|(?:\"\"\"|(?<![\S#])#:? |(?m:^)(?:\| ?|- |> )|[.!?]\s{1,9}(?:#:? )?)"
-    r"(?:What|Who|Of|Nothing|Whatever|Wherever|However(?!,))\b(?![^.!?\n]*\?)"
+    r"(?:What|Who|Of|Nothing|Nor|Whatever|Wherever|However(?!,))\b(?![^.!?\n]*\?)"
     r"|def test_(?:what|who|of|nothing|whatever|wherever|however)_"
     r"|def test_(?:\w+_)?(?:nobody|somebody|whoever|(?:is|are|was)_told|of_which)[_(]"
 )
@@ -259,6 +259,7 @@ def test_no_sentence_is_a_riddle():
         ('"""Whatever is no batch is refused."""', 1),
         ("Whoever asks, it answers.", 1),
         ("- However many come, one is kept.", 1),
+        ("It is old. Nor is it kept.", 1),
         ("It is kept. However, it is old.", 0),
         ("| Nothing goes | a rule |", 1),
         ("A consumer is told of it, of which there are two.", 2),
