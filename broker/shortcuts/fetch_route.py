@@ -190,7 +190,7 @@ class FetchRoute:
         """The answer to a request that came at ``started``, counted."""
         context, partition = self.context, self.partition
         context.row.count(context.dispatcher.monotonic() - started)
-        numbers = (partition.high_watermark, partition.last_stable_offset, partition.log.log_start_offset)
+        numbers = (partition.high_watermark, partition.last_stable_offset, partition.log.start.offset)
         return self._form.fill(correlation_id, numbers, found.parts, found.size_bytes)
 
 

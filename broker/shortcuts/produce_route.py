@@ -70,7 +70,7 @@ class WaitingAnswer(ResponseSlot):
         self.correlation_id = correlation_id
         self.size_bytes = size_bytes
         self.started = connection.read_at
-        self.log_start_offset = route.partition.log.log_start_offset
+        self.log_start_offset = route.partition.log.start.offset
         self.deadline = inf if route.acks == 1 else route.monotonic() + route.timeout_ms / 1000
 
     @property

@@ -47,7 +47,7 @@ def route():
         )
         unified = SimpleNamespace(
             topic_partition=TopicPartition("orders", partition),
-            partition=SimpleNamespace(log=SimpleNamespace(log_start_offset=5)),
+            partition=SimpleNamespace(log=SimpleNamespace(start=SimpleNamespace(offset=5))),
             metrics=SimpleNamespace(bytes_in=0, messages_in=0),
         )
         return Route(context, unified, None)
