@@ -23,15 +23,10 @@ MEASURE_SECONDS = 0.003
 """CPU time that parsing `MEASURE` takes where nothing else runs, on the machine on which the limit was chosen."""
 
 COSTLY_TESTS: dict[str, str] = {
-    "tests/faults/test_pages.py::test_small_objects_are_merged_while_they_are_read": "reads until merges have come through",
     "tests/sim/test_bugs.py::test_every_bug_is_found": "runs of the whole broker until one finds the bug",
-    "tests/sim/test_points.py::test_unsynced_bytes_are_gone": "a story of the whole broker with several power cuts",
     "tests/sim/test_seeds.py::test_every_invariant_holds": "10 runs of the whole broker",
-    "tests/spark/rewrite/test_compact.py::test_a_kill_at_any_call_loses_nothing_and_leaves_nothing_behind": "every fifth call",
-    "tests/spark/rewrite/test_erase.py::test_a_kill_at_any_call_loses_nothing_else": "every fifth call",
     "tests/test_imports.py::test_no_files_need_each_other": "reads every file of every room",
     "tests/model/test_protocol.py::test_the_protocol_holds": "every order of events within a bound",
-    "tests/model/test_removal.py::test_no_object_goes_that_a_reader_may_need": "every order of events within a bound",
     "tests/model/test_replicas.py::test_logs_and_archive_agree": "every order of events within a bound",
 }
 """Test function: why it may take more than `CPU_SECONDS_MAX` in the default run. Cheaper is better than listed here."""

@@ -57,6 +57,7 @@ def test_a_ratio_of_half_is_no_run_and_one_above_runs(broker):
     assert offsets(broker) == [0, 1, 2, 3, 5]
 
 
+@pytest.mark.story
 def test_the_active_segment_is_never_cleaned(broker):
     """Three more records of one key stay, though the ratio that makes a log dirty is one in a hundred."""
     broker.create("t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
@@ -66,6 +67,7 @@ def test_the_active_segment_is_never_cleaned(broker):
     assert offsets(broker) == [0, 1, 2, 3]
 
 
+@pytest.mark.story
 def test_offsets_are_kept_and_a_fetch_at_a_removed_one_gives_the_next(broker):
     """The log end, too, and ListOffsets by time gives what is left."""
     broker.create("t", cleanup_policy="compact")
@@ -117,6 +119,7 @@ def test_a_tombstone_survives_the_first_clean_and_goes_after_its_retention_in_a_
     assert offsets(broker) == ([1, 3, 4] if retention_ms == 0 else [1, 2, 3, 4])
 
 
+@pytest.mark.story
 def test_compact_and_delete_do_both(broker):
     """Whole segments go by age, records by key."""
     broker.create("t", cleanup_policy="compact,delete", retention_ms=3_600_000, message_timestamp_type="CreateTime")

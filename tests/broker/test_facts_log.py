@@ -269,6 +269,7 @@ def test_hot_reads_touch_no_disk_and_pages_stay_warm_over_a_restart(serve_proces
         assert read_bytes() - before < 500_000
 
 
+@pytest.mark.story
 def test_restart_storms_forget_nothing(start_node):
     """Twenty starts in a row: the topics, their ids and their records are unchanged (a catalogue of others' faults)."""
     node = start_node()

@@ -113,6 +113,7 @@ def test_a_topic_can_be_copied_by_a_pipe(stratalog, filled) -> None:
     assert sorted(copied.replace(f"{filled}-copy", filled).splitlines()) == sorted(lines.splitlines())
 
 
+@pytest.mark.story
 def test_a_reader_that_closes_the_pipe_ends_the_command_without_a_word(stratalog, live_broker, topic) -> None:
     """As SIGPIPE ends cat: code 141, and nothing on stderr."""
     stratalog("produce", topic, stdin="x" * 99 + "\n" + ("y" * 99 + "\n") * 20_000)

@@ -37,6 +37,7 @@ def offsets_of(stratalog, name: str) -> list[tuple[int, int, int]]:
     return [(row["partition"], row["offset"], row["lag"]) for row in described["partitions"]]
 
 
+@pytest.mark.story
 def test_a_group_is_listed_and_described(stratalog, group, filled) -> None:
     """Offsets, ends and lag of each partition; a group of offsets alone is empty."""
     (listed,) = [row for row in stratalog("group", "list", "--json").rows if row["group"] == group]

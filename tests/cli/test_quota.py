@@ -18,6 +18,7 @@ def no_quotas(stratalog):
         stratalog("quota", "remove", *names, row["key"])
 
 
+@pytest.mark.story
 def test_quotas_are_set_listed_and_removed(stratalog) -> None:
     """The whole life, as a user sees it."""
     stratalog("quota", "set", "--client-id", "etl", "producer_byte_rate=1048576", "request_percentage=12.5")

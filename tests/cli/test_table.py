@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_a_terminal_too_narrow_for_a_table_shows_one_cell_a_line() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.story
 @given(st.data(), st.integers(1, 200))
 def test_no_number_and_no_short_text_is_broken_at_any_width(data: st.DataObject, width: int) -> None:
     """And no line is longer than the terminal, unless the cells stand on lines of their own."""

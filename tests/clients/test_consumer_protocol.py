@@ -248,6 +248,7 @@ def test_idle_member_gets_work(node, member):
     settle(partitions("idle", 5), *members, sizes=[1, 1, 1, 1, 1])
 
 
+@pytest.mark.story
 def test_five_members_come_and_go(node, member):
     """While members come and go records are written; each is read, and the shares are even in the end."""
     node.create("busy", 10)

@@ -117,6 +117,7 @@ def test_kafka_python_reads_across_the_border(tiered_topic, consumer, codec, eve
     assert consumer.end_offsets([partition]) == {partition: len(border.events)}
 
 
+@pytest.mark.story
 def test_kafka_python_learns_the_places_of_partitions(tiered_topic):
     """The local log start (-4) and the last archived offset (-5) by its admin client, the first pending (-6) by a frame."""
     border = tiered_topic("ends")

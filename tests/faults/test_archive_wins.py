@@ -80,6 +80,7 @@ def test_a_missing_checkpoint(stopped):
     assert not strays(stopped)
 
 
+@pytest.mark.story
 def test_a_power_cut_without_sync_on_ack(tiered):
     """A log cut below the remote end is kept aside and goes on at the remote end."""
     tiered.topic("t", flush_messages=2**60, local_retention_bytes=-1)

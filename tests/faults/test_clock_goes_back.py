@@ -95,6 +95,7 @@ def readable(remote):
     return True
 
 
+@pytest.mark.story
 def test_removed_segments_leave_the_disk(start, clock):
     """``file.delete.delay.ms`` after they were renamed."""
     tiered = start()

@@ -101,6 +101,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_range(tiered):
     tiered.check_reads(old, 0, holding.base)
 
 
+@pytest.mark.story
 def test_retention_while_the_bucket_is_down(tiered):
     """Records that expire before they could be archived are skipped; the archive goes on behind it when the bucket is back."""
     tiered.topic("t", retention_ms=3_600_000)

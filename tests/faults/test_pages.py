@@ -26,6 +26,7 @@ def paged(broker, batches=60):
     return broker
 
 
+@pytest.mark.story
 @pytest.mark.usefixtures("small_manifests")
 def test_an_archive_with_pages_is_read_like_any_other(tiered):
     """From anywhere, by time, before and after a restart that has to read the manifest and its pages again."""

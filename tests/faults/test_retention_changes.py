@@ -66,6 +66,7 @@ def test_lowering_and_raising_the_size_on_a_live_topic(tiered):
     assert check(tiered) == at
 
 
+@pytest.mark.story
 def test_lowering_and_raising_the_time_on_a_live_topic(tiered):
     """By the newest record of each range, wherever it lies."""
     now_ms = tiered.node.node.clock.wall_ms()
@@ -86,6 +87,7 @@ def test_lowering_and_raising_the_time_on_a_live_topic(tiered):
     assert at < check(tiered) <= 240
 
 
+@pytest.mark.story
 def test_a_limit_that_was_raised_in_time_keeps_the_objects(start_tiered):
     """Records moved to the trash by mistake are still in the bucket: not readable, and not lost."""
     tiered = start_tiered(**{**QUICK, "stratalog_trash_grace_ms": "1500"})
@@ -129,6 +131,7 @@ def test_deleted_records_leave_the_bucket(tiered, offset):
     assert check(tiered) == offset
 
 
+@pytest.mark.story
 def test_more_partitions_of_a_tiered_topic(tiered):
     """The new one has an archive of its own; the old ones go on, also over a restart."""
     tiered.topic("t")

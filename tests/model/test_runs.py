@@ -196,6 +196,7 @@ class Compacting:
 WITHOUT = ("below an earlier end", "the cleaner asks", "every group is done")
 
 
+@pytest.mark.slow
 def test_no_deleted_key_comes_back(model_tools):
     """Three runs that take over from each other, a merge, retention, eviction and the local cleaner, in every order."""
     found = Compacting(model_tools).check()

@@ -178,6 +178,7 @@ def test_any_records_are_read_alike(node, log_bytes, tmp_path_factory, values, c
     agree(node, root, log_bytes.partition)
 
 
+@pytest.mark.story
 def test_a_reader_may_begin_anywhere_and_choose(node, write_archive, log_bytes):
     """At an offset; one topic, one partition."""
     root = write_archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))

@@ -68,6 +68,7 @@ def test_each_directory_has_its_partitions(start_node, tmp_path):
         assert all(Path(path, f"t-{number}").is_dir() for _, number in partitions)
 
 
+@pytest.mark.story
 def test_the_bucket_is_an_entry_of_its_own(broker):
     """Bytes of the archive, and the records that it lacks; topics that are not tiered are not in it."""
     broker.create("plain")

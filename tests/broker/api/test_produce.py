@@ -204,6 +204,7 @@ def test_a_bad_batch_gets_kafkas_code_and_appends_nothing(broker, new_batch, bad
     assert broker.values("t") == [b"next"]
 
 
+@pytest.mark.story
 def test_old_timestamps_are_refused_where_the_topic_says_so(broker, new_batch):
     """message.timestamp.before.max.ms bounds CreateTime."""
     broker.create("t", message_timestamp_before_max_ms=60_000)

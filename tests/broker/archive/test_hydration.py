@@ -40,6 +40,7 @@ def run(broker, unified, start, end, **options):
     return broker.run(work)
 
 
+@pytest.mark.story
 def test_a_range_is_held_and_read_without_the_bucket(broker):
     """All chunks of it are there and stay, even if others read."""
     unified = archived(broker)
@@ -58,6 +59,7 @@ def test_a_range_is_held_and_read_without_the_bucket(broker):
     assert broker.node.tiering._requests["get_range"] == gets
 
 
+@pytest.mark.story
 def test_it_is_cut_to_the_archived_range(broker):
     """A local range needs no fetch; a range outside is done at once."""
     unified = archived(broker)
@@ -68,6 +70,7 @@ def test_it_is_cut_to_the_archived_range(broker):
     assert (found.done, found.chunks) == (True, {})
 
 
+@pytest.mark.story
 def test_a_call_ends_after_its_time(broker):
     """And says where to go on."""
     unified = archived(broker)
@@ -77,6 +80,7 @@ def test_a_call_ends_after_its_time(broker):
     assert second.done
 
 
+@pytest.mark.story
 def test_more_than_the_cache_may_hold_is_refused(broker, monkeypatch):
     """With what to do."""
     unified = archived(broker)

@@ -124,6 +124,7 @@ MERGED = {
 }  # fmt: skip
 
 
+@pytest.mark.story
 def test_a_broker_merges_what_it_has_archived(start_node):
     """Produced, archived, merged: every record is in the bucket once, and the broker knows the new objects."""
     broker = start_node(

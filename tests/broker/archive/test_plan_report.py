@@ -59,6 +59,7 @@ def test_a_topic_without_work_has_no_steps(broker):
     assert steps(broker, archived(broker)) == []
 
 
+@pytest.mark.story
 def test_a_waiting_step_names_its_reason(broker):
     """The first by its own reason, the others behind it; without the lag they would go."""
     broker.create("t", **TIERED, remote_copy_lag_ms=3_600_000)
@@ -79,6 +80,7 @@ def test_a_waiting_step_names_its_reason(broker):
     broker.wait_until(lambda: unified.remote.end_offset == free[-1].end)
 
 
+@pytest.mark.story
 def test_local_copies_would_go_by_local_retention(broker):
     """Those that are archived and read back, with the setting that wants it."""
     broker.create("t", **TIERED)
@@ -107,6 +109,7 @@ def test_the_archive_would_shrink_by_retention(broker):
     assert unified.log.log_start_offset == 0
 
 
+@pytest.mark.story
 def test_trash_is_listed(start_node):
     """Until its grace is over."""
     broker = start_node(log_flush_offset_checkpoint_interval_ms="100", log_retention_check_interval_ms="100")

@@ -48,6 +48,7 @@ def test_no_segment_goes_without_limits(broker):
     assert unified.log.log_start_offset == 0
 
 
+@pytest.mark.story
 def test_archive_and_local_log_count_once(broker):
     """The newest bytes stay, whole ranges of them, wherever they are; also where the archive has copies of local ones."""
     unified = archived(broker, local_retention_bytes=-2)

@@ -68,6 +68,7 @@ def test_a_new_partition_has_a_checkpoint_before_its_first_upload(broker):
     broker.wait_until(lambda: checkpoint(broker).get(TopicPartition("t", 0)) == (0, 0, 0))
 
 
+@pytest.mark.story
 def test_the_checkpoint_follows_the_manifest(broker):
     """Log start, remote end and bytes; those of deleted topics go."""
     broker.create("t", **TIERED)
@@ -80,6 +81,7 @@ def test_the_checkpoint_follows_the_manifest(broker):
     broker.wait_until(lambda: TopicPartition("t", 0) not in checkpoint(broker))
 
 
+@pytest.mark.story
 def test_the_bucket_describes_itself(broker):
     """Format, cluster and topic; the topic's settings are written again when they change."""
     broker.create("t", **TIERED)
@@ -175,6 +177,7 @@ def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
     assert broker.values("t") == expected
 
 
+@pytest.mark.story
 def test_each_leader_epoch_archives_under_a_claim_of_its_own(broker):
     """The claim of the epoch before is over in the bucket, too."""
     broker.create("t", **TIERED)
@@ -192,6 +195,7 @@ def test_each_leader_epoch_archives_under_a_claim_of_its_own(broker):
     assert manifest.claimant.leader_epoch == before + 5
 
 
+@pytest.mark.story
 def test_the_copy_lag_holds_uploads_back_until_it_is_changed(broker):
     """Without a restart, in both directions."""
     lagging = {**TIERED, "local_retention_bytes": -1, "local_retention_ms": -1, "remote_copy_lag_ms": 3_600_000}
@@ -215,6 +219,7 @@ def test_the_copy_lag_holds_uploads_back_until_it_is_changed(broker):
     assert unified.remote.end_offset == before
 
 
+@pytest.mark.story
 def test_settings_of_objects_reach_their_upload(broker):
     """Class and part size, as they are when the upload begins."""
     seen = []
@@ -237,6 +242,7 @@ def test_settings_of_objects_reach_their_upload(broker):
     assert set(seen) == {(6 << 20, "STANDARD_IA")}
 
 
+@pytest.mark.story
 def test_which_copies_of_manifests_stay_is_said_with_every_commit(start_node):
     """As the settings are then."""
     node, seen = start_node(stratalog_history_copies_min="3", stratalog_trash_grace_ms="77"), []

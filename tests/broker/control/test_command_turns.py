@@ -125,6 +125,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.story
 @given(steps=STEPS, at_once=st.integers(1, 3))
 def test_no_turn_is_lost_and_never_too_many_are_under_way(steps, at_once):
     """Clients ask, end and leave in any order: all that stay have their turn in the end, with ``at_once`` at a time."""

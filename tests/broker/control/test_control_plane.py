@@ -265,6 +265,7 @@ async def _turns_between(steps):
         await asyncio.sleep(0)
 
 
+@pytest.mark.story
 @given(commands=COMMANDS)
 def test_each_command_has_the_result_that_it_has_alone(commands):
     """Commands come at any time from several clients, some leave: those with records are decided on the image before

@@ -72,6 +72,7 @@ async def test_simultaneous_questions_are_not_mixed_up(library):
             assert library.matching("a.*", one) == {name for name in one.by_name if name.startswith("a")}
 
 
+@pytest.mark.story
 async def test_the_loop_goes_on_while_an_expression_takes_long(library, monkeypatch):
     """One that takes more than its budget is refused; no turn of the loop waits for it."""
     monkeypatch.setattr(pattern_library, "_SECONDS_MAX", 0.5)

@@ -375,6 +375,7 @@ def test_a_session_does_not_outlive_the_broker(broker):
     assert consumer.error() == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.story
 def test_cold_records_come_through_a_session(start_node):
     """Records that only the archive holds are fetched while the request waits, and answered when they have come."""
     broker = start_node(log_retention_check_interval_ms="100")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def place(one: PartitionFacts, offset: int) -> str:
     return "waiting" if due else "local"
 
 
+@pytest.mark.story
 @given(partitions())
 @settings(max_examples=150)
 def test_every_offset_is_in_exactly_one_span(one):
@@ -142,6 +144,7 @@ def test_a_problem_names_its_cause():
     assert row(facts(state="fenced", trouble="the disk is gone"))["problem"] == "the disk is gone"
 
 
+@pytest.mark.story
 @given(st.lists(partitions(), max_size=6))
 @settings(max_examples=100)
 def test_totals_are_those_of_the_tiered_partitions(many):

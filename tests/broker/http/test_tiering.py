@@ -23,6 +23,7 @@ def ask(live_broker):
     return run
 
 
+@pytest.mark.story
 def test_every_setting_is_shown_with_its_source(ask, topic) -> None:
     """All names, typed."""
     answer = ask(topic)

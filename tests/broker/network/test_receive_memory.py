@@ -332,6 +332,7 @@ class Endless(Client):
             self._ask()
 
 
+@pytest.mark.story
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([300_000, MIB, 4 * MIB])), min_size=1, max_size=8),

@@ -177,6 +177,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.story
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=STEPS,

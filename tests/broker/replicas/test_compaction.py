@@ -75,6 +75,7 @@ class Gate(CleanerSessions):
         return self
 
 
+@pytest.mark.story
 def test_the_dirtiest_log_first_and_then_the_others(broker, caplog):
     """One look cleans all that is due; the worker ends with the last."""
     caplog.set_level("INFO")
@@ -101,6 +102,7 @@ def test_the_dirtiest_log_first_and_then_the_others(broker, caplog):
             os.kill(pid, 0)
 
 
+@pytest.mark.story
 def test_a_corrupt_log_is_marked_and_skipped(broker, caplog):
     """It is logged once, shown in the figures, read as before; other logs are cleaned."""
     fill(broker, "bad")
@@ -120,6 +122,7 @@ def test_a_corrupt_log_is_marked_and_skipped(broker, caplog):
     assert broker.run(broker.node.compaction.uncleanable) == {}
 
 
+@pytest.mark.story
 def test_a_topic_deleted_meanwhile_is_left_alone(broker):
     """Also when another of its name has taken its place: not one of its files is touched."""
     fill(broker, "t")
@@ -136,6 +139,7 @@ def test_a_topic_deleted_meanwhile_is_left_alone(broker):
     assert offsets(broker, "t") == [3, 4, 5]
 
 
+@pytest.mark.story
 def test_segments_that_retention_takes_meanwhile_are_not_brought_back(broker):
     """The cleaning is given up and begun again at the next look."""
     broker.create("t", cleanup_policy="compact,delete")
@@ -154,6 +158,7 @@ def test_segments_that_retention_takes_meanwhile_are_not_brought_back(broker):
     assert [record.offset for record in broker.read("t", offset=3)] == [9, 10, 11]
 
 
+@pytest.mark.story
 def test_a_worker_that_dies_costs_a_cleaning_not_a_record(broker):
     """The next look starts another one."""
     fill(broker, "t", keys=200, batches=40)
@@ -173,6 +178,7 @@ def test_a_worker_that_dies_costs_a_cleaning_not_a_record(broker):
     assert offsets(broker, "t") == list(range(39 * 200, 40 * 200))
 
 
+@pytest.mark.story
 def test_a_full_disk_is_waited_for(broker, caplog):
     """The unfinished output goes: it may be what fills the disk."""
     fill(broker, "t")
@@ -201,6 +207,7 @@ def test_a_disk_that_fails_takes_its_directory_offline(broker):
     assert broker.run(lambda: broker.node.compaction.idle)
 
 
+@pytest.mark.story
 def test_a_broker_that_stops_meanwhile_loses_nothing(broker):
     """It does not wait for the cleaning; the next start removes what was written."""
     fill(broker, "t")
@@ -244,6 +251,7 @@ def test_it_may_be_switched_off(start_node, setting):
     assert offsets(broker, "t") == list(range(12))
 
 
+@pytest.mark.story
 def test_young_records_stay_and_overdue_ones_go(broker):
     """``min.compaction.lag.ms`` and ``max.compaction.lag.ms``."""
     fill(broker, "young", min_compaction_lag_ms=3_600_000)
@@ -255,6 +263,7 @@ def test_young_records_stay_and_overdue_ones_go(broker):
     assert offsets(broker, "overdue") == [9, 10, 11]
 
 
+@pytest.mark.story
 def test_an_undecided_transaction_holds_the_cleaner_back(broker, new_batch):
     """No batch at or above the first unstable offset is cleaned."""
     fill(broker, "t", batches=2)

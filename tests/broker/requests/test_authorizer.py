@@ -187,6 +187,7 @@ def test_a_read_only_broker_refuses_every_change():
     assert not denying.allows(ANONYMOUS, HERE, Operation.READ, TOPIC, "t")
 
 
+@pytest.mark.story
 def test_a_denied_topic_is_not_read_as_it_was_either(guarded):
     """Views go by the rules of the topic they show, whichever way they are spelled."""
     guarded.create("t")

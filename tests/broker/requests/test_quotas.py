@@ -326,6 +326,7 @@ def test_delivered_bytes_of_clients_that_ignore_the_throttle_time(world, kind, s
     assert delivered >= 100_000 * 600 * 0.99 - size_bytes
 
 
+@pytest.mark.story
 def test_memory_for_clients_is_bounded(world):
     """Names that come once are forgotten when nothing is left of what they used."""
     image = QuotasImage().with_record(record_of(entity_of({"client-id": None}), "producer_byte_rate", 1000.0))

@@ -69,6 +69,7 @@ def test_a_start_on_another_bucket_is_refused(broker):
     assert len(broker.values("t")) == 40
 
 
+@pytest.mark.story
 def test_records_held_by_the_old_bucket_alone_are_not_lost_unasked(broker):
     """The refusal names topic, partition and offsets; neither disk nor bucket has changed."""
     store = replaced(broker)

@@ -230,6 +230,7 @@ def test_everything_archived_is_there_again(brokers, tmp_path, lost, damage):
     assert values == [b"new-%d" % at for at in range(200)]
 
 
+@pytest.mark.story
 def test_without_takeover_nothing_is_written_to_the_bucket(brokers, tmp_path, lost):
     """A drill beside the old cluster: its records are served, new ones stay local, the manifests stay as they are."""
     store = lost["store"]

@@ -324,6 +324,7 @@ async def test_timers_are_not_early():
     assert loop.time() - began >= 0.0123
 
 
+@pytest.mark.story
 async def test_connections_are_called_and_end(serve, wire, monkeypatch):
     """A broker's connection is read without its transport, is answered, and gives its socket back at the end."""
     gc.collect()

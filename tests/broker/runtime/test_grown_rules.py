@@ -36,6 +36,7 @@ def grown(held):
     gc.unfreeze()
 
 
+@pytest.mark.story
 @pytest.mark.usefixtures("grown")
 def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
     """A collection of young objects freezes none of them; the next full one freezes all."""
@@ -48,6 +49,7 @@ def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
     assert gc.get_freeze_count() >= before + len(kept)
 
 
+@pytest.mark.story
 @pytest.mark.usefixtures("grown")
 def test_rules_that_come_and_go_freeze_nothing(held):
     """Objects that live at a freeze would stay in memory: a client may add and remove rules without end."""

@@ -150,6 +150,7 @@ def test_many_requests_share_few_timers(purgatory, loop):
     assert len(loop.timers) <= 10_000 // 512 + 2
 
 
+@pytest.mark.story
 def test_memory_of_completed_requests_is_free_before_their_deadline(purgatory):
     """A completed request is referenced from nowhere, though the timer of its slot is still running."""
     import gc

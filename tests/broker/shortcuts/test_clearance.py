@@ -168,6 +168,7 @@ def check_both_ways(broker_rig, api, steps):
         assert short == long
 
 
+@pytest.mark.story
 @given(steps_of(FETCHES))
 @example([("fetch", {"version": 16})] * 2 + [("rules", "unrelated"), ("event", "append")])
 @example([("fetch", {"version": 16}), ("event", "append"), ("fetch", {"version": 16}),
@@ -179,6 +180,7 @@ def test_fetches_are_refused_alike_by_both_ways(broker_rig, steps):
     check_both_ways(broker_rig, fetch.API, steps)
 
 
+@pytest.mark.story
 @given(steps_of(PRODUCES))
 @example([("produce", {"transactional_id": "x", "sequence": 0}), ("produce", {"transactional_id": "x", "sequence": 1}),
           ("rules", "no transactions"), ("produce", {"transactional_id": "x", "sequence": 2})])  # fmt: skip

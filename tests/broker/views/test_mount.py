@@ -74,6 +74,7 @@ def mounted(start_node, bucket, monkeypatch):
     return start_node(stratalog_read_only="true")
 
 
+@pytest.mark.story
 def test_everything_archived_is_read_and_nothing_is_written(mounted, bucket):
     """Values, ends, times and settings; afterwards every object has the version and the time it had."""
     before = bucket.listed()
@@ -87,6 +88,7 @@ def test_everything_archived_is_read_and_nothing_is_written(mounted, bucket):
     assert bucket.listed() == before
 
 
+@pytest.mark.story
 def test_settings_that_are_known_are_shown(mounted):
     """The settings of the topic in ``topic.json``, without those that this version cannot read."""
     configs = describe_topic_configs(mounted.client(), ["orders"])["orders"]
@@ -95,6 +97,7 @@ def test_settings_that_are_known_are_shown(mounted):
     assert values["segment.bytes"] != "nonsense"
 
 
+@pytest.mark.story
 def test_later_archived_records_are_followed(mounted, bucket):
     """A new object, a partition that had nothing, a topic of whom only manifests tell, one that was deleted."""
     bucket.archive("orders", ORDERS, 0, [b"e"])
@@ -116,6 +119,7 @@ def test_later_archived_records_are_followed(mounted, bucket):
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.story
 def test_an_archive_whose_topic_has_left_the_bucket_is_not_removed(mounted, bucket):
     """Only the cluster that wrote it does that: a mount does not even ask, nor does it come back to it after a while."""
     bucket.describe("orders", ORDERS, 3, remote_storage_enable="true")
@@ -136,6 +140,7 @@ def test_a_reader_at_the_end_is_woken_by_a_new_object(mounted, bucket):
     assert [record.value for _, records in visible_records(fetched, 4) for record in records] == [b"late"]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -158,6 +163,7 @@ def test_every_change_is_refused_with_kafkas_words(mounted, bucket, change, code
     assert bucket.listed() == before
 
 
+@pytest.mark.story
 def test_a_damaged_manifest_spoils_its_own_partition_only(start_node, bucket, caplog):
     """The partition is refused with the reason, the others are read, also where ``topic.json`` is damaged, too."""
     key = PartitionId("orders", ORDERS, 1).manifest_key
@@ -172,6 +178,7 @@ def test_a_damaged_manifest_spoils_its_own_partition_only(start_node, bucket, ca
     assert "topic.json is left aside" in caplog.text
 
 
+@pytest.mark.story
 def test_a_bucket_that_is_not_there_is_no_empty_one(start_node, tmp_path):
     """A wrong path is said, and the folder is not made."""
     with pytest.raises(Invalid, match="cannot be mounted"):

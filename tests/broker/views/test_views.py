@@ -66,6 +66,7 @@ def at(offset):
     return f"orders@{START_MS + 1000 * offset}"
 
 
+@pytest.mark.story
 def test_a_view_of_a_time_ends_exactly_before_its_first_record(mounted):
     """Inside a batch, a chunk, an object, and on their borders; from any offset; by time, too."""
     for end in (1, 4, 7, 36, 39, 40, 41, 77, 80, 118, 119):
@@ -79,6 +80,7 @@ def test_a_view_of_a_time_ends_exactly_before_its_first_record(mounted):
         assert mounted.values(name, partition=1) == values(min(end, 8))
 
 
+@pytest.mark.story
 def test_a_view_of_a_cut_does_not_change_whatever_the_archive_does(mounted, bucket):
     """Later archived records are not in it; records that retention has removed meanwhile are."""
     create_cut(bucket.store, "nightly", now_ms=7)
@@ -122,6 +124,7 @@ def test_a_name_that_is_no_view_is_an_unknown_topic(mounted):
         assert caught.value.code is code
 
 
+@pytest.mark.story
 def test_a_cut_that_is_deleted_is_shown_no_longer(mounted, bucket, monkeypatch):
     """It is looked for again now and then; another one of its name is another view."""
     monkeypatch.setattr(views, "_CUT_CHECKED_MS", 0)
@@ -140,6 +143,7 @@ def test_a_cut_that_is_deleted_is_shown_no_longer(mounted, bucket, monkeypatch):
     assert mounted.end("orders@nightly") == 124
 
 
+@pytest.mark.story
 def test_few_views_are_kept_open(mounted, monkeypatch):
     """The one asked for longest ago goes, and is opened again on demand."""
     monkeypatch.setattr(views, "_OPEN_MAX", 2)
@@ -152,6 +156,7 @@ def test_few_views_are_kept_open(mounted, monkeypatch):
     assert mounted.values(at(4)) == values(4)
 
 
+@pytest.mark.story
 def test_a_damaged_copy_is_not_shown(mounted, bucket, caplog):
     """The client comes again; the log says why."""
     cut = create_cut(bucket.store, "nightly", now_ms=7)
@@ -162,6 +167,7 @@ def test_a_damaged_copy_is_not_shown(mounted, bucket, caplog):
     assert "SHA-256 differs" in caplog.text
 
 
+@pytest.mark.story
 def test_a_time_at_the_border_of_the_archive_is_shown_and_one_behind_it_is_not(start_node, caplog):
     """Records that are only on the local disk are of that time or later; a time one record later would miss one."""
     node = start_node()
@@ -181,6 +187,7 @@ def test_a_time_at_the_border_of_the_archive_is_shown_and_one_behind_it_is_not(s
     assert f"read events itself up to offset {end + 1}" in caplog.text
 
 
+@pytest.mark.story
 def test_the_writing_broker_shows_its_archive(start_node, caplog):
     """A cut, a time that is archived; a time that is not wholly archived yet is refused."""
     node = start_node()
@@ -206,6 +213,7 @@ def test_the_writing_broker_shows_its_archive(start_node, caplog):
     assert read_cut(store, "now").partitions[0].end_offset == end
 
 
+@pytest.mark.story
 def test_a_cut_outlives_its_topic(start_node, bucket):
     """The topic was deleted, and is none any more; the cut still shows it."""
     create_cut(bucket.store, "nightly", now_ms=7)

@@ -295,6 +295,7 @@ async def test_a_target_says_that_a_command_gets_on(target_path):
         await workers.close()
 
 
+@pytest.mark.story
 async def test_processes_that_cannot_be_killed_are_not_started_without_end(process, monkeypatch):
     """Commands fail at once with the reason, until one of them has ended."""
     left, ended = [], asyncio.Event()

@@ -75,6 +75,7 @@ def test_missing_and_unknown_files_have_their_codes(tmp_path) -> None:
     assert dump("nowhere://x/y.seg").exit_code in {2, 3}
 
 
+@pytest.mark.story
 def test_a_running_brokers_own_files_are_in_order(stratalog, live_broker, topic) -> None:
     """The log of a topic, the metadata log and the small files of the directory."""
     stratalog("produce", topic, "-p", "0", stdin="hello\n")

@@ -135,6 +135,7 @@ def test_topics_are_converted_and_summed_up(
     assert (missing.exit_code, "topic 'none' is not in the archive" in missing.stderr) == (3, True)
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_following_goes_on_until_interrupted(
     spark: SparkSession, tmp_path: Path, orders: Any, batches: Any, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def test_one_command_by_three_names() -> None:
     assert job.main is spark_main.main
 
 
+@pytest.mark.story
 def test_an_erasure_reports_the_copies_that_remain(rewrite_rig: Any, store: Any) -> None:
     """A dry run counts; then the records go, and the remaining copies are reported."""
     kept = [row for row in rewrite_rig.make_history(1).rows if row[1] not in (b"key-3", b"key-4")]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 
+@pytest.mark.story
 def test_a_range_is_brought_into_the_cache(stratalog, topic) -> None:
     """Until the archive's end; told in bytes."""
     stratalog("tier", "set", topic, "--enable", "--segment-ms", "100", "--local-retention-bytes", "0")

@@ -145,6 +145,7 @@ def test_a_consumer_member_that_is_silent_for_its_session(wire, pass_time):
     assert (fresh.error_code, fresh.member_epoch > answer.member_epoch) == (0, True)
 
 
+@pytest.mark.story
 def test_a_consumer_member_that_does_not_give_away_in_time(wire, pass_time):
     """It heartbeats and keeps partitions that it must give away for longer than its rebalance time-out: it is fenced, the others
     get its partitions, and it comes back with nothing.

@@ -55,6 +55,7 @@ def test_one_line_is_enough_and_leaves_no_lease(file_archive: Any) -> None:
     assert {lease.uuid for lease in list_leases(file_archive.store)} == before
 
 
+@pytest.mark.story
 def test_an_archive_in_s3_is_read_and_leased(file_archive: Any, s3_endpoint: str) -> None:
     """The same rows, with options that name the endpoint and the credentials; the lease is given back there too."""
     keys = {"access_key_id": "id", "secret_access_key": "secret"}
@@ -136,6 +137,7 @@ def test_importing_stratalog_imports_nothing_heavy() -> None:
     )
 
 
+@pytest.mark.story
 def test_reading_needs_no_pyspark(file_archive: Any) -> None:
     """Reading into Arrow works without PySpark and without polars."""
     program = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def test_folders_of_values_are_escaped() -> None:
     assert value_folder("c", "x" * 120) == "c=" + "x" * 120
 
 
+@pytest.mark.story
 @given(st.text(min_size=100, max_size=300), st.text(min_size=1, max_size=3))
 @example("x" * 121, "y")
 @example("/" * 41, "a")

@@ -51,6 +51,7 @@ def anomalies(reports: Any) -> set[Anomaly]:
     return {each for report in reports for each in report.anomalies}
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_the_findings_are_those_of_a_verification_here(spark: SparkSession, bucket: Any) -> None:
     """Clean first; then damage, a missing object, an orphan and a strange key: reports are equal, field by field."""

@@ -39,6 +39,7 @@ def at(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
     monkeypatch.setattr(module.time, "time_ns", lambda: now_ms * 1_000_000)
 
 
+@pytest.mark.story
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 30), keys=st.integers(1, 30), tombstones=st.sampled_from([0.0, 0.3]),
        transactions=st.sampled_from([0.0, 0.5]))  # fmt: skip

@@ -101,6 +101,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return data
 
 
+@pytest.mark.story
 @settings(max_examples=60, deadline=None)
 @given(logs(), st.data())
 def test_rows_are_those_of_a_record_loop(data: bytes, choice: st.DataObject) -> None:
@@ -267,6 +268,7 @@ def test_records_that_contradict_themselves_are_corrupt(payload: bytes, count: i
         decoded_rows(set_count(batch, count), columns=(column,))
 
 
+@pytest.mark.story
 @settings(max_examples=150, deadline=None)
 @given(logs(), st.integers(0, 1 << 20), st.binary(min_size=1, max_size=6))
 def test_no_payload_crashes_the_decoder(data: bytes, position: int, rubbish: bytes) -> None:

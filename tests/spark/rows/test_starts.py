@@ -58,6 +58,7 @@ def found(payload: bytes, bounds: list[tuple[int, int]], counts: list[int]) -> l
     return starts.tolist()
 
 
+@pytest.mark.story
 @given(st.lists(st.sampled_from([6, 63, 64, 127, 8191, 8192, 20_000]), max_size=20), st.integers(0, 3))
 def test_record_starts_follow_the_length_prefixes(lengths: list[int], before: int) -> None:
     """Lengths of one, two and three bytes all lead to the next record."""
@@ -77,6 +78,7 @@ contents = st.lists(st.lists(runs, min_size=1, max_size=6), min_size=1, max_size
 )
 
 
+@pytest.mark.story
 @settings(max_examples=60, deadline=None)
 @given(contents)
 def test_whole_batches_give_the_starts_of_their_chain(lengths: list[list[int]]) -> None:

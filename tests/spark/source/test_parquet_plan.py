@@ -179,6 +179,7 @@ def test_files_are_shared_out_evenly() -> None:
     assert group_files([], 2, 1) == []
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_a_query_reads_files_and_archive(spark: SparkSession, lake: Any) -> None:
     """Through Spark, with the same hash over all columns."""

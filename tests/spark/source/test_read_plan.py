@@ -60,6 +60,7 @@ def test_offsets_of_partitions_that_are_not_read_are_refused(store: Any) -> None
         plan_slices(store, options(startingOffsets=json.dumps({"orders": {"0": 1}}), strictOffsets="true"))
 
 
+@pytest.mark.story
 def test_planning_and_reading_need_no_pyspark() -> None:
     """Reading without Spark does not need PySpark installed."""
     program = (

@@ -93,6 +93,7 @@ def test_columns_can_be_left_out(spark: SparkSession, file_archive: Any) -> None
     spark.catalog.dropTempView("o")
 
 
+@pytest.mark.story
 def test_times_and_offsets_bound_what_is_read(spark: SparkSession, file_archive: Any) -> None:
     """Each partition begins and ends at its own record of the time; small tasks are as many as asked for."""
     rows = read(spark, file_archive, startingTimestamp="1150000", endingTimestamp="1160000", minPartitions="5")
@@ -177,6 +178,7 @@ def damaged_archive(file_archive: Any) -> Iterator[Any]:
     file_archive.store.put(entry.key, data)
 
 
+@pytest.mark.story
 def test_damage_is_an_error_or_set_aside(spark: SparkSession, damaged_archive: Any, tmp_path: Path) -> None:
     """badRecords decides; what is set aside is exactly one batch, told once as a table, the rest is as it was."""
     key = damaged_archive.manifests["orders", 0].entries[1].key
@@ -316,6 +318,7 @@ def inspecting_source(url: str, modules: Callable[[], list[tuple[str, str]]]) ->
     return Inspecting
 
 
+@pytest.mark.story
 def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: Any) -> None:
     """Neither in the worker that plans nor in one that reads: two copies would mean two of every class."""
     spark.dataSource.register(inspecting_source(file_archive.store.url, modules_by_file))

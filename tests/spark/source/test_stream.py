@@ -244,6 +244,7 @@ def test_loss_ends_the_query_or_is_skipped(spark, growing_archive, batches, tmp_
     assert written(spark, out) == before + [row for row in produced(growing_archive) if row[1] >= 110]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("options", "message"),
     [

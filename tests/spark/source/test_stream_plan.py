@@ -24,6 +24,7 @@ class Stub(NamedTuple):
     record_count: int
 
 
+@pytest.mark.story
 @given(steps=st.lists(st.tuples(COUNTS, st.integers(1, 300)), min_size=1, max_size=12))
 @settings(max_examples=150)
 def test_batches_cover_every_offset_once_and_keep_to_the_limit(steps):
@@ -57,6 +58,7 @@ def test_batches_cover_every_offset_once_and_keep_to_the_limit(steps):
     assert read == {partition: spans.get(partition, Span(0, 0)).end_offset for partition in (A, B, C)}
 
 
+@pytest.mark.story
 @given(
     starts=st.dictionaries(st.sampled_from((A, B, C)), st.integers(0, 100)),
     spans=st.dictionaries(st.sampled_from((A, B, C)), st.tuples(st.integers(0, 100), st.integers(0, 100))),
@@ -148,6 +150,7 @@ def test_frozen_spans_hide_what_came_later():
     assert frozen(now, {A: 20, B: 20}) == {A: Span(0, 20), B: Span(20, 20)}
 
 
+@pytest.mark.story
 @given(
     objects=st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 50)), min_size=1, max_size=5),
     count=st.integers(1, 60),

@@ -90,6 +90,7 @@ def both(decoder: AvroDecoder, values: list[bytes]) -> None:
     assert repr(made.to_pylist()) == repr(expected.to_pylist())  # not a number is not equal to itself
 
 
+@pytest.mark.story
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_whole_columns_are_what_fastavro_makes_of_each_row(data: Any) -> None:

@@ -29,6 +29,7 @@ def names(data: bytes) -> list[str]:
     return [file.name for file in FileDescriptorSet.FromString(data).file]
 
 
+@pytest.mark.story
 def test_a_schema_comes_behind_what_it_imports() -> None:
     """Under a name that none of those has."""
     assert names(compile_text(PLACE)) == ["schema.proto"]

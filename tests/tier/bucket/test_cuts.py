@@ -34,6 +34,7 @@ topics = st.builds(
 )
 
 
+@pytest.mark.story
 @given(st.lists(topics, max_size=3, unique_by=lambda each: each.topic_id), st.sampled_from(CutState), st.data())
 def test_it_is_read_as_it_was_written(found, state, data):
     """Random topics and partitions come back equal, with and without the copies of groups."""

@@ -258,6 +258,7 @@ def test_archiving_begins_again_behind_what_is_local(manifest, make_entry):
         begin_again(dataclasses.replace(deleted, entries=manifest.entries[:1]), US, 0, now_ms=200)
 
 
+@pytest.mark.story
 @given(
     st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 5), st.booleans()), max_size=8),
     st.integers(0, 60),

@@ -10,6 +10,7 @@ from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
 
 
+@pytest.mark.story
 def test_every_flipped_bit_of_an_object_is_found(archive):
     """Data, indexes, chunk table, footer and trailer: there is no byte that nothing covers."""
     entry = archive.manifest.entries[0]

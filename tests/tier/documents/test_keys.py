@@ -26,6 +26,7 @@ offsets = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, 2**31 - 1)
 
 
+@pytest.mark.story
 @given(topics, ids, epochs, offsets, offsets, epochs, ids)
 @settings(max_examples=60)
 def test_every_key_is_taken_apart_into_what_it_was_made_of(topic, topic_id, partition, base, end, epoch, uuid):

@@ -16,6 +16,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.story
 @given(st.dictionaries(st.text(max_size=4), values, max_size=6), st.sets(st.text(max_size=4), max_size=3))
 @settings(max_examples=60)
 def test_unknown_fields_come_back_as_they_were(fields, known):

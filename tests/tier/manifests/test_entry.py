@@ -42,6 +42,7 @@ def entries(draw):
     )  # fmt: skip
 
 
+@pytest.mark.story
 @given(entries())
 @settings(max_examples=80)
 def test_an_entry_survives_its_json(entry):

@@ -79,6 +79,7 @@ def test_manifests_and_descriptions_are_never_garbage():
     assert verdict(topic_key(PARTITION.topic, PARTITION.topic_id)) is Verdict.NAMED
 
 
+@pytest.mark.story
 @given(st.integers(0, 12), st.integers(0, 80), st.integers(0, 2 * SKEW_MS), st.booleans())
 @settings(max_examples=200)
 def test_garbage_could_never_be_committed_again(epoch, seq, age, paged):

@@ -113,6 +113,7 @@ def test_marks_of_the_second_version_survive_their_bytes(manifest):
     assert mark_deleted(marked, now_ms=78) is marked
 
 
+@pytest.mark.story
 def test_no_flipped_bit_makes_another_manifest(manifest):
     """It is damage, never age: a damaged version number does not mean that a newer release is needed.
 

@@ -50,6 +50,7 @@ def test_a_lease_protects_what_left_after_it_was_written():
     assert not protects(lease, NOW, NOW + HOUR + SKEW_MS + 1)
 
 
+@pytest.mark.story
 @given(st.integers(0, 10 * HOUR), st.integers(-SKEW_MS, SKEW_MS), st.integers(1, HOUR), st.integers(0, 2 * HOUR))
 @settings(max_examples=200)
 def test_no_skew_within_bounds_hides_a_reader(delay, skew, duration, later):

@@ -42,6 +42,7 @@ def walk(payload):
     return count, lowest
 
 
+@pytest.mark.story
 @given(
     st.lists(
         st.tuples(
@@ -105,6 +106,7 @@ kinds = st.lists(
 )
 
 
+@pytest.mark.story
 @given(st.lists(kinds, min_size=1, max_size=4), st.data())
 @settings(max_examples=80, deadline=None)
 def test_earlier_batches_do_not_change_the_measure(batches, data):

@@ -38,6 +38,7 @@ def expected(data, interval_bytes):
     return offsets.tobytes(), positions.tobytes(), following
 
 
+@pytest.mark.story
 @given(
     st.lists(st.integers(0, 300), max_size=12),
     st.lists(st.integers(0, 10_000), max_size=30),

@@ -1,5 +1,6 @@
 """How far retention moves the log start of a tiered topic."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def test_no_segment_above_the_high_watermark_goes():
     assert start(retention_ms=0, high_watermark=29) == 20
 
 
+@pytest.mark.story
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 50), max_size=12),

@@ -53,6 +53,7 @@ def encoded(drawn):
     return data, records
 
 
+@pytest.mark.story
 @settings(max_examples=60, deadline=None)
 @given(batches, st.data())
 def test_below_an_offset_are_exactly_the_records_before_it(drawn, data):

@@ -43,6 +43,7 @@ def test_written_bytes_are_read_back(tmp_path, size_bytes):
     assert read(tmp_path / "one") == data
 
 
+@pytest.mark.story
 @given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=5), st.integers(0, 1 << 32))
 @settings(max_examples=20, deadline=None)
 def test_slices_of_any_sizes_are_joined(tmp_path_factory, sizes, seed):

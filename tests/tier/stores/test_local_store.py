@@ -54,6 +54,7 @@ def count_and_create(root, start, wins):
         steps -= 1
 
 
+@pytest.mark.story
 def test_several_processes_share_a_directory(tmp_path):
     """Three processes lose no update of one counter and share out the creations, one winner each."""
     store = LocalStore(str(tmp_path), sync=False)
@@ -222,6 +223,7 @@ def test_system_errors_have_their_kind(local_store, monkeypatch, number, kind):
         local_store.put("k", b"")
 
 
+@pytest.mark.story
 @given(st.sets(st.text("ab-./é", min_size=1, max_size=5), max_size=8), st.text("ab-./é", max_size=3))
 def test_the_listing_is_the_sorted_set(tmp_path_factory, names, after):
     """Any set of names that a directory can hold is listed in byte order, from any key on."""

@@ -151,6 +151,7 @@ def test_a_swap_needs_the_current_version(store):
         store.get("missing")
 
 
+@pytest.mark.story
 @over(MULTI_WRITER)
 def test_swaps_lose_no_update(store):
     """Threads that count by compare_and_swap reach the sum of their steps."""

@@ -96,6 +96,7 @@ def test_impossible_options_are_refused(settings, word):
         S3Settings(**settings).completed({})
 
 
+@pytest.mark.story
 def test_the_address_may_hold_the_bucket():
     """An own endpoint is addressed by path unless the setting says otherwise."""
     settings = S3Settings("http://127.0.0.1:1", "us-east-1", "a", "b", addressing_style="virtual")
@@ -160,6 +161,7 @@ def test_credentials_stay_out_of_the_text():
     assert not any(secret in text for secret in ("AKIA", "hush", "quiet"))
 
 
+@pytest.mark.story
 def test_equal_settings_share_a_client():
     """A process makes one client for the same settings, path style for an own endpoint, three attempts."""
     settings = S3Settings("http://127.0.0.1:1", "us-east-1", "a", "b")

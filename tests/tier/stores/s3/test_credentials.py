@@ -120,6 +120,7 @@ def no_credentials(monkeypatch, s3_service):
     s3_service.credentials = {"access_key_id": "test", "secret_access_key": "test"}
 
 
+@pytest.mark.story
 def test_a_rotated_file_is_read_again(no_credentials, fault_proxy, key_ids, monkeypatch, tmp_path):
     """An agent writes new keys into the shared file: the call that meets the end of the old ones goes through."""
     path = tmp_path / "credentials"

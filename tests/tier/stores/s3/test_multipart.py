@@ -50,6 +50,7 @@ def test_a_source_that_fails_aborts_the_upload(s3_service, large_body, tmp_path)
     assert list(store.list_uploads("")) == []
 
 
+@pytest.mark.story
 def test_a_part_that_fails_aborts_the_upload(fault_proxy, large_body):
     """When the service refuses a part for good, the upload is aborted and the error is the part's."""
     store = fault_proxy.open(single_put_bytes_max=1000, retry=None)

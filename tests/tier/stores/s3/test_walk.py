@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ class ByDirectory:
             yield Level({one: found[one] for one in wanted[first : first + 2]})
 
 
+@pytest.mark.story
 @given(st.sets(names, max_size=12), names, names)
 @settings(max_examples=300)
 def test_keys_come_in_byte_order(keys, prefix, after):
