@@ -201,8 +201,9 @@ class HangingTransactions:
         }
 
     def hanging(self) -> list[OpenTransaction]:
-        """The open transactions that will not be ended, whatever made them so; empty while that cannot be known."""
+        """The open transactions that will not be ended, by partition and offset; empty while that cannot be known."""
         found = [one for unified in self._partitions() if unified not in self._due for one in _open_in(unified)]
+        found.sort(key=lambda one: (one.partition, one.first_offset))  # logs are opened in any order
         known = self._known() if found else None
         return [] if known is None else [one for one in found if left_open(one, known.get(one.producer_id))]
 

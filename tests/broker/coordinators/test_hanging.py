@@ -223,3 +223,15 @@ async def test_an_unknown_producer_of_a_time_that_the_coordinators_log_covers_is
     await bench.judge(0)
     assert (bench.writes, bench.judged) == ([], [0])
     assert len(bench.made.hanging()) == 1
+
+
+async def test_reports_come_by_partition_and_offset_also_if_logs_were_opened_in_another_order(bench):
+    """Two logs, opened last first, with an open transaction each."""
+    known = bench.know(8, Status.COMPLETE_COMMIT)
+    known.last_update_ms = AT_MS
+    for shard in bench.shards:
+        bench.coordinator.on_active(shard)
+    bench.parts.reverse()
+    for part in (0, 1):
+        bench.write(part, 7 + 2 * part)
+    assert [one.partition for one in bench.made.hanging()] == [TopicPartition("t", 0), TopicPartition("t", 1)]
