@@ -6,8 +6,11 @@ from typing import Final, NamedTuple
 
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from stratalog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from stratalog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from stratalog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from stratalog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from stratalog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from stratalog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -18,6 +21,10 @@ from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
 from stratalog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from stratalog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from stratalog.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from stratalog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from stratalog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from stratalog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -25,6 +32,10 @@ from stratalog.wire.messages.consumer_group_describe import (
 from stratalog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+)
+from stratalog.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
 )
 from stratalog.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -51,8 +62,11 @@ from stratalog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from stratalog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from stratalog.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from stratalog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from stratalog.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from stratalog.wire.messages.fetch import FetchRequest, FetchResponse
+from stratalog.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -76,12 +90,15 @@ from stratalog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from stratalog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from stratalog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from stratalog.wire.messages.produce import ProduceRequest, ProduceResponse
+from stratalog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from stratalog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from stratalog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from stratalog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stratalog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from stratalog.wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from stratalog.wire.messages.vote import VoteRequest, VoteResponse
 from stratalog.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from stratalog.wire.schema import Message
 
@@ -140,15 +157,29 @@ APIS: Final[dict[int, ApiMessages]] = {
     49: ApiMessages(AlterClientQuotasRequest, AlterClientQuotasResponse),
     50: ApiMessages(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     51: ApiMessages(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
+    52: ApiMessages(VoteRequest, VoteResponse),
+    53: ApiMessages(BeginQuorumEpochRequest, BeginQuorumEpochResponse),
+    54: ApiMessages(EndQuorumEpochRequest, EndQuorumEpochResponse),
     55: ApiMessages(DescribeQuorumRequest, DescribeQuorumResponse),
+    56: ApiMessages(AlterPartitionRequest, AlterPartitionResponse),
     57: ApiMessages(UpdateFeaturesRequest, UpdateFeaturesResponse),
+    58: ApiMessages(EnvelopeRequest, EnvelopeResponse),
+    59: ApiMessages(FetchSnapshotRequest, FetchSnapshotResponse),
     60: ApiMessages(DescribeClusterRequest, DescribeClusterResponse),
     61: ApiMessages(DescribeProducersRequest, DescribeProducersResponse),
+    62: ApiMessages(BrokerRegistrationRequest, BrokerRegistrationResponse),
+    63: ApiMessages(BrokerHeartbeatRequest, BrokerHeartbeatResponse),
     64: ApiMessages(UnregisterBrokerRequest, UnregisterBrokerResponse),
     65: ApiMessages(DescribeTransactionsRequest, DescribeTransactionsResponse),
     66: ApiMessages(ListTransactionsRequest, ListTransactionsResponse),
+    67: ApiMessages(AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     68: ApiMessages(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     69: ApiMessages(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    70: ApiMessages(ControllerRegistrationRequest, ControllerRegistrationResponse),
+    73: ApiMessages(AssignReplicasToDirsRequest, AssignReplicasToDirsResponse),
     74: ApiMessages(ListConfigResourcesRequest, ListConfigResourcesResponse),
     75: ApiMessages(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+    80: ApiMessages(AddRaftVoterRequest, AddRaftVoterResponse),
+    81: ApiMessages(RemoveRaftVoterRequest, RemoveRaftVoterResponse),
+    82: ApiMessages(UpdateRaftVoterRequest, UpdateRaftVoterResponse),
 }

@@ -22,7 +22,26 @@ from stratalog.wire.schema_fields import ListOf, Nested
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MILLISECOND = dt.timedelta(milliseconds=1)
-NOT_IN_KAFKA_PYTHON = {"UnregisterBroker", "WriteTxnMarkers", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+NOT_IN_KAFKA_PYTHON = {
+    "UnregisterBroker",
+    "WriteTxnMarkers",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
+    "AlterPartition",
+    "Envelope",
+    "FetchSnapshot",
+    "BrokerRegistration",
+    "BrokerHeartbeat",
+    "AllocateProducerIds",
+    "ControllerRegistration",
+    "AssignReplicasToDirs",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
+    "UpdateRaftVoter",
+}
 
 
 def _slots(layout):
@@ -52,10 +71,15 @@ def _kio(value, layout):
     theirs = {field.name: field for field in dataclasses.fields(value)}
     out = {}
     for slot in _slots(layout):
-        name = slot.name if slot.name in theirs else slot.name.removesuffix("_ms")
+        name = slot.name if slot.name in theirs else _kio_name(slot.name)
         out[slot.name] = _sent(_kio_value(getattr(value, name), slot), slot)
     assert len(theirs) == len(out), f"{layout.cls.__name__}: {sorted(theirs)} there, {sorted(out)} here"
     return out
+
+
+def _kio_name(name):
+    """Its name for a field that it calls otherwise."""
+    return "id_" if name == "id" else name.removesuffix("_ms").replace("kraft_", "k_raft_")
 
 
 def _kio_value(value, slot):

@@ -10,8 +10,10 @@ from stratalog.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ReplicaState,
+    SnapshotId,
 )
 from stratalog.wire.parts import FileSlice
 from stratalog.wire.schema import decode, encode, encode_bytes
@@ -114,3 +116,46 @@ def test_response_tags():
     again = decode(FetchResponse, 12, bytes.fromhex(expected)).responses[0].partitions[0]
     assert (again.diverging_epoch, again.current_leader) == (partition.diverging_epoch, partition.current_leader)
     assert again.snapshot_id is None
+
+
+def test_follower_versions():
+    """A follower names its directory since 17 and its high watermark since 18; -1, not known, is sent."""
+    partition = FetchPartition(
+        partition=0,
+        current_leader_epoch=5,
+        fetch_offset=7,
+        partition_max_bytes=0,
+        replica_directory_id=UUID,
+        high_watermark=-1,
+    )
+    topic = FetchTopic(topic_id=UUID, partitions=[partition])
+    follower = FetchRequest(
+        replica_state=ReplicaState(replica_id=3, replica_epoch=-1), max_wait_ms=500, min_bytes=0, topics=[topic]
+    )
+    start = "000001f4 00000000 7fffffff 00 00000000 ffffffff 02" + UUID.hex() + "02"
+    fields = "00000000 00000005 0000000000000007 ffffffff ffffffffffffffff 00000000"
+    end = "00 01 01 01 01 0d 00000003 ffffffffffffffff 00"
+    assert encode_bytes(follower, 16) == bytes.fromhex(start + fields + "00" + end)
+    directory = "00 10" + UUID.hex()
+    assert encode_bytes(follower, 17) == bytes.fromhex(start + fields + "01" + directory + end)
+    assert encode_bytes(follower, 18) == bytes.fromhex(
+        start + fields + "02" + directory + "01 08 ffffffffffffffff" + end
+    )
+
+
+def test_response_leads_elsewhere():
+    """A snapshot is a tag of the partition; addresses of leaders are one of the answer since 16 (KIP-951)."""
+    partition = PartitionData(
+        partition_index=0, high_watermark=-1, snapshot_id=SnapshotId(end_offset=9, epoch=4), records=b""
+    )
+    response = FetchResponse(
+        responses=[FetchableTopicResponse(topic_id=UUID, partitions=[partition])],
+        node_endpoints=[NodeEndpoint(node_id=2, host="h", port=9092)],
+    )
+    start = "00000000 0000 00000000 02" + UUID.hex() + "02 00000000 0000" + "ff" * 24 + "01 ffffffff 01"
+    snapshot = "01 02 0d 0000000000000009 00000004 00 00"
+    assert encode_bytes(response, 15) == bytes.fromhex(start + snapshot + "00")
+    for version in (16, 18):
+        assert encode_bytes(response, version) == bytes.fromhex(
+            start + snapshot + "01 00 0d 02 00000002 0268 00002384 00 00"
+        )

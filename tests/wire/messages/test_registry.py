@@ -59,17 +59,31 @@ KAFKA_4_3 = {
     49: ("AlterClientQuotas", 0, 1, 1),
     50: ("DescribeUserScramCredentials", 0, 0, 0),
     51: ("AlterUserScramCredentials", 0, 0, 0),
+    52: ("Vote", 0, 2, 0),
+    53: ("BeginQuorumEpoch", 0, 1, 1),
+    54: ("EndQuorumEpoch", 0, 1, 1),
     55: ("DescribeQuorum", 0, 2, 0),
+    56: ("AlterPartition", 2, 3, 0),
     57: ("UpdateFeatures", 0, 2, 0),
+    58: ("Envelope", 0, 0, 0),
+    59: ("FetchSnapshot", 0, 1, 0),
     60: ("DescribeCluster", 0, 2, 0),
     61: ("DescribeProducers", 0, 0, 0),
+    62: ("BrokerRegistration", 0, 4, 0),
+    63: ("BrokerHeartbeat", 0, 2, 0),
     64: ("UnregisterBroker", 0, 0, 0),
     65: ("DescribeTransactions", 0, 0, 0),
     66: ("ListTransactions", 0, 2, 0),
+    67: ("AllocateProducerIds", 0, 0, 0),
     68: ("ConsumerGroupHeartbeat", 0, 1, 0),
     69: ("ConsumerGroupDescribe", 0, 1, 0),
+    70: ("ControllerRegistration", 0, 0, 0),
+    73: ("AssignReplicasToDirs", 0, 0, 0),
     74: ("ListConfigResources", 0, 1, 0),
     75: ("DescribeTopicPartitions", 0, 0, 0),
+    80: ("AddRaftVoter", 0, 1, 0),
+    81: ("RemoveRaftVoter", 0, 0, 0),
+    82: ("UpdateRaftVoter", 0, 0, 0),
 }
 
 each_message = pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
@@ -238,7 +252,8 @@ def test_message_unknown_tags(cls, messages):
 @each_request
 def test_request_memory(cls, oracles):
     """The densest request takes less than 64 bytes of memory for each of its own."""
-    for version in {cls.versions[0], min(cls.flexible_since, cls.versions[1]), cls.versions[1]}:
+    first, last = cls.versions
+    for version in {first, min(max(cls.flexible_since, first), last), last}:
         shape = layout(cls, version)
         for path, dense in oracles.dense(shape, 1 << 12):
             encoded = encode_bytes(dense, version)
