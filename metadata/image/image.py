@@ -17,6 +17,7 @@ from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
 from stratalog.metadata.image.quotas_image import QuotasImage
 from stratalog.metadata.image.scram_image import ScramCredential, ScramImage
+from stratalog.metadata.image.tokens_image import TokensImage
 from stratalog.metadata.image.topics_image import TopicsDraft, TopicsImage
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records import metadata as records
@@ -50,6 +51,7 @@ class ClusterImage:
     scram: ScramImage = field(default_factory=ScramImage)
     acls: AclsImage = field(default_factory=AclsImage)
     quotas: QuotasImage = field(default_factory=QuotasImage)
+    tokens: TokensImage = field(default_factory=TokensImage)
     version: int = field(default=0, compare=False)
 
     @property
@@ -84,6 +86,7 @@ class ImageDelta:
         "_next_producer_id",
         "_quotas",
         "_scram",
+        "_tokens",
         "_topics",
         "base",
     )
@@ -98,6 +101,7 @@ class ImageDelta:
         self._scram = base.scram
         self._acls = AclsDraft(base.acls)
         self._quotas = base.quotas
+        self._tokens = base.tokens
 
     @property
     def changed_topic_ids(self) -> frozenset[Uuid]:
@@ -137,6 +141,7 @@ class ImageDelta:
             scram=self._scram,
             acls=self._acls.build(),
             quotas=self._quotas,
+            tokens=self._tokens,
             version=version,
         )
 
@@ -197,8 +202,14 @@ class ImageDelta:
     def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
         self._acls.remove(bytes(record.id))
 
-    def _nothing(self, _record: records.NoOpRecord) -> None:
-        """An idle leader's sign of life."""
+    def _put_token(self, record: records.DelegationTokenRecord) -> None:
+        self._tokens = self._tokens.with_record(record)
+
+    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
+        self._tokens = self._tokens.without(record.token_id)
+
+    def _nothing(self, _record: records.NoOpRecord | records.ZkMigrationStateRecord) -> None:
+        """An idle leader's sign of life, or what is left of a way from ZooKeeper."""
 
     _HANDLERS: ClassVar[Mapping[type[Message], Callable[[Any, Any], None]]] = {
         records.RegisterBrokerRecord: _register,
@@ -220,5 +231,8 @@ class ImageDelta:
         records.ClientQuotaRecord: _set_quota,
         records.AccessControlEntryRecord: _put_acl,
         records.RemoveAccessControlEntryRecord: _remove_acl,
+        records.DelegationTokenRecord: _put_token,
+        records.RemoveDelegationTokenRecord: _remove_token,
         records.NoOpRecord: _nothing,
+        records.ZkMigrationStateRecord: _nothing,
     }

@@ -24,6 +24,7 @@ def same_everywhere(before: ClusterImage, now: ClusterImage) -> bool:
         and before.scram is now.scram
         and before.acls is now.acls
         and before.quotas is now.quotas
+        and before.tokens is now.tokens
     )
 
 

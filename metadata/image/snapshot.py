@@ -89,6 +89,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
     yield from image.scram.to_records()
     yield from image.acls.to_records()
     yield from image.quotas.to_records()
+    yield from image.tokens.to_records()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
 

@@ -11,11 +11,20 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.wire.primitives import read_unsigned_varint, unsigned_varint
+from stratalog.wire.records.access import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    QuotaEntityData,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from stratalog.wire.schema import (
     Bool,
     Buffer,
     DecodeError,
-    Float64,
     Int8,
     Int16,
     Int32,
@@ -41,6 +50,7 @@ __all__ = [
     "ConfigRecord",
     "ControllerEndpoint",
     "ControllerFeature",
+    "DelegationTokenRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
     "FenceBrokerRecord",
@@ -52,12 +62,14 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
     "TopicRecord",
     "UnfenceBrokerRecord",
     "UnregisterBrokerRecord",
     "UserScramCredentialRecord",
+    "ZkMigrationStateRecord",
     "decode_record",
     "encode_record",
 ]
@@ -252,57 +264,10 @@ class RegisterControllerRecord(Message, api_key=27, versions=(0, 0), flexible=0)
     features: list[ControllerFeature]
 
 
-class AccessControlEntryRecord(Message, api_key=18, versions=(0, 0), flexible=0):
-    """A rule of access (KIP-801); the numbers are those of the API DescribeAcls."""
+class ZkMigrationStateRecord(Message, api_key=21, versions=(0, 0), flexible=0):
+    """How far a cluster had come on its way from ZooKeeper (KIP-866). Kafka reads it since 4.0 and does nothing."""
 
-    id: Uuid
-    resource_type: Int8
-    resource_name: str
-    pattern_type: Int8
-    principal: str
-    host: str
-    operation: Int8
-    permission_type: Int8
-
-
-class RemoveAccessControlEntryRecord(Message, api_key=19, versions=(0, 0), flexible=0):
-    """A rule of access is gone."""
-
-    id: Uuid
-
-
-class UserScramCredentialRecord(Message, api_key=11, versions=(0, 0), flexible=0):
-    """A user's SCRAM credential, without the password. ``mechanism``: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512 (KIP-900)."""
-
-    name: str
-    mechanism: Int8
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: Int32
-
-
-class RemoveUserScramCredentialRecord(Message, api_key=22, versions=(0, 0), flexible=0):
-    """A user has a SCRAM credential no longer."""
-
-    name: str
-    mechanism: Int8
-
-
-class QuotaEntityData(Struct):
-    """One part of what a quota is set for: a type and a name, null for the default of the type."""
-
-    entity_type: str
-    entity_name: str | None
-
-
-class ClientQuotaRecord(Message, api_key=14, versions=(0, 0), flexible=0):
-    """A quota is set, or with ``remove`` no longer set, whatever ``value`` says then (KIP-546)."""
-
-    entity: list[QuotaEntityData]
-    key: str
-    value: Float64
-    remove: Bool
+    zk_migration_state: Int8
 
 
 class ClearElrRecord(Message, api_key=28, versions=(0, 0), flexible=0):
@@ -337,6 +302,9 @@ _RECORDS: Final[dict[int, type[Message]]] = {
         UserScramCredentialRecord,
         RemoveUserScramCredentialRecord,
         ClientQuotaRecord,
+        DelegationTokenRecord,
+        RemoveDelegationTokenRecord,
+        ZkMigrationStateRecord,
     )
 }
 

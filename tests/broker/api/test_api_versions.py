@@ -3,8 +3,9 @@
 import pytest
 
 from stratalog.broker.api import APIS
+from stratalog.client.link import BrokerUnavailable
 from stratalog.wire.errors import ErrorCode
-from stratalog.wire.frame import decode_response_header
+from stratalog.wire.frame import decode_response_header, encode_request
 from stratalog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from stratalog.wire.messages.registry import APIS as MESSAGES
 from stratalog.wire.schema import decode
@@ -83,3 +84,14 @@ def test_features_at_level_zero_are_listed_from_version_four_on(broker):
         assert answer.finalized_features_epoch >= 0
     assert all(minimum > 0 for minimum in found[3].values())
     assert set(found[3]) < set(found[4])
+
+
+@pytest.mark.parametrize("key", sorted(MESSAGES.keys() - SERVED.keys()))
+def test_a_key_that_is_declared_and_not_served_closes_the_connection(broker, key):
+    """The messages of the control plane are for the links between nodes: a client gets what an unknown key gets."""
+    for asked_key in (key, 999):
+        link = broker.link()
+        request = MESSAGES[key].request
+        link.send_raw(b"".join(encode_request(asked_key, request.versions[1], 7, "x", [bytes(40)], flexible=True)))
+        with pytest.raises(BrokerUnavailable, match=r"closed the connection|reset"):
+            link.receive_frame()

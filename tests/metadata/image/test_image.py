@@ -6,6 +6,7 @@ from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.image import EMPTY_IMAGE, INCARNATION, ImageDelta, Provenance
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.records import metadata
 from stratalog.wire.records.metadata import (
     BeginTransactionRecord,
     ClearElrRecord,
@@ -149,3 +150,14 @@ def test_how_an_image_was_reached_does_not_count():
     one = EMPTY_IMAGE.apply(_topic(), Provenance(1, 1, 1))
     other = EMPTY_IMAGE.apply([]).apply(_topic()[:1]).apply(_topic()[1:], Provenance(9, 9, 9))
     assert one == other
+
+
+def test_every_record_that_can_be_read_can_be_applied():
+    """A log that a controller of Apache Kafka wrote ends no broker: each type but the markers has its place here."""
+    markers = {metadata.BeginTransactionRecord, metadata.EndTransactionRecord, metadata.AbortTransactionRecord}
+    assert ImageDelta._HANDLERS.keys() | markers == set(metadata._RECORDS.values())
+
+
+def test_a_record_of_a_migration_changes_nothing():
+    """Kafka 3 may have left one in the log, from the way out of ZooKeeper."""
+    assert EMPTY_IMAGE.apply([metadata.ZkMigrationStateRecord(zk_migration_state=3)]) == EMPTY_IMAGE

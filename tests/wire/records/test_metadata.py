@@ -60,6 +60,9 @@ KAFKA_4_3 = {
     "AbortTransactionRecord": (25, 0),
     "RegisterControllerRecord": (27, 0),
     "ClearElrRecord": (28, 0),
+    "DelegationTokenRecord": (10, 0),
+    "RemoveDelegationTokenRecord": (26, 0),
+    "ZkMigrationStateRecord": (21, 0),
 }
 
 GOLDEN = [
