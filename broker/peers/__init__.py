@@ -1,0 +1,1 @@
+"""Links to other nodes of the cluster: connections, requests in flight, back-off."""
