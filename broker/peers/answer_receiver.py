@@ -74,7 +74,7 @@ class AnswerReceiver:
 
     def _check(self, length: int) -> None:
         if not _HEADER_BYTES_MIN <= length <= self._bytes_max:
-            raise FrameError(f"it declares an answer of {length} bytes, of which at most {self._bytes_max} are taken")
+            raise FrameError(f"it declares an answer of {length} bytes; the bound is {self._bytes_max}")
 
     def _keep(self, position: int) -> None:
         """Keep what has come of an unfinished frame, where the rest of it can follow."""

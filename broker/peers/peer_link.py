@@ -255,7 +255,6 @@ class PeerLink:
             self._end(f"it refuses to name its API versions: error {answer.error_code}")
 
     def _dial(self, action: Dial) -> None:
-        self._ranges = None
         self._versions_version = ApiVersionsRequest.versions[1]
         connection = _Connection(self, action.attempt, AnswerReceiver(self._limits.answer_bytes_max))
         self._connection = connection
@@ -272,7 +271,7 @@ class PeerLink:
 
     def _hang_up(self) -> None:
         """End the attempt or the connection; `PeerState` knows."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._ranges = self._connection, None, None
         dialing, self._dialing = self._dialing, None
         if connection is not None:
             connection.end()
@@ -314,7 +313,7 @@ class PeerLink:
     def connection_lost(self, connection: _Connection, why: str) -> None:
         """An attempt has failed, or a connection has ended."""
         if connection is self._connection:
-            self._connection = None
+            self._connection = self._ranges = None
             connection.end()
             self._step(Lost(connection.attempt, why))
             self._say(why, self._state.failures)
@@ -341,7 +340,7 @@ def _text_of(error: Exception) -> str:
     """The system's words, where it has some: asyncio's have the address, which the name of the node has, too."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
-    return os.strerror(error.errno) if error.errno > 0 else error.strerror
+    return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
 
 
 class _Connection(asyncio.BufferedProtocol):

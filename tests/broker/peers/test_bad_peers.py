@@ -9,7 +9,7 @@ import pytest
 
 from stratalog.broker.peers import peer_link
 from stratalog.broker.peers.backoff import Backoff
-from stratalog.broker.peers.peer_errors import PeerBusy, PeerClosed, PeerTimeout, PeerUnavailable
+from stratalog.broker.peers.peer_errors import PeerBusy, PeerClosed, PeerTimeout, PeerUnavailable, PeerUnsupported
 from stratalog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from stratalog.wire.messages.envelope import EnvelopeRequest
 from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -205,6 +205,43 @@ async def test_a_reset_in_the_middle_of_a_large_answer(bad_node, new_link):
         await ask(link, fetch, version=18)
     answer = await ask(link, fetch, version=18)
     assert answer.responses[0].partitions[0].records == bytes(3 << 20)
+    link.close()
+
+
+async def test_a_slow_node_has_as_long_as_the_request(bad_node, new_link):
+    """An answer that comes byte by byte is taken; one that is not complete in time is none, however much has come."""
+
+    async def behave(node, reader, writer):
+        for pause in (0.0005, 0.02):
+            for byte in (await node.receive(reader)).answered(GRANTED):
+                writer.write(bytes([byte]))
+                await asyncio.sleep(pause)
+
+    node = await bad_node(behave)
+    link = new_link(node.port, negotiates=False)
+    assert await ask(link, version=2) == GRANTED
+    with pytest.raises(PeerTimeout, match="no answer within 60 ms"):
+        await ask(link, timeout_ms=60, version=2)
+    link.close()
+
+
+async def test_a_node_that_comes_back_may_speak_otherwise(bad_node, new_link):
+    """Versions hold for one connection: a request between two of them waits for the next."""
+
+    async def behave(node, reader, writer):
+        if node.connections == 1:
+            await node.agree(reader, writer)
+            await node.receive(reader)
+        else:
+            await good(node, reader, writer)
+
+    node = await bad_node(behave)
+    link = new_link(node.port)
+    with pytest.raises(PeerUnsupported, match="it serves no version"):
+        await ask(link)
+    with pytest.raises(PeerUnavailable):
+        await ask(link, version=2)
+    assert await ask(link) == GRANTED
     link.close()
 
 
