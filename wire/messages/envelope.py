@@ -14,8 +14,8 @@ __all__ = [
 
 
 class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible=0):
-    """``request_data`` is the client's request from its header on. ``request_principal`` is a serialized
-    DefaultPrincipalData, ``client_host_address`` the four or sixteen bytes of an IP address.
+    """``request_data`` is the client's request from its header on. `stratalog.wire.records.principal` reads and makes the
+    ``request_principal``; ``client_host_address`` is the four or sixteen bytes of an IP address.
     """
 
     request_data: bytes
