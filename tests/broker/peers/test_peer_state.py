@@ -393,3 +393,21 @@ def test_actions_are_values(driver):
     negotiating = PeerState(LIMITS, negotiates=True, draw=lambda: 0.0)
     negotiating.step(Asked(0, 5, 5), 0)
     assert negotiating.step(Opened(1), 0) == [Negotiate(0)]
+
+
+@pytest.mark.parametrize("event", [Opened(1), Agreed(1), AskAgain(1), Lost(1, "old"), Answered(1, 0), Answered(1, 9)])
+def test_an_earlier_attempt_has_no_say(driver, event):
+    """Events of a connection that has been given up come late: they change nothing."""
+    driver.ask()
+    driver.lost()
+    driver.pass_time(50)
+    driver.ask()
+    driver.opened()
+    driver.ask()
+    assert driver.attempt == 2
+    assert driver.in_flight[0][1] == 0
+    assert driver.step(event) == []
+    driver.answered()
+    driver.answered()
+    assert list(driver.ends.values()) == [Failure.UNAVAILABLE, "answered", "answered"]
+    assert driver.step(event) == []
