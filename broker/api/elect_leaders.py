@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.controller import ElectionType, elect_leaders
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.elect_leaders import (
@@ -34,7 +35,9 @@ async def _elect(context: Context, request: ElectLeadersRequest) -> Message:
     kind = request.election_type if context.api_version >= _TYPE_SINCE else ElectionType.PREFERRED
     named = _named(request)
     outcomes = await context.broker.control.execute(
-        lambda image: elect_leaders(image, kind, named),
+        lambda image: elect_leaders(
+            ClusterView(image=image, settings=topic_settings(image, context.broker.topic_rules().resolver)), kind, named
+        ),
         source=context.connection,
         size=len(context.broker.image.topics.by_id) if named is None else len(named),
     )

@@ -7,22 +7,22 @@ so that whatever the former process still sends is fenced. Sources: Kafka's ``Cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from stratalog.metadata.controller.election import partition_change
+from stratalog.metadata.controller.broker_changes import fence_brokers, forget_broker
+from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
+from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
 from stratalog.metadata.image.brokers_image import BrokerImage, ListenerAddress, SupportedLevels
 from stratalog.metadata.image.decision import Decision
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
-    PartitionChangeRecord,
     ProducerIdsRecord,
-    UnregisterBrokerRecord,
 )
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
@@ -99,20 +99,14 @@ def register_broker(
         broker.to_record(),
         BrokerRegistrationChangeRecord(broker_id=start.broker_id, broker_epoch=broker_epoch, fenced=_UNFENCED),
     ]
-    alive = replace(broker, is_fenced=False)
-    is_alive = image.brokers.with_broker(alive).is_active
-    for topic_id, name, partition, state in _partitions(image):
-        if start.broker_id not in state.replicas or state.leader not in {start.broker_id, NO_LEADER}:
+    view = _view(image.apply(records), unclean_allowed)
+    rules = view.rules()
+    for held in view.held_by(start.broker_id):
+        state = held.state
+        if state.leader not in {start.broker_id, NO_LEADER}:
             continue
-        record = partition_change(
-            topic_id,
-            partition,
-            state,
-            state.in_sync_replicas,
-            is_alive,
-            unclean_allowed=unclean_allowed(name),
-            raise_epoch=state.leader == start.broker_id,
-        )
+        target = PartitionTarget(raises_leader_epoch=state.leader == start.broker_id)
+        record = partition_change(held.topic.topic_id, held.number, state, target, rules(held.topic.name))
         if record is not None:
             records.append(record)
     return Decision(tuple(records), broker_epoch)
@@ -130,10 +124,13 @@ def _check_features(image: ClusterImage, start: BrokerStart) -> None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
 
 
-def _partitions(image: ClusterImage) -> Iterator[tuple[Uuid, str, int, PartitionImage]]:
-    for topic_id, topic in image.topics.by_id.items():
-        for partition, state in topic.partitions.items():
-            yield topic_id, topic.name, partition, state
+def _view(image: ClusterImage, unclean_allowed: UncleanAllowed) -> ClusterView:
+    """The view of a controller of one broker, which keeps no index and has no second replica."""
+    return ClusterView(
+        image=image,
+        settings=lambda name: ReplicationSettings(unclean_allowed=unclean_allowed(name)),
+        heeds_directories=False,
+    )
 
 
 def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: UncleanAllowed) -> Decision[None]:
@@ -141,12 +138,7 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
 
     Raises `KafkaError` BROKER_ID_NOT_REGISTERED.
     """
-    broker = image.brokers.brokers.get(broker_id)
-    if broker is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found.")
-    changes = _without(image, broker_id, unclean_allowed)
-    fencing = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_FENCED)
-    return Decision((*changes, fencing), None)
+    return fence_brokers(_view(image, unclean_allowed), (broker_id,))
 
 
 def unregister_broker(
@@ -164,26 +156,7 @@ def unregister_broker(
     if broker_id == own_id:
         why = f"Broker {broker_id} answers this request; a running broker cannot be unregistered."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    changes = _without(image, broker_id, unclean_allowed)
-    return Decision((*changes, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)), None)
-
-
-def _without(image: ClusterImage, broker_id: int, unclean_allowed: UncleanAllowed) -> list[PartitionChangeRecord]:
-    """The records that take a broker out of in-sync sets and pass on its leaderships."""
-
-    def is_alive(other: int) -> bool:
-        return other != broker_id and image.brokers.is_active(other)
-
-    changes: list[PartitionChangeRecord] = []
-    for topic_id, name, partition, state in _partitions(image):
-        if broker_id not in state.in_sync_replicas and state.leader != broker_id:
-            continue
-        left = tuple(replica for replica in state.in_sync_replicas if replica != broker_id)
-        allowed = unclean_allowed(name)
-        record = partition_change(topic_id, partition, state, left, is_alive, unclean_allowed=allowed)
-        if record is not None:
-            changes.append(record)
-    return changes
+    return forget_broker(_view(image, unclean_allowed), broker_id)
 
 
 def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, above: int) -> Decision[int]:

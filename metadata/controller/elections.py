@@ -1,22 +1,35 @@
-"""The controller's answer to requests for elections: the preferred replica leads, or any that is alive.
+"""Elections on request and from time to time: the preferred replica leads, or any that is alive.
 
-Sources of rules and texts: Kafka's ``ReplicationControlManager.electLeaders``; KIP-183, KIP-460.
+Sources of rules and texts: Kafka's ``ReplicationControlManager.electLeaders``, ``maybeBalancePartitionLeaders`` and
+``maybeElectUncleanLeaders``; KIP-183, KIP-460, KIP-966.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
+from typing import Final
 
-from stratalog.metadata.controller.election import partition_change
+from stratalog.metadata.controller.cluster_view import ClusterView, Held
+from stratalog.metadata.controller.partition_change import Election, PartitionRules, PartitionTarget, partition_change
 from stratalog.metadata.image.decision import Decision, Failure, failure_of
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import PartitionChangeRecord
-from stratalog.wire.topic import TopicPartition, Uuid
+from stratalog.wire.topic import TopicPartition
 
-__all__ = ["ElectionResults", "ElectionType", "elect_leaders"]
+__all__ = [
+    "ELECTIONS_MAX",
+    "ElectionResults",
+    "ElectionType",
+    "balance_leaders",
+    "elect_leaders",
+    "elect_uncleanly",
+]
+
+ELECTIONS_MAX: Final = 1000
+"""Elections of one round in the background; the next one follows at once, others have their turn between."""
 
 
 class ElectionType(IntEnum):
@@ -30,7 +43,7 @@ ElectionResults = tuple[tuple[TopicPartition, Failure | None], ...]
 
 
 def elect_leaders(
-    image: ClusterImage, election_type: int, partitions: Sequence[TopicPartition] | None
+    view: ClusterView, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> Decision[ElectionResults]:
     """Hold elections. ``None`` is every partition; the result then omits those that need none.
 
@@ -40,17 +53,41 @@ def elect_leaders(
         kind = ElectionType(election_type)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}") from error
+    rules = view.rules(election=Election.PREFERRED if kind is ElectionType.PREFERRED else Election.UNCLEAN)
     records: list[PartitionChangeRecord] = []
     results: list[tuple[TopicPartition, Failure | None]] = []
-    for one in _all(image) if partitions is None else partitions:
+    for one in _all(view.image) if partitions is None else partitions:
         try:
-            records.append(_elect(image, kind, one))
+            records.append(_elect(view.image, kind, one, rules))
         except KafkaError as error:
             if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                 results.append((one, failure_of(error)))
         else:
             results.append((one, None))
-    return Decision(tuple(records), tuple(results))
+    return Decision(tuple(records), tuple(results), is_atomic=False)
+
+
+def balance_leaders(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Decision[bool]:
+    """Give leaderships back to preferred replicas that can take them; the result is whether there may be more."""
+    rules = view.rules(election=Election.PREFERRED)
+    return _elected(view.not_preferred(), rules, elections_max)
+
+
+def elect_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Decision[bool]:
+    """Elect any living replica where there is no leader and the topic allows it; the result is whether there may be more."""
+    allowed = [held for held in view.leaderless() if view.settings(held.topic.name).unclean_allowed]
+    return _elected(allowed, view.rules(election=Election.UNCLEAN), elections_max)
+
+
+def _elected(candidates: Iterable[Held], rules: Callable[[str], PartitionRules], elections_max: int) -> Decision[bool]:
+    records: list[PartitionChangeRecord] = []
+    for topic, number, state in candidates:
+        if len(records) >= elections_max:
+            return Decision(tuple(records), result=True, is_atomic=False)
+        record = partition_change(topic.topic_id, number, state, PartitionTarget(), rules(topic.name))
+        if record is not None:
+            records.append(record)
+    return Decision(tuple(records), result=False, is_atomic=False)
 
 
 def _all(image: ClusterImage) -> Iterator[TopicPartition]:
@@ -59,7 +96,9 @@ def _all(image: ClusterImage) -> Iterator[TopicPartition]:
             yield TopicPartition(name, partition)
 
 
-def _elect(image: ClusterImage, kind: ElectionType, one: TopicPartition) -> PartitionChangeRecord:
+def _elect(
+    image: ClusterImage, kind: ElectionType, one: TopicPartition, rules: Callable[[str], PartitionRules]
+) -> PartitionChangeRecord:
     """The record that makes another replica the leader. Raises `KafkaError` if no replica can be."""
     topic = image.topics.by_name.get(one.topic)
     if topic is None:
@@ -68,30 +107,13 @@ def _elect(image: ClusterImage, kind: ElectionType, one: TopicPartition) -> Part
     if state is None:
         why = f"No such partition as {one.topic}-{one.partition}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
-    if kind is ElectionType.PREFERRED:
-        return _elect_preferred(image, topic.topic_id, one.partition, state)
-    if state.leader != NO_LEADER:
+    is_done = state.leader == state.preferred_replica if kind is ElectionType.PREFERRED else state.leader != NO_LEADER
+    if is_done:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    record = partition_change(
-        topic.topic_id,
-        one.partition,
-        state,
-        state.in_sync_replicas,
-        image.brokers.is_active,
-        unclean_allowed=True,
-    )
+    record = partition_change(topic.topic_id, one.partition, state, PartitionTarget(), rules(topic.name))
+    if record is None and kind is ElectionType.PREFERRED:
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     if record is None:
         why = "Eligible topic partition leaders are not available."
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
     return record
-
-
-def _elect_preferred(
-    image: ClusterImage, topic_id: Uuid, partition: int, state: PartitionImage
-) -> PartitionChangeRecord:
-    preferred = state.preferred_replica
-    if state.leader == preferred:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    if preferred not in state.in_sync_replicas or not image.brokers.is_active(preferred):
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
-    return PartitionChangeRecord(topic_id=topic_id, partition_id=partition, leader=preferred)

@@ -130,7 +130,8 @@ def place_replicas(
         why = f"Invalid replication factor {replica_count}: the replication factor must be positive."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     if all(broker.is_fenced for broker in brokers):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        why = "All brokers are currently fenced, or have all their log directories cordoned."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     if replica_count > len(brokers):
         why = (
             f"The target replication factor of {replica_count} cannot be reached because only {len(brokers)} broker(s) "

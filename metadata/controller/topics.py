@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.controller.placement import NextInt, place_replicas
-from stratalog.metadata.image.brokers_image import BrokersImage
+from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.metadata.image.decision import Decision, Failure, Permit, Steps, at_once, failure_of, no_limit
 from stratalog.metadata.image.image import ClusterImage
@@ -45,7 +45,6 @@ __all__ = [
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-_UNASSIGNED_DIRECTORY: Final = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ def _placed(topic: NewTopic, rules: TopicRules, brokers: BrokersImage, next_int:
     count = rules.default_partition_count if topic.partition_count == USE_DEFAULT else topic.partition_count
     factor = rules.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
     try:
-        placed = place_replicas(list(brokers.brokers.values()), count, factor, next_int)
+        placed = place_replicas(_usable(brokers), count, factor, next_int)
         if not all(any(map(brokers.is_active, each)) for each in placed):
             why = "All brokers are currently fenced or in controlled shutdown."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
@@ -188,6 +187,11 @@ def _placed(topic: NewTopic, rules: TopicRules, brokers: BrokersImage, next_int:
         why = f"Unable to replicate the partition {factor} time(s): {error.message}"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why) from error
     return placed
+
+
+def _usable(brokers: BrokersImage) -> list[BrokerImage]:
+    """The brokers on which new replicas may be placed, fenced ones included: neither about to stop nor without room."""
+    return [broker for broker in brokers.brokers.values() if broker.has_room and not broker.in_controlled_shutdown]
 
 
 def _assigned(topic: NewTopic, brokers: BrokersImage) -> list[tuple[int, ...]]:
@@ -238,14 +242,8 @@ def _check_assignment(replicas: tuple[int, ...], factor: int | None, brokers: Br
 
 def _new_partition(brokers: BrokersImage, replicas: tuple[int, ...]) -> PartitionImage:
     in_sync = tuple(filter(brokers.is_active, replicas))
-    directories = tuple(_directory(brokers, broker) for broker in replicas)
+    directories = tuple(brokers.brokers[broker].default_directory for broker in replicas)
     return PartitionImage(replicas, in_sync, leader=in_sync[0], directories=directories)
-
-
-def _directory(brokers: BrokersImage, broker_id: int) -> Uuid:
-    """The only directory of a broker; with several the broker itself chooses and reports (KIP-858)."""
-    directories = brokers.brokers[broker_id].directories
-    return directories[0] if len(directories) == 1 else _UNASSIGNED_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,15 +310,23 @@ def new_partitions(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        placed = place_replicas(list(image.brokers.brokers.values()), more, factor, next_int)
+        placed = place_replicas(_usable(image.brokers), more, factor, next_int)
+        if not all(any(map(image.brokers.is_active, replicas)) for replicas in placed):
+            why = (
+                f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled "
+                "shutdown."
+            )
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     else:
         placed = [tuple(each) for each in assignments]
-        for replicas in placed:
+        for number, replicas in enumerate(placed, present):
             _check_assignment(replicas, factor, image.brokers)
-    for replicas in placed:
-        if not any(map(image.brokers.is_active, replicas)):
-            why = "All brokers are currently fenced or in controlled shutdown."
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+            if not any(map(image.brokers.is_active, replicas)):
+                why = (
+                    f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "
+                    "controlled shutdown."
+                )
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     records = tuple(
         _new_partition(image.brokers, replicas).to_record(topic.topic_id, present + index)
         for index, replicas in enumerate(placed)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED, is_online
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import (
     BrokerEndpoint,
@@ -63,6 +64,20 @@ class BrokerImage:
     def is_active(self) -> bool:
         """Whether it may lead and join an in-sync set."""
         return not self.is_fenced and not self.in_controlled_shutdown
+
+    @property
+    def default_directory(self) -> Uuid:
+        """The directory of a new replica: the broker's only one; with several the broker chooses and reports (KIP-858)."""
+        if not self.directories:
+            return MIGRATING
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED
+
+    @property
+    def has_room(self) -> bool:
+        """Whether new replicas may be placed on it: not all its directories are cordoned."""
+        if not self.directories or self.cordoned_directories is None:
+            return True
+        return not set(self.directories).issubset(self.cordoned_directories)
 
     @classmethod
     def of(cls, record: RegisterBrokerRecord) -> BrokerImage:
@@ -177,6 +192,11 @@ class BrokersImage:
         """Whether a broker is registered, not fenced and not about to stop."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def serves(self, broker_id: int, directory: Uuid) -> bool:
+        """Whether a broker is registered, and a replica of it in ``directory`` is on a directory that is online."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and is_online(directory, broker.directories)
 
     def with_broker(self, broker: BrokerImage) -> BrokersImage:
         """The image with ``broker`` in its present form."""

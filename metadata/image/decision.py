@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Generic, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import BeginTransactionRecord, EndTransactionRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["Decision", "Failure", "Permit", "Steps", "at_once", "charged_once", "failure_of", "no_limit"]
+__all__ = [
+    "RECORDS_PER_BATCH_MAX",
+    "Decision",
+    "Failure",
+    "Permit",
+    "Steps",
+    "at_once",
+    "batches",
+    "charged_once",
+    "failure_of",
+    "no_limit",
+]
+
+RECORDS_PER_BATCH_MAX: Final = 10_000
+"""So many records a batch of the metadata log holds, as in Kafka."""
 
 Permit = Callable[[int], None]
 """Called with a number of partitions before they are made or deleted. Raises THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
@@ -21,10 +36,28 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T]):
-    """``records`` are appended as one batch and synced before ``result`` is answered; none may be left out."""
+    """``records`` are appended and synced before ``result`` is answered; none may be left out.
+
+    If ``is_atomic``, all of them take effect or none; otherwise a crash may leave any first part of them, and the command
+    is begun again after it. `batches` says how they are written.
+    """
 
     records: tuple[Message, ...]
     result: T
+    is_atomic: bool = True
+
+
+def batches(decision: Decision[object]) -> Iterator[tuple[Message, ...]]:
+    """The batches in which the records of a decision are written, of at most `RECORDS_PER_BATCH_MAX` records each.
+
+    An atomic decision that is larger becomes a metadata transaction (KIP-868), which needs level 13 of
+    ``metadata.version``.
+    """
+    records = decision.records
+    if decision.is_atomic and len(records) > RECORDS_PER_BATCH_MAX:
+        records = (BeginTransactionRecord(), *records, EndTransactionRecord())
+    for first in range(0, len(records), RECORDS_PER_BATCH_MAX):
+        yield records[first : first + RECORDS_PER_BATCH_MAX]
 
 
 Steps = Generator[None, None, Decision[T]]

@@ -10,11 +10,43 @@ from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.image.brokers_image import SupportedLevels
-from stratalog.wire.records.metadata import FeatureLevelRecord
+from stratalog.wire.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from stratalog.wire.schema import Message
 
-__all__ = ["BOOTSTRAP_LEVELS", "METADATA_VERSION", "SUPPORTED_FEATURES", "bootstrap_records", "metadata_changed"]
+__all__ = [
+    "BOOTSTRAP_LEVELS",
+    "CORDONED_SINCE",
+    "DIRECTORIES_SINCE",
+    "ELIGIBLE_LEADER_REPLICAS",
+    "EPOCH_RISES_ON_SHRINK_BELOW",
+    "KRAFT_VERSION",
+    "METADATA_VERSION",
+    "REGISTER_CONTROLLER_SINCE",
+    "SUPPORTED_FEATURES",
+    "TRANSACTIONS_SINCE",
+    "bootstrap_records",
+    "has_eligible_leader_replicas",
+    "metadata_changed",
+    "record_version",
+]
 
 METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+
+EPOCH_RISES_ON_SHRINK_BELOW: Final = 12
+"""Below this level of ``metadata.version`` (3.6) a smaller in-sync set raises the leader epoch, too (KAFKA-15021)."""
+TRANSACTIONS_SINCE: Final = 13
+REGISTER_CONTROLLER_SINCE: Final = 15
+DIRECTORIES_SINCE: Final = 17
+_ELIGIBLE_SINCE: Final = 23
+CORDONED_SINCE: Final = 30
 
 SUPPORTED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
     {
@@ -37,6 +69,29 @@ _FORMAT_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 def metadata_changed(lower: int, upper: int) -> bool:
     """Whether going back from one level of ``metadata.version`` to a lower one would lose something."""
     return any(lower < level <= upper for level in _FORMAT_CHANGES)
+
+
+def has_eligible_leader_replicas(features: Mapping[str, int]) -> bool:
+    """Whether the cluster keeps eligible leader replicas, so that an in-sync set may become empty (KIP-966)."""
+    return features.get(ELIGIBLE_LEADER_REPLICAS, 0) >= 1
+
+
+_VERSIONS: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = MappingProxyType(
+    {
+        RegisterBrokerRecord: ((CORDONED_SINCE, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
+        PartitionRecord: ((_ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
+        PartitionChangeRecord: ((_ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
+        BrokerRegistrationChangeRecord: ((CORDONED_SINCE, 3), (DIRECTORIES_SINCE, 2), (0, 1)),
+    }
+)
+
+
+def record_version(record: type[Message], level: int) -> int:
+    """The version in which a cluster of this level of ``metadata.version`` writes a record: nodes read no newer one."""
+    for since, version in _VERSIONS.get(record, ()):
+        if level >= since:
+            return version
+    return record.versions[1]
 
 
 def bootstrap_records() -> list[FeatureLevelRecord]:

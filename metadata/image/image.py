@@ -7,7 +7,7 @@ costs nothing per request. Sources: Kafka's ``MetadataImage`` and ``MetadataDelt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -107,6 +107,11 @@ class ImageDelta:
     def changed_topic_ids(self) -> frozenset[Uuid]:
         """Topics that are new or changed."""
         return self._topics.changed_ids
+
+    @property
+    def changed_partitions(self) -> Mapping[Uuid, Collection[int]]:
+        """The partitions that are new or changed, by topic."""
+        return self._topics.changed_partitions
 
     @property
     def removed_topics(self) -> Mapping[Uuid, str]:

@@ -7,12 +7,13 @@ from a topic may use the topic itself as the key. Sources: Kafka's ``PartitionRe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
+from stratalog.metadata.image.directory_ids import MIGRATING
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from stratalog.wire.topic import Uuid, uuid_text
@@ -59,6 +60,16 @@ class PartitionImage:
     def preferred_replica(self) -> int:
         """The replica that leads when all is well."""
         return self.replicas[0] if self.replicas else NO_LEADER
+
+    def directory_of(self, broker_id: int) -> Uuid:
+        """The directory of one replica; `MIGRATING` where the record that made the partition named none."""
+        at = self.replicas.index(broker_id)
+        return self.directories[at] if at < len(self.directories) else MIGRATING
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being added or removed (KIP-455)."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     @classmethod
     def of(cls, record: PartitionRecord) -> PartitionImage:
@@ -146,6 +157,8 @@ class _Draft:
     name: str
     topic_id: Uuid
     partitions: dict[int, PartitionImage]
+    changed: set[int] = field(default_factory=set)
+    """The partitions that may differ from the base."""
 
 
 class TopicsDraft:
@@ -165,6 +178,11 @@ class TopicsDraft:
         """Topics that are new or differ from the base."""
         return frozenset(self._drafts)
 
+    @property
+    def changed_partitions(self) -> Mapping[Uuid, Collection[int]]:
+        """The partitions that are new or differ from the base, by topic."""
+        return {topic_id: draft.changed for topic_id, draft in self._drafts.items()}
+
     def create(self, record: TopicRecord) -> None:
         """A new topic. Raises `Corrupt` if its id or its name is taken."""
         topic_id, name = bytes(record.topic_id), record.name
@@ -180,6 +198,7 @@ class TopicsDraft:
         """A partition in full. Raises `Corrupt` for a topic that was never created."""
         draft = self._draft(bytes(record.topic_id), record.partition_id)
         draft.partitions[record.partition_id] = PartitionImage.of(record)
+        draft.changed.add(record.partition_id)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
         """A change of a partition. Raises `Corrupt` for one that was never created."""
@@ -188,6 +207,7 @@ class TopicsDraft:
         if partition is None:
             raise Corrupt(f"a PartitionChangeRecord for {draft.name}-{record.partition_id}, which does not exist")
         draft.partitions[record.partition_id] = partition.changed(record)
+        draft.changed.add(record.partition_id)
 
     def remove(self, topic_id: Uuid) -> str:
         """Remove a topic and return its name. Raises `Corrupt` for one that does not exist."""
@@ -212,6 +232,7 @@ class TopicsDraft:
                             topic_id=topic_id, eligible_leader_replicas=[], last_known_elr=[]
                         )
                         draft.partitions[partition] = image.changed(change)
+                        draft.changed.add(partition)
                 if record.topic_name:
                     return
         if record.topic_name:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from stratalog.metadata.controller.controller import ElectionType, NewTopic, create_topics, elect_leaders, fence_broker
+from stratalog.metadata.controller import elections
+from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
+from stratalog.metadata.controller.controller import ElectionType, NewTopic, create_topics, fence_broker
+from stratalog.metadata.controller.elections import balance_leaders, elect_uncleanly
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
@@ -10,6 +13,16 @@ from stratalog.wire.topic import TopicPartition
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 T0 = TopicPartition("t", 0)
+
+
+def view_of(image, *, unclean_allowed=False):
+    """The view of a controller without an index."""
+    return ClusterView(image=image, settings=lambda _name: ReplicationSettings(unclean_allowed=unclean_allowed))
+
+
+def elect_leaders(image, kind, named):
+    """The shipped command, on a view of ``image``."""
+    return elections.elect_leaders(view_of(image), kind, named)
 
 
 @pytest.fixture
@@ -82,3 +95,27 @@ def test_missing_partitions_have_a_code(image):
     with pytest.raises(KafkaError, match="Unknown election type 9") as caught:
         elect_leaders(image, 9, None)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_leaderships_go_back_to_preferred_replicas_a_bounded_number_at_once(image, rules, topic_ids):
+    """Two of three partitions in the first round, the last one in the second, and no more after that."""
+    more = NewTopic("u", assignments=[(0, [1, 2]), (1, [1, 2])])
+    image = image.apply(create_topics(image, [more], rules, new_topic_id=topic_ids, next_int=lambda _: 0).records)
+    ids = [(topic.topic_id, number) for topic in image.topics.by_id.values() for number in topic.partitions]
+    image = image.apply([PartitionChangeRecord(topic_id=id_, partition_id=number, leader=2) for id_, number in ids])
+    found = []
+    for _ in range(3):
+        decision = balance_leaders(view_of(image), elections_max=2)
+        image = image.apply(decision.records)
+        found.append((len(decision.records), decision.result))
+    assert found == [(2, True), (1, False), (0, False)]
+    assert all(state.leader == 1 for topic in image.topics.by_id.values() for state in topic.partitions.values())
+
+
+def test_unclean_elections_are_held_where_the_topic_allows_them(image):
+    """A partition whose only member in sync is fenced; allowed, the living replica leads and recovers."""
+    alone = moved(image, 1, in_sync=[1])
+    alone = alone.apply(fence_broker(alone, 1, unclean_allowed=lambda _: False).records)
+    assert elect_uncleanly(view_of(alone)).records == ()
+    after = alone.apply(elect_uncleanly(view_of(alone, unclean_allowed=True)).records).topics.partition("t", 0)
+    assert (after.leader, after.in_sync_replicas, after.leader_recovery.name) == (2, (2,), "RECOVERING")

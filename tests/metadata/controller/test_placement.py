@@ -54,8 +54,8 @@ def test_a_fenced_broker_may_follow_but_never_leads():
                 "or some brokers have all their log directories cordoned."
             ),
         ),
-        (_brokers(1, fenced=(1,)), 1, "All brokers are currently fenced."),
-        ([], 1, "All brokers are currently fenced."),
+        (_brokers(1, fenced=(1,)), 1, "All brokers are currently fenced, or have all their log directories cordoned."),
+        ([], 1, "All brokers are currently fenced, or have all their log directories cordoned."),
         (_brokers(1), 0, "Invalid replication factor 0: the replication factor must be positive."),
     ],
 )

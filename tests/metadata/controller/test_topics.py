@@ -17,6 +17,7 @@ from stratalog.metadata.controller.controller import (
     new_partitions,
     resolve_topic,
 )
+from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.settings.configs import ConfigResolver, ConfigSource
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ConfigRecord, PartitionRecord, TopicRecord
@@ -94,7 +95,10 @@ def test_no_topic_without_a_living_broker(cluster, create):
     image = cluster(1)
     image = image.apply(fence_broker(image, 1, unclean_allowed=lambda _: False).records)
     failure = _only(create(image, NewTopic("t")))
-    assert failure.message == "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+    assert failure.message == (
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log "
+        "directories cordoned."
+    )
 
 
 _BOTH = "A manual partition assignment was specified, but {} was not set to -1."
@@ -260,7 +264,7 @@ def test_a_broker_with_several_directories_chooses_itself(cluster, create, start
         register_broker(image, start_of(1, directories=2), broker_epoch=5, unclean_allowed=lambda _: False).records
     )
     image = image.apply(create(image, NewTopic("t")).records)
-    assert image.topics.partition("t", 0).directories == (ZERO_UUID,)
+    assert image.topics.partition("t", 0).directories == (UNASSIGNED,)
 
 
 class TestNewPartitions:

@@ -1,0 +1,121 @@
+"""The controller's answer to a leader that asks for another in-sync set (AlterPartition, key 56).
+
+Sources: Kafka's ``ReplicationControlManager.alterPartition``; KIP-497, KIP-704, KIP-841, KIP-903. On purpose otherwise
+than there: a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition
+that is named twice is changed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stratalog.metadata.controller.broker_changes import present_registration
+from stratalog.metadata.controller.cluster_view import ClusterView
+from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
+from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.metadata.image.topics_image import NO_LEADER_CHANGE, LeaderRecovery, PartitionImage
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.records.metadata import PartitionChangeRecord
+
+__all__ = ["Member", "Proposal", "ProposalAnswer", "alter_partitions"]
+
+_UNKNOWN_EPOCH: Final = -1
+
+
+class Member(NamedTuple):
+    """A wanted member of an in-sync set. The epoch of its broker is -1 if the leader does not know it."""
+
+    broker_id: int
+    broker_epoch: int = _UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The wanted in-sync set of one partition, and the state that the leader has in view."""
+
+    key: PartitionKey
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[Member, ...]
+    leader_recovery: int = LeaderRecovery.RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalAnswer:
+    """The answer about one partition: a code, and on success the state that holds."""
+
+    key: PartitionKey
+    code: ErrorCode
+    state: PartitionImage | None = None
+
+
+def alter_partitions(
+    view: ClusterView, broker_id: int, broker_epoch: int, proposals: Sequence[Proposal]
+) -> Decision[tuple[ProposalAnswer, ...]]:
+    """Grant or refuse in-sync sets; a partition that is refused does not stop the others.
+
+    A change that ends a reassignment and gives the leadership to another replica is made, and answered
+    NEW_LEADER_ELECTED. Raises `KafkaError` STALE_BROKER_EPOCH.
+    """
+    present_registration(view, broker_id, broker_epoch)
+    rules = view.rules()
+    records: list[PartitionChangeRecord] = []
+    answers: list[ProposalAnswer] = []
+    now: dict[PartitionKey, PartitionImage] = {}
+    for proposal in proposals:
+        key = proposal.key
+        topic = view.image.topics.by_id.get(key.topic_id)
+        state = None if topic is None else now.get(key, topic.partitions.get(key.number))
+        if topic is None or state is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers.append(ProposalAnswer(key, code))
+            continue
+        refused = _refusal(view, broker_id, state, proposal)
+        if refused is not None:
+            answers.append(ProposalAnswer(key, refused))
+            continue
+        target = PartitionTarget(
+            in_sync_replicas=tuple(member.broker_id for member in proposal.members),
+            leader_recovery=LeaderRecovery(proposal.leader_recovery),
+        )
+        record = partition_change(key.topic_id, key.number, state, target, rules(topic.name))
+        if record is not None:
+            records.append(record)
+            now[key] = state = state.changed(record)
+            if record.leader not in {broker_id, NO_LEADER_CHANGE}:
+                answers.append(ProposalAnswer(key, ErrorCode.NEW_LEADER_ELECTED))
+                continue
+        answers.append(ProposalAnswer(key, ErrorCode.NONE, state))
+    return Decision(tuple(records), tuple(answers), is_atomic=False)
+
+
+def _refusal(view: ClusterView, broker_id: int, state: PartitionImage, asked: Proposal) -> ErrorCode | None:
+    """Why a proposal is refused, in the order in which Kafka checks."""
+    ids = [member.broker_id for member in asked.members]
+    recovery = asked.leader_recovery
+    checks = (
+        (asked.leader_epoch > state.leader_epoch, ErrorCode.NOT_CONTROLLER),
+        (asked.partition_epoch > state.partition_epoch, ErrorCode.NOT_CONTROLLER),
+        (asked.leader_epoch < state.leader_epoch, ErrorCode.FENCED_LEADER_EPOCH),
+        (broker_id != state.leader, ErrorCode.INVALID_REQUEST),
+        (asked.partition_epoch < state.partition_epoch, ErrorCode.INVALID_UPDATE_VERSION),
+        (len(set(ids)) != len(ids) or not set(ids).issubset(state.replicas), ErrorCode.INVALID_REQUEST),
+        (state.leader not in ids, ErrorCode.INVALID_REQUEST),
+        (recovery not in LeaderRecovery.__members__.values(), ErrorCode.INVALID_REQUEST),
+        (recovery == LeaderRecovery.RECOVERING and len(ids) > 1, ErrorCode.INVALID_REQUEST),
+        (recovery == LeaderRecovery.RECOVERING != state.leader_recovery, ErrorCode.INVALID_REQUEST),
+        (not all(_is_eligible(view, state, member) for member in asked.members), ErrorCode.INELIGIBLE_REPLICA),
+    )
+    return next((code for is_wrong, code in checks if is_wrong), None)
+
+
+def _is_eligible(view: ClusterView, state: PartitionImage, member: Member) -> bool:
+    broker = view.image.brokers.brokers.get(member.broker_id)
+    if broker is None or not broker.is_active:
+        return False
+    if member.broker_epoch == _UNKNOWN_EPOCH:
+        return member.broker_id in state.in_sync_replicas
+    return member.broker_epoch == broker.epoch

@@ -1,0 +1,173 @@
+"""Which partitions a broker holds, and which have no leader: found without a look at all partitions.
+
+An index belongs to one image and never changes; `PartitionIndex.after` makes that of the next image at the cost of
+what changed. A controller that loses its office goes back to the index of the committed image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from stratalog.metadata.access.persistent_map import changed
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta
+from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.wire.topic import Uuid
+
+__all__ = ["EMPTY_INDEX", "PartitionIndex", "PartitionKey", "ScannedPartitions"]
+
+
+class PartitionKey(NamedTuple):
+    """A partition of a topic by its id."""
+
+    topic_id: Uuid
+    number: int
+
+
+_Keys = Mapping[PartitionKey, None]
+_NONE: Final[_Keys] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIndex:
+    """Partitions by broker: all that a broker is assigned, in sync or not. Those without a leader, and without theirs."""
+
+    _by_broker: Mapping[int, _Keys] = field(default_factory=lambda: MappingProxyType({}))
+    _leaderless: _Keys = field(default_factory=lambda: _NONE)
+    _not_preferred: _Keys = field(default_factory=lambda: _NONE)
+
+    @classmethod
+    def of(cls, image: ClusterImage) -> PartitionIndex:
+        """The index of an image, at the cost of all its partitions."""
+        topics = image.topics.by_id.items()
+        return _updated(
+            cls(),
+            EMPTY_IMAGE,
+            image,
+            (PartitionKey(id_, number) for id_, topic in topics for number in topic.partitions),
+        )
+
+    def held_by(self, broker_id: int) -> list[PartitionKey]:
+        """The partitions that a broker is assigned, in one and the same order in every process."""
+        return sorted(self._by_broker.get(broker_id, _NONE))
+
+    def leaderless(self) -> list[PartitionKey]:
+        """The partitions without a leader, in one and the same order in every process."""
+        return sorted(self._leaderless)
+
+    def not_preferred(self) -> list[PartitionKey]:
+        """The partitions that another replica than the preferred one leads, or none, in one and the same order."""
+        return sorted(self._not_preferred)
+
+    def after(self, before: ClusterImage, delta: ImageDelta, image: ClusterImage) -> PartitionIndex:
+        """The index of ``image``, which ``delta`` made from ``before``, whose index this is."""
+        keys = [PartitionKey(id_, number) for id_, numbers in delta.changed_partitions.items() for number in numbers]
+        for topic_id in delta.removed_topics:
+            keys += [PartitionKey(topic_id, number) for number in before.topics.by_id[topic_id].partitions]
+        return _updated(self, before, image, keys)
+
+
+def _updated(
+    index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[PartitionKey]
+) -> PartitionIndex:
+    """The index of ``image``, which differs from ``before`` in the partitions ``keys``, or in fewer."""
+    by_broker, leaderless, not_preferred = _Changes(), _Changes(), _Changes()
+    for key in keys:
+        old, new = _partition(before, key), _partition(image, key)
+        if old is not new:
+            by_broker.note(key, _replicas(old), _replicas(new))
+            leaderless.note(key, _where(is_leaderless(old)), _where(is_leaderless(new)))
+            not_preferred.note(key, _where(is_not_preferred(old)), _where(is_not_preferred(new)))
+    return PartitionIndex(
+        by_broker.applied_to(index._by_broker),  # noqa: SLF001
+        leaderless.applied_to({_HERE: index._leaderless}).get(_HERE, _NONE),  # noqa: SLF001
+        not_preferred.applied_to({_HERE: index._not_preferred}).get(_HERE, _NONE),  # noqa: SLF001
+    )
+
+
+_HERE: Final = 0
+
+
+def _where(is_in: bool) -> tuple[int, ...]:  # noqa: FBT001
+    return (_HERE,) if is_in else ()
+
+
+def _replicas(state: PartitionImage | None) -> tuple[int, ...]:
+    return () if state is None else state.replicas
+
+
+def is_leaderless(state: PartitionImage | None) -> bool:
+    """Whether there is a partition, and it has no leader."""
+    return state is not None and state.leader == NO_LEADER
+
+
+def is_not_preferred(state: PartitionImage | None) -> bool:
+    """Whether there is a partition, and its preferred replica does not lead it."""
+    return state is not None and state.leader != state.preferred_replica
+
+
+class _Changes:
+    """Keys that come to sets, and go from them; each set has a number."""
+
+    __slots__ = ("_gone", "_put")
+
+    def __init__(self) -> None:
+        self._put: dict[int, dict[PartitionKey, None]] = {}
+        self._gone: dict[int, list[PartitionKey]] = {}
+
+    def note(self, key: PartitionKey, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+        """A key was in the sets ``old``, and is in the sets ``new``."""
+        if old != new:
+            for number in set(new).difference(old):
+                self._put.setdefault(number, {})[key] = None
+            for number in set(old).difference(new):
+                self._gone.setdefault(number, []).append(key)
+
+    def applied_to(self, sets: Mapping[int, _Keys]) -> Mapping[int, _Keys]:
+        """The sets afterwards, without those that are empty; the same mapping if nothing changes."""
+        if not self._put and not self._gone:
+            return sets
+        result = dict(sets)
+        for number in self._put.keys() | self._gone.keys():
+            held = changed(result.get(number, _NONE), self._put.get(number, {}), self._gone.get(number, ()))
+            result[number] = held
+            if not held:
+                del result[number]
+        return MappingProxyType(result)
+
+
+def _partition(image: ClusterImage, key: PartitionKey) -> PartitionImage | None:
+    topic = image.topics.by_id.get(key.topic_id)
+    return None if topic is None else topic.partitions.get(key.number)
+
+
+class ScannedPartitions:
+    """The answers of a `PartitionIndex`, found by a look at all partitions: for a controller that keeps no index."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def held_by(self, broker_id: int) -> list[PartitionKey]:
+        """The partitions that a broker is assigned, in the order of the image."""
+        return [key for key, state in self._all() if broker_id in state.replicas]
+
+    def leaderless(self) -> list[PartitionKey]:
+        """The partitions without a leader, in the order of the image."""
+        return [key for key, state in self._all() if is_leaderless(state)]
+
+    def not_preferred(self) -> list[PartitionKey]:
+        """The partitions that another replica than the preferred one leads, or none, in the order of the image."""
+        return [key for key, state in self._all() if is_not_preferred(state)]
+
+    def _all(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+        for topic_id, topic in self._image.topics.by_id.items():
+            for number, state in topic.partitions.items():
+                yield PartitionKey(topic_id, number), state
+
+
+EMPTY_INDEX: Final = PartitionIndex()
+"""The index of an image without topics."""
