@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from stratalog.metadata.controller.min_in_sync import check_minimum, without_eligible
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from stratalog.metadata.image.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import INCARNATION, ClusterImage
@@ -115,7 +116,7 @@ def altering_configs(
         else:
             results.append((resource, None))
         yield
-    return Decision(() if validate_only else tuple(records), tuple(results))
+    return Decision(() if validate_only else tuple(without_eligible(image, records)), tuple(results))
 
 
 incremental_alter_configs = at_once(altering_configs)
@@ -149,7 +150,7 @@ def replacing_configs(
         else:
             results.append((resource, None))
         yield
-    return Decision(() if validate_only else tuple(records), tuple(results))
+    return Decision(() if validate_only else tuple(without_eligible(image, records)), tuple(results))
 
 
 legacy_alter_configs = at_once(replacing_configs)
@@ -235,10 +236,12 @@ def _alter(
     # KAFKA-14136: a broker's setting is written even if it stays, so that what it names is read again
     again = touched if resource.type == ResourceType.BROKER else frozenset()
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) or name in again)
-    return [
+    records: list[Message] = [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
         for name in names
     ]
+    check_minimum(image, records)
+    return records
 
 
 def _check_topic(image: ClusterImage, name: str) -> None:

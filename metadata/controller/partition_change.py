@@ -202,15 +202,20 @@ def _elect(
         order = replicas
     if any(rules.lives(replica, directories[replica]) for members in sets for replica in members):
         return _Elected(NO_LEADER)
-    candidates: tuple[int, ...] = ()
-    if rules.has_eligible and not any(sets) and len(partition.last_known_eligible) == 1:
-        candidates = tuple(one for one in partition.last_known_eligible if one in replicas)
-    if rules.election is Election.UNCLEAN:
-        candidates = (*candidates, *replicas)
-    for replica in candidates:
+    for replica in _last_resorts(partition, replicas, sets, rules):
         if may_lead(replica):
             return _Elected(replica, is_unclean=True)
     return _Elected(NO_LEADER)
+
+
+def _last_resorts(
+    partition: PartitionImage, replicas: tuple[int, ...], sets: _Sets, rules: PartitionRules
+) -> tuple[int, ...]:
+    """Replicas that may lack what was acknowledged, those that may be elected all the same, the best first."""
+    known: tuple[int, ...] = ()
+    if rules.has_eligible and not any(sets) and len(partition.last_known_eligible) == 1:
+        known = tuple(one for one in partition.last_known_eligible if one in replicas)
+    return (*known, *replicas) if rules.election is Election.UNCLEAN else known
 
 
 def _from_eligible(replicas: tuple[int, ...], leader: int, sets: _Sets, rules: PartitionRules) -> _Sets:

@@ -24,12 +24,11 @@ __all__ = [
     "CORDONED_SINCE",
     "DIRECTORIES_SINCE",
     "ELIGIBLE_LEADER_REPLICAS",
+    "ELIGIBLE_SINCE",
     "EPOCH_RISES_ON_SHRINK_BELOW",
-    "KRAFT_VERSION",
     "METADATA_VERSION",
     "REGISTER_CONTROLLER_SINCE",
     "SUPPORTED_FEATURES",
-    "TRANSACTIONS_SINCE",
     "bootstrap_records",
     "has_eligible_leader_replicas",
     "metadata_changed",
@@ -37,15 +36,14 @@ __all__ = [
 ]
 
 METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 EPOCH_RISES_ON_SHRINK_BELOW: Final = 12
 """Below this level of ``metadata.version`` (3.6) a smaller in-sync set raises the leader epoch, too (KAFKA-15021)."""
-TRANSACTIONS_SINCE: Final = 13
 REGISTER_CONTROLLER_SINCE: Final = 15
 DIRECTORIES_SINCE: Final = 17
-_ELIGIBLE_SINCE: Final = 23
+ELIGIBLE_SINCE: Final = 23
+"""Records have a place for eligible leader replicas from this level on."""
 CORDONED_SINCE: Final = 30
 
 SUPPORTED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
@@ -79,8 +77,8 @@ def has_eligible_leader_replicas(features: Mapping[str, int]) -> bool:
 _VERSIONS: Final[Mapping[type[Message], tuple[tuple[int, int], ...]]] = MappingProxyType(
     {
         RegisterBrokerRecord: ((CORDONED_SINCE, 4), (DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
-        PartitionRecord: ((_ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
-        PartitionChangeRecord: ((_ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
+        PartitionRecord: ((ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
+        PartitionChangeRecord: ((ELIGIBLE_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
         BrokerRegistrationChangeRecord: ((CORDONED_SINCE, 3), (DIRECTORIES_SINCE, 2), (0, 1)),
     }
 )

@@ -90,7 +90,7 @@ def _updated(
 _HERE: Final = 0
 
 
-def _where(is_in: bool) -> tuple[int, ...]:  # noqa: FBT001
+def _where(is_in: bool) -> tuple[int, ...]:
     return (_HERE,) if is_in else ()
 
 

@@ -126,3 +126,12 @@ def test_every_broker_has_to_support_a_level(cluster, start_of):
     old = replace(start_of(2), features={**levels, "group.version": SupportedLevels(0, 0)})
     image = image.apply(register_broker(image, old, broker_epoch=50, unclean_allowed=lambda _: False).records)
     assert refused(image, FeatureUpdate("group.version", 1)).endswith("Broker 2 does not support this feature.")
+
+
+def test_a_voter_that_has_not_registered_stops_every_change(cluster):
+    """It may run code that does not know the level."""
+    image = cluster(1).apply([FeatureLevelRecord(name="group.version", feature_level=0)])
+    update = [FeatureUpdate("group.version", 1)]
+    with pytest.raises(KafkaError, match="controller 8 has not registered"):
+        update_features(image, update, node_id=7, voters=(7, 8))
+    assert update_features(image, update, node_id=7, voters=(7,)).records
