@@ -95,7 +95,7 @@ def creating_topics(
     """Create topics; one that fails does not stop the others. Also used for topics created on first use."""
     total = sum(max(1, len(topic.assignments) or topic.partition_count) for topic in topics)
     counts = Counter(topic.name for topic in topics)
-    taken = {key: name for name in image.topics.by_name if (key := collision_key(name)) is not None}
+    taken: dict[str, str] = {}
     records: list[Message] = []
     results: list[tuple[str, CreatedTopic | Failure]] = []
     for name, topic in {each.name: each for each in topics}.items():
@@ -130,8 +130,9 @@ def _check_name(image: ClusterImage, name: str, taken: Mapping[str, str]) -> Non
     if name in image.topics.by_name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     key = collision_key(name)
-    if key is not None and key in taken:
-        why = f"Topic '{name}' collides with existing topic: {taken[key]}"
+    others = () if key is None else image.topics.by_collision_key.get(key, (taken[key],) if key in taken else ())
+    if others:
+        why = f"Topic '{name}' collides with existing topic: {others[0]}"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 

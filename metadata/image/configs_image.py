@@ -8,6 +8,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from stratalog.metadata.access.persistent_map import changed
 from stratalog.wire.records.metadata import ConfigRecord
 
 __all__ = ["CLUSTER_DEFAULT", "ConfigResource", "ConfigsDraft", "ConfigsImage", "ResourceType"]
@@ -92,10 +93,7 @@ class ConfigsDraft:
         """The next image; the base itself if nothing changed."""
         if not self._drafts:
             return self._base
-        by_resource = dict(self._base.by_resource)
-        for resource, settings in self._drafts.items():
-            if settings:
-                by_resource[resource] = MappingProxyType(settings)
-            else:
-                by_resource.pop(resource, None)
-        return ConfigsImage(MappingProxyType(by_resource))
+        put = {resource: MappingProxyType(settings) for resource, settings in self._drafts.items() if settings}
+        held = self._base.by_resource
+        gone = [resource for resource, settings in self._drafts.items() if not settings and resource in held]
+        return ConfigsImage(changed(held, put, gone))
