@@ -174,12 +174,18 @@ def _changes(
     """The records that take brokers out of in-sync sets and pass on their leaderships."""
     leaving = frozenset((*fenced, *stopping))
     rules = view.rules(fenced=fenced, stopping=stopping)
-    seen = {(held.topic.topic_id, held.number): held for broker in leaving for held in view.held_by(broker)}
-    for held in seen.values():
-        state = held.state
-        if state.leader in leaving or not leaving.isdisjoint(state.in_sync_replicas):
-            left = tuple(one for one in state.in_sync_replicas if one not in leaving)
-            yield from _change(held, PartitionTarget(in_sync_replicas=left), rules(held.topic.name))
+    seen: set[tuple[Uuid, int]] = set()
+    for broker_id in sorted(leaving):
+        for held in view.held_by(broker_id):
+            topic, number, state = held
+            if state.leader not in leaving and leaving.isdisjoint(state.in_sync_replicas):
+                continue
+            if len(leaving) > 1:
+                if (topic.topic_id, number) in seen:
+                    continue
+                seen.add((topic.topic_id, number))
+            left = tuple([one for one in state.in_sync_replicas if one not in leaving])
+            yield from _change(held, PartitionTarget(in_sync_replicas=left), rules(topic.name))
 
 
 def _change(held: Held, target: PartitionTarget, rules: PartitionRules) -> list[PartitionChangeRecord]:

@@ -5,18 +5,18 @@ Brokers that a decision fences or unfences are not yet so in the image: they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol
 
 from stratalog.metadata.controller.partition_change import Election, OfReplica, PartitionRules
-from stratalog.metadata.image.directory_ids import UNASSIGNED
+from stratalog.metadata.image.directory_ids import UNASSIGNED, is_online
 from stratalog.metadata.image.features import METADATA_VERSION, has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey, ScannedPartitions
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
-from stratalog.metadata.settings.resolution import ConfigResolver
+from stratalog.metadata.settings.resolution import NOTHING, ConfigResolver
 from stratalog.wire.topic import Uuid
 
 __all__ = ["ClusterView", "Held", "Partitions", "ReplicationSettings", "TopicSettings", "topic_settings"]
@@ -35,16 +35,22 @@ TopicSettings = Callable[[str], ReplicationSettings]
 
 def topic_settings(image: ClusterImage, resolver: ConfigResolver) -> TopicSettings:
     """The settings of the topics of an image. A topic that is asked for twice is resolved once."""
+    defaults = _replication_settings(resolver, NOTHING)
 
     @cache
     def settings(name: str) -> ReplicationSettings:
-        entries = resolver.resolve(image.topic_configs(name))
-        at_least = entries["min.insync.replicas"].value
-        return ReplicationSettings(
-            at_least if isinstance(at_least, int) else 1, bool(entries["unclean.leader.election.enable"].value)
-        )
+        overrides = image.topic_configs(name)
+        return _replication_settings(resolver, overrides) if overrides else defaults
 
     return settings
+
+
+def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]) -> ReplicationSettings:
+    entries = resolver.resolve(overrides)
+    at_least = entries["min.insync.replicas"].value
+    return ReplicationSettings(
+        at_least if isinstance(at_least, int) else 1, bool(entries["unclean.leader.election.enable"].value)
+    )
 
 
 class Partitions(Protocol):
@@ -90,15 +96,15 @@ class ClusterView:
 
     def held_by(self, broker_id: int) -> list[Held]:
         """The partitions that a broker is assigned."""
-        return [self._found(key) for key in self._partitions.held_by(broker_id)]
+        return self._found(self._partitions.held_by(broker_id))
 
     def leaderless(self) -> list[Held]:
         """The partitions without a leader."""
-        return [self._found(key) for key in self._partitions.leaderless()]
+        return self._found(self._partitions.leaderless())
 
     def not_preferred(self) -> list[Held]:
         """The partitions that another replica than the preferred one leads, or none."""
-        return [self._found(key) for key in self._partitions.not_preferred()]
+        return self._found(self._partitions.not_preferred())
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether a broker leads a partition."""
@@ -108,9 +114,13 @@ class ClusterView:
     def _partitions(self) -> Partitions:
         return ScannedPartitions(self.image) if self.index is None else self.index
 
-    def _found(self, key: PartitionKey) -> Held:
-        topic = self.image.topics.by_id[key.topic_id]
-        return Held(topic, key.number, topic.partitions[key.number])
+    def _found(self, keys: Iterable[PartitionKey]) -> list[Held]:
+        by_id = self.image.topics.by_id
+        found = []
+        for topic_id, number in keys:
+            topic = by_id[topic_id]
+            found.append(Held(topic, number, topic.partitions[number]))
+        return found
 
     def default_directory(self, broker_id: int) -> Uuid:
         """The directory of a new replica on a broker, which need not be registered."""
@@ -133,6 +143,8 @@ class ClusterView:
         """
         is_acceptable, lives = self._liveness(frozenset(fenced), frozenset(stopping), frozenset(unfenced), offline)
 
+        level, has_eligible = self.level, self.has_eligible
+
         @cache
         def of_topic(name: str) -> PartitionRules:
             settings = self.settings(name)
@@ -141,10 +153,10 @@ class ClusterView:
                 is_acceptable=is_acceptable,
                 lives=lives,
                 default_directory=self.default_directory,
-                level=self.level,
+                level=level,
                 min_in_sync_replicas=settings.min_in_sync_replicas,
                 election=allowed if election is None else election,
-                has_eligible=self.has_eligible,
+                has_eligible=has_eligible,
             )
 
         return of_topic
@@ -152,18 +164,21 @@ class ClusterView:
     def _liveness(
         self, fenced: frozenset[int], stopping: frozenset[int], unfenced: frozenset[int], offline: Collection[Uuid]
     ) -> tuple[OfReplica, OfReplica]:
-        brokers, heeds = self.image.brokers, self.heeds_directories
-        known = brokers.brokers
-        living = {one for one, broker in known.items() if not broker.is_fenced or one in unfenced} - fenced
-        active = {one for one in living if not known[one].in_controlled_shutdown} - stopping
-
-        def is_there(broker_id: int, directory: Uuid) -> bool:
-            return not heeds or brokers.serves(broker_id, directory)
-
-        def is_acceptable(broker_id: int, directory: Uuid) -> bool:
-            return broker_id in active and directory not in offline and is_there(broker_id, directory)
+        heeds = self.heeds_directories
+        living = {
+            broker.broker_id: broker
+            for broker in self.image.brokers.brokers.values()
+            if broker.broker_id not in fenced and (not broker.is_fenced or broker.broker_id in unfenced)
+        }
+        active = {one for one, broker in living.items() if not broker.in_controlled_shutdown} - stopping
 
         def lives(broker_id: int, directory: Uuid) -> bool:
-            return broker_id in living and directory not in offline and is_there(broker_id, directory)
+            broker = living.get(broker_id)
+            if broker is None or directory in offline:
+                return False
+            return not heeds or is_online(directory, broker.directories)
+
+        def is_acceptable(broker_id: int, directory: Uuid) -> bool:
+            return broker_id in active and lives(broker_id, directory)
 
         return is_acceptable, lives

@@ -20,7 +20,6 @@ Sources: Kafka's ``PartitionChangeBuilder``; KIP-455, KIP-704, KIP-858, KIP-966.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -53,8 +52,7 @@ OfReplica = Callable[[int, Uuid], bool]
 """Called with the broker and the directory of a replica."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRules:
+class PartitionRules(NamedTuple):
     """The surroundings of a change.
 
     ``is_acceptable``: may lead, as its broker is active and its directory online. ``lives``: its broker is not fenced,
@@ -71,8 +69,7 @@ class PartitionRules:
     has_eligible: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTarget:
+class PartitionTarget(NamedTuple):
     """The wanted state of a partition; ``None`` leaves a part as it is.
 
     ``lost`` are replicas that may lack what they once had, or are gone: they leave the in-sync and the eligible ones.
@@ -83,7 +80,7 @@ class PartitionTarget:
     assignment: Assignment | None = None
     lost: frozenset[int] = _NO_BROKERS
     leader_recovery: LeaderRecovery | None = None
-    directories: Mapping[int, Uuid] = field(default_factory=lambda: _NOTHING)
+    directories: Mapping[int, Uuid] = _NOTHING
     raises_leader_epoch: bool = False
 
 
@@ -120,7 +117,7 @@ def partition_change(
     if (
         leader != partition.leader
         or target.raises_leader_epoch
-        or any(one not in replicas for one in partition.replicas)
+        or (replicas != partition.replicas and not set(partition.replicas).issubset(replicas))
         or _shrink_raises_epoch(partition, sets, rules)
     ):
         record.leader = leader
@@ -129,7 +126,8 @@ def partition_change(
     if recovery is not None and recovery is not partition.leader_recovery:
         record.leader_recovery_state = int(recovery)
     _set_assignment(record, partition, assignment)
-    _set_directories(record, partition, replicas, directories, rules)
+    if target.directories or replicas != partition.replicas:
+        _set_directories(record, partition, replicas, directories, rules)
     return None if _changes_nothing(record) else record
 
 

@@ -34,8 +34,8 @@ def is_online(directory: Uuid, online: Collection[Uuid]) -> bool:
 
     A broker that registered none did so before directories had ids, and counts as able to serve all of them.
     """
-    if directory in {UNASSIGNED, MIGRATING}:
+    if directory in online:
         return True
     if directory == LOST:
         return False
-    return not online or directory in online
+    return not online or directory in {UNASSIGNED, MIGRATING}
