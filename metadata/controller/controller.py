@@ -1,11 +1,23 @@
 """The controller, for the other rooms: every command is a function from an image to a `Decision`.
 
 Commands about many things are decided in steps, too, under names in -ing: a generator that yields between two things.
-The caller appends a decision's records to the metadata log as one batch, syncs it, applies it, and then answers.
+The caller appends a decision's records to the metadata log as `batches` says, syncs them, applies them, and then answers.
+The controller of one broker registers it with `register_broker`, which unfences it at once; the active controller of
+many with `register`, and then it hears heartbeats.
 """
 
 from __future__ import annotations
 
+from stratalog.metadata.controller.alter_partition import Member, Proposal, ProposalAnswer, alter_partitions
+from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
+from stratalog.metadata.controller.broker_changes import forget_broker
+from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats, Heartbeat
+from stratalog.metadata.controller.broker_registration import (
+    BrokerRegistration,
+    ControllerRegistration,
+    register,
+    register_controller,
+)
 from stratalog.metadata.controller.brokers import (
     BrokerStart,
     ProducerIdBlock,
@@ -15,6 +27,7 @@ from stratalog.metadata.controller.brokers import (
     register_broker,
     unregister_broker,
 )
+from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.configs import (
     ConfigChange,
     ConfigOperation,
@@ -24,8 +37,15 @@ from stratalog.metadata.controller.configs import (
     legacy_alter_configs,
     replacing_configs,
 )
-from stratalog.metadata.controller.elections import ElectionResults, ElectionType, elect_leaders
+from stratalog.metadata.controller.elections import (
+    ElectionResults,
+    ElectionType,
+    balance_leaders,
+    elect_leaders,
+    elect_uncleanly,
+)
 from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, update_features
+from stratalog.metadata.controller.heartbeat_commands import HeartbeatAnswer, answer_heartbeat, fence_silent_brokers
 from stratalog.metadata.controller.topics import (
     CreatedTopic,
     NewPartitions,
@@ -43,23 +63,37 @@ from stratalog.metadata.controller.topics import (
 from stratalog.metadata.image.decision import Decision, Failure
 
 __all__ = [
+    "BrokerHeartbeats",
+    "BrokerRegistration",
     "BrokerStart",
+    "ClusterView",
     "ConfigChange",
     "ConfigOperation",
     "ConfigRules",
+    "ControllerRegistration",
     "CreatedTopic",
     "Decision",
     "ElectionResults",
     "ElectionType",
     "Failure",
     "FeatureUpdate",
+    "Heartbeat",
+    "HeartbeatAnswer",
+    "Member",
     "NewPartitions",
     "NewTopic",
+    "Placed",
     "ProducerIdBlock",
+    "Proposal",
+    "ProposalAnswer",
     "TopicRules",
     "UpgradeType",
     "allocate_producer_ids",
+    "alter_partitions",
     "altering_configs",
+    "answer_heartbeat",
+    "assign_replicas_to_directories",
+    "balance_leaders",
     "check_broker_epoch",
     "create_partitions",
     "create_topics",
@@ -68,13 +102,19 @@ __all__ = [
     "delete_topics",
     "deleting_topics",
     "elect_leaders",
+    "elect_uncleanly",
     "fence_broker",
+    "fence_silent_brokers",
+    "forget_broker",
     "incremental_alter_configs",
     "legacy_alter_configs",
     "new_partitions",
+    "register",
     "register_broker",
+    "register_controller",
     "replacing_configs",
     "resolve_topic",
+    "topic_settings",
     "unregister_broker",
     "update_features",
 ]

@@ -53,3 +53,34 @@ def test_a_request_has_a_limit(image):
     decision = asked(image, NewPartitions("t", 9_001), NewPartitions("u", 1_002))
     assert codes(decision) == {"t": None, "u": ErrorCode.POLICY_VIOLATION}
     assert codes(asked(image, NewPartitions("t", (1 << 31) - 1))) == {"t": ErrorCode.POLICY_VIOLATION}
+
+
+def test_new_replicas_go_to_no_broker_that_stops_or_has_no_room(world, rules, topic_ids):
+    """Leaving and fully cordoned brokers are left out; a fenced one follows where its place is needed, out of sync."""
+    one = world()
+    one.start(1, 2, 3, 4, 5)
+    one.topic("t", (1, 2))
+    one.beat(1, wants_shutdown=True)
+    one.beat(2, cordoned_directories=(b"\x02" * 16,))
+    one.beat(3, wants_fence=True)
+    new = NewTopic("u", partition_count=6, replication_factor=3)
+    one.do(create_topics(one.image, [new], rules, new_topic_id=topic_ids, next_int=lambda _: 0))
+    for state in one.image.topics.by_name["u"].partitions.values():
+        assert sorted(state.replicas) == [3, 4, 5]
+        assert state.replicas[-1] == 3
+        assert sorted(state.in_sync_replicas) == [4, 5]
+    failed = one.do(
+        create_topics(one.image, [NewTopic("v", 1, 4)], rules, new_topic_id=topic_ids, next_int=lambda _: 0)
+    )
+    assert failed[0][1].code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_partitions_of_a_topic_whose_brokers_are_all_gone_are_refused_with_their_own_code(world, rules, topic_ids):
+    """INVALID_REPLICA_ASSIGNMENT for those that a caller placed on fenced brokers, by the number of the partition."""
+    one = world()
+    one.start(1, 2)
+    one.topic("t", (1,))
+    one.beat(2, wants_fence=True)
+    found = create_partitions(one.image, [NewPartitions("t", 2, [[2]])], next_int=lambda _: 0).result
+    assert found[0][1].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "for partition 1 are fenced" in found[0][1].message

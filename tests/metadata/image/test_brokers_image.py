@@ -1,5 +1,7 @@
 """Registered brokers."""
 
+from dataclasses import replace
+
 import pytest
 
 from stratalog.metadata.image.brokers_image import (
@@ -9,6 +11,7 @@ from stratalog.metadata.image.brokers_image import (
     ListenerAddress,
     SupportedLevels,
 )
+from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
@@ -90,3 +93,25 @@ def test_a_broker_that_leaves_is_gone():
     """Unregistered means not in the image."""
     assert _IMAGE.without(UnregisterBrokerRecord(broker_id=3, broker_epoch=7)).brokers == {}
     assert _IMAGE.brokers == {3: _BROKER}
+
+
+@pytest.mark.parametrize(
+    ("directories", "cordoned", "default", "has_room"),
+    [
+        ((), None, MIGRATING, True),
+        ((b"a" * 16,), None, b"a" * 16, True),
+        ((b"a" * 16,), (b"a" * 16,), b"a" * 16, False),
+        ((b"a" * 16, b"b" * 16), (b"a" * 16,), UNASSIGNED, True),
+        ((b"a" * 16, b"b" * 16), (b"b" * 16, b"a" * 16), UNASSIGNED, False),
+    ],
+)
+def test_new_replicas_go_to_the_only_directory_and_to_none_that_is_cordoned(directories, cordoned, default, has_room):
+    """A broker of several directories chooses; one that has all of them cordoned gets no replica (KIP-858, KIP-1066)."""
+    broker = replace(_BROKER, directories=directories, cordoned_directories=cordoned)
+    assert (broker.default_directory, broker.has_room) == (default, has_room)
+
+
+def test_a_replica_is_served_from_a_directory_that_its_broker_registered():
+    """A broker that is not registered serves nothing."""
+    found = [_IMAGE.serves(3, b"d" * 16), _IMAGE.serves(3, b"x" * 16), _IMAGE.serves(9, b"d" * 16)]
+    assert found == [True, False, False]

@@ -1,7 +1,10 @@
 """Outcomes of commands."""
 
-from stratalog.metadata.image.decision import Decision, Failure, failure_of
+import pytest
+
+from stratalog.metadata.image.decision import Decision, Failure, batches, failure_of
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import BeginTransactionRecord, EndTransactionRecord, NoOpRecord
 
 
 def test_a_refusal_keeps_code_and_sentence():
@@ -13,3 +16,24 @@ def test_a_refusal_keeps_code_and_sentence():
 def test_a_decision_is_a_value():
     """Two decisions with the same records and answer are the same."""
     assert Decision((), 3) == Decision((), 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "is_atomic", "sizes"),
+    [
+        (0, True, []),
+        (10_000, True, [10_000]),
+        (10_001, True, [10_000, 3]),
+        (10_001, False, [10_000, 1]),
+        (25_000, False, [10_000, 10_000, 5_000]),
+    ],
+)
+def test_a_large_decision_is_written_in_batches(count, is_atomic, sizes):
+    """10,000 records at most in each; one that has to hold as a whole becomes a metadata transaction (KIP-868)."""
+    decision = Decision((NoOpRecord(),) * count, None, is_atomic=is_atomic)
+    parts = list(batches(decision))
+    assert [len(part) for part in parts] == sizes
+    is_transaction = is_atomic and count > 10_000
+    kinds = [type(parts[0][0]), type(parts[-1][-1])] if parts else []
+    expected = [BeginTransactionRecord, EndTransactionRecord] if is_transaction else [NoOpRecord, NoOpRecord]
+    assert kinds == (expected if parts else [])

@@ -1,6 +1,22 @@
 """Feature levels."""
 
-from stratalog.metadata.image.features import BOOTSTRAP_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES, bootstrap_records
+import pytest
+
+from stratalog.metadata.image.features import (
+    BOOTSTRAP_LEVELS,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    bootstrap_records,
+    has_eligible_leader_replicas,
+    record_version,
+)
+from stratalog.wire.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 
 
 def test_a_new_cluster_has_the_levels_of_kafka_4_3():
@@ -14,3 +30,24 @@ def test_every_level_of_a_new_cluster_can_be_run():
     """A broker can register with the cluster it has just made."""
     for name, level in BOOTSTRAP_LEVELS.items():
         assert SUPPORTED_FEATURES[name].minimum <= level <= SUPPORTED_FEATURES[name].maximum
+
+
+@pytest.mark.parametrize(
+    ("record", "versions"),
+    [
+        (RegisterBrokerRecord, {7: 1, 8: 2, 16: 2, 17: 3, 29: 3, 30: 4}),
+        (PartitionRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
+        (PartitionChangeRecord, {16: 0, 17: 1, 22: 1, 23: 2}),
+        (BrokerRegistrationChangeRecord, {7: 1, 16: 1, 17: 2, 29: 2, 30: 3}),
+        (TopicRecord, {7: 0, 30: 0}),
+    ],
+)
+def test_a_record_is_written_in_the_version_of_the_clusters_level(record, versions):
+    """A node of that level reads no newer one."""
+    assert {level: record_version(record, level) for level in versions} == versions
+
+
+@pytest.mark.parametrize(("levels", "has"), [({}, False), ({"eligible.leader.replicas.version": 1}, True)])
+def test_eligible_replicas_are_kept_from_level_1_on(levels, has):
+    """Without the feature an in-sync set is never empty but after a loss."""
+    assert has_eligible_leader_replicas(levels) is has

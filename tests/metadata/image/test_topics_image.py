@@ -1,5 +1,7 @@
 """Topics and partitions."""
 
+from dataclasses import replace
+
 import pytest
 
 from stratalog.metadata.image.topics_image import (
@@ -151,3 +153,44 @@ def test_a_record_that_does_not_fit_is_corrupt(step):
     """A log that contradicts itself is never guessed at."""
     with pytest.raises(Corrupt):
         step(TopicsDraft(_image()))
+
+
+def test_eligible_replicas_are_cleared_without_a_touch_of_other_topics():
+    """A topic that has none is the same object afterwards, also if all are cleared."""
+    image = _image(two=replace(_FULL, eligible_leader_replicas=(), last_known_eligible=()))
+    draft = TopicsDraft(image)
+    draft.clear_eligible(ClearElrRecord(topic_name=""))
+    after = draft.build(2)
+    assert after.by_name["two"] is image.by_name["two"]
+    assert after.partition("one", 0).eligible_leader_replicas == ()
+    assert dict(draft.changed_partitions) == {_ONE: {0}}
+
+
+def test_names_that_look_alike_are_found_by_their_key():
+    """The key follows creations and removals; names without dot and underscore have none."""
+    draft = TopicsDraft(TopicsImage())
+    for number, name in enumerate(("a.b", "plain", "c_d")):
+        draft.create(TopicRecord(name=name, topic_id=bytes([number + 1]) * 16))
+    image = draft.build(1)
+    assert dict(image.by_collision_key) == {"a_b": ("a.b",), "c_d": ("c_d",)}
+    draft = TopicsDraft(image)
+    draft.remove(b"\x01" * 16)
+    draft.create(TopicRecord(name="a_b", topic_id=b"9" * 16))
+    draft.remove(b"\x03" * 16)
+    assert dict(draft.build(2).by_collision_key) == {"a_b": ("a_b",)}
+
+
+def test_an_image_of_many_topics_shares_almost_all_with_the_next():
+    """One topic more among 1,000: no other topic is copied, and lookups find old and new ones."""
+    draft = TopicsDraft(TopicsImage())
+    for number in range(1000):
+        draft.create(TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16, "big")))
+    image = draft.build(1)
+    draft = TopicsDraft(image)
+    draft.create(TopicRecord(name="new", topic_id=b"n" * 16))
+    draft.remove((7).to_bytes(16, "big"))
+    after = draft.build(2)
+    assert (len(after.by_id), len(after.by_name)) == (1000, 1000)
+    assert after.by_name["new"].topic_id == b"n" * 16
+    assert "t7" not in after.by_name
+    assert all(after.by_id[topic_id] is topic for topic_id, topic in image.by_id.items() if topic.name != "t7")
