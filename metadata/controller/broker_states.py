@@ -28,7 +28,7 @@ class BrokerState(Enum):
 
 
 class BrokerEvent(Enum):
-    """What happens to a registered broker."""
+    """An event in the life of a registered broker."""
 
     REGISTERED_AGAIN = auto()
     """A registration by the incarnation that is registered."""
@@ -50,7 +50,7 @@ class BrokerEvent(Enum):
 
 
 class Response(Enum):
-    """What the controller does."""
+    """An answer of the controller, and its records."""
 
     NOTHING = auto()
     KEEP_EPOCH = auto()

@@ -4,7 +4,7 @@ Each change raises the partition epoch, and naming a leader raises the leader ep
 smaller in-sync set alone does not (since 3.6), a replica that is no longer assigned does.
 
 The leader is the present one while it is in sync and acceptable; else the first replica, in the assigned order, that is
-both; else the first of the eligible leader replicas, which is then alone in sync (KIP-966). With nobody in sync or
+both; else the first of the eligible leader replicas, which is then alone in sync (KIP-966). With none in sync or
 eligible the last known leader takes over, and where unclean elections are allowed, the first acceptable replica: it is
 alone in sync and RECOVERING, which stays over further elections until a leader reports the end of its recovery.
 
@@ -225,7 +225,7 @@ def _from_eligible(replicas: tuple[int, ...], leader: int, sets: _Sets, rules: P
 
 
 def _last_known(partition: PartitionImage, leader: int, sets: _Sets, rules: PartitionRules) -> tuple[int, ...]:
-    """The last leader, remembered while there is none and nobody is in sync."""
+    """The last leader, remembered while there is none and no replica is in sync."""
     if leader != NO_LEADER or not rules.has_eligible:
         return ()
     if sets.in_sync or partition.leader == NO_LEADER:

@@ -17,7 +17,7 @@ __all__ = ["Assignment", "cancelled", "completed", "reassigned"]
 
 
 class Assignment(NamedTuple):
-    """Who holds a partition: ``replicas`` include those that are being added and removed."""
+    """The holders of a partition: ``replicas`` include those that are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()

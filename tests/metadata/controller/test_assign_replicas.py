@@ -48,7 +48,7 @@ def test_a_replica_in_a_directory_that_is_not_online_leaves(one):
     assert one.state().directories == (GONE, b"\x02" * 16)
 
 
-def test_what_is_unknown_or_not_the_brokers_has_its_code(one):
+def test_partitions_that_are_unknown_or_not_the_brokers_have_their_codes(one):
     """Each for itself."""
     assert assign(one, (9, A), (2, A), (0, A)) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

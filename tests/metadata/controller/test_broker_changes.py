@@ -84,7 +84,7 @@ def _assign(one, broker_id, number, directory):
     one.do(assign_replicas_to_directories(one.view, broker_id, epoch, [Placed(key, directory)]))
 
 
-def test_a_heartbeat_that_unfences_and_loses_a_directory_elects_nobody_there(world):
+def test_a_heartbeat_that_unfences_and_loses_a_directory_elects_no_leader_there(world):
     """The replica on the lost disk cannot lead; the one on the other disk does."""
     one = world()
     one.register(one.registration(1, directories=(A, B)))

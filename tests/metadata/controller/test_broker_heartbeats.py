@@ -98,7 +98,7 @@ def test_a_stopping_broker_may_go_when_all_images_show_that_it_leads_no_more(wor
 
 
 def test_a_broker_that_leads_nothing_may_stop_at_once(world):
-    """Nobody has to hear of it; it leaves the in-sync sets."""
+    """No other broker has to hear of it; it leaves the in-sync sets."""
     one = world()
     one.start(1, 2)
     one.topic("t", (2, 1))

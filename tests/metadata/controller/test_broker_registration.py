@@ -127,7 +127,7 @@ def test_another_incarnation_waits_for_the_end_of_the_session_of_an_active_broke
 
 
 def test_a_new_incarnation_ends_what_its_former_one_led_and_was_a_member_of(world):
-    """The records come before the registration, which is the last; whoever leads next has a higher leader epoch."""
+    """The records come before the registration, which is the last; the next leader has a higher leader epoch."""
     one = world()
     one.start(1, 2)
     one.topic("t", (1, 2), (2, 1))
@@ -168,7 +168,7 @@ def test_a_last_member_comes_back_as_leader_if_it_lost_nothing(world, elr, is_cl
 
 
 def test_the_only_replica_of_a_partition_leads_again_whatever_its_broker_lost(world):
-    """Nobody else has anything; with one broker all is as it was."""
+    """No other broker has anything; with one broker all is as it was."""
     one = world()
     one.start(1)
     one.topic("t", (1,))

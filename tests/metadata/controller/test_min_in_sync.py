@@ -73,7 +73,7 @@ def test_the_feature_begins_with_a_minimum_of_the_cluster(world):
 
 
 def test_eligible_replicas_of_an_earlier_time_are_not_believed(world):
-    """The level was taken back and others went on; a level that begins anew begins with nobody eligible."""
+    """The level was taken back and others went on; a level that begins anew begins without eligible replicas."""
     one = world(elr=True, minimum=2)
     one.start(1, 2)
     one.topic("t", (1, 2))

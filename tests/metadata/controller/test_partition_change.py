@@ -53,7 +53,7 @@ def state_of(image):
     ],
 )
 def test_the_leader_is_the_first_replica_alive_and_in_sync(in_sync, dead, unclean, leader):
-    """Replicas [1,2,3]: in sync {3,2} gives 2, {3} gives 3; with nobody alive there, none, or an unclean one."""
+    """Replicas [1,2,3]: in sync {3,2} gives 2, {3} gives 3; with none alive there, none, or an unclean one."""
     image = PartitionImage((1, 2, 3), in_sync)
     found = after(image, rules_of(dead=dead, unclean=unclean))
     assert found.leader == leader
@@ -104,7 +104,7 @@ def test_without_eligible_replicas_the_last_member_stays_in_the_set():
 
 
 def test_a_last_member_that_may_have_lost_data_leaves_the_set_of_several_replicas():
-    """It may lack what was acknowledged; where it is the only replica there is nobody else to ask, and it stays."""
+    """It may lack what was acknowledged; where it is the only replica there is no other to ask, and it stays."""
     rules = rules_of(dead={1})
     assert state_of(after(PartitionImage((1, 2), (1,), leader=1), rules, lost=frozenset({1}))) == (NO_LEADER, (), ())
     assert state_of(after(PartitionImage((1,), (1,), leader=1), rules, lost=frozenset({1}))) == (NO_LEADER, (1,), ())
@@ -135,7 +135,7 @@ def test_no_unclean_leader_is_elected_while_a_member_lives(elr):
 
 
 def test_members_that_leave_below_the_minimum_become_eligible():
-    """Minimum 2: {1,2,3} to {1,2} leaves nobody eligible, to {1} makes 2 eligible, to {} both, without a leader."""
+    """Minimum 2: {1,2,3} to {1,2} makes none eligible, to {1} makes 2 eligible, to {} both, without a leader."""
     image = PartitionImage((1, 2, 3), (1, 2, 3), leader=1)
     rules = rules_of(minimum=2, elr=True)
     image = after(image, rules, in_sync_replicas=(1, 2))
@@ -183,7 +183,7 @@ def test_a_replica_that_may_have_lost_data_is_neither_in_sync_nor_eligible():
     assert (*state_of(found), found.last_known_eligible) == (NO_LEADER, (), (), (1,))
 
 
-def test_the_last_known_leader_leads_again_and_recovers_if_nobody_has_everything():
+def test_the_last_known_leader_leads_again_and_recovers_if_none_has_everything():
     """Without an unclean election: both sets are empty, and it is the one that had most. An eligible one comes first."""
     image = PartitionImage((1, 2), (), last_known_eligible=(2,))
     found = after(image, rules_of(minimum=2, elr=True))
