@@ -1,9 +1,8 @@
 """The image as records and back, and the ``.checkpoint`` file that holds them.
 
 A snapshot is named by the first offset it does not hold and the epoch of the last record it does:
-``00000000000000000042-0000000003.checkpoint``. Inside: a header control batch, batches of records, a footer control
-batch, offsets counted from 0. Sources: KIP-630, KIP-631, Kafka's ``MetadataImage.write``, ``RecordsSnapshotWriter``,
-``Snapshots``.
+``00000000000000000042-0000000003.checkpoint``. Its frame is that of every checkpoint, see
+:mod:`stratalog.metadata.quorum.checkpoint`. Sources: KIP-630, KIP-631, Kafka's ``MetadataImage.write``, ``Snapshots``.
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ from typing import Final, NamedTuple
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, Provenance
-from stratalog.wire.batch import (
-    Buffer,
-    Record,
-    build_batch,
-    build_control_batch,
-    check_batch,
-    iter_headers,
-    iter_records,
+from stratalog.metadata.quorum.checkpoint import (
+    STATIC_QUORUM,
+    QuorumRecords,
+    footer_batch,
+    header_batch,
+    read_checkpoint,
+    record_batches,
 )
+from stratalog.wire.batch import Buffer
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.records import control
-from stratalog.wire.records.control import ControlType, SnapshotFooterRecord, SnapshotHeaderRecord
 from stratalog.wire.records.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -43,12 +40,12 @@ __all__ = [
     "image_records",
     "parse_snapshot_name",
     "read_snapshot",
+    "read_snapshot_and_quorum",
     "snapshot_name",
     "snapshot_steps",
 ]
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
-_RECORDS_PER_BATCH: Final = 1000
 _RECORDS_PER_PAUSE: Final = 100
 _NO_BROKER: Final = -1
 
@@ -94,63 +91,47 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
 
 
-def snapshot_steps(image: ClusterImage) -> Generator[None, None, Sequence[bytearray]]:
-    """The batches of the file of ``image``, which are its whole content in order; pauses every 100 records."""
+def snapshot_steps(
+    image: ClusterImage, quorum: QuorumRecords = STATIC_QUORUM
+) -> Generator[None, None, Sequence[bytearray]]:
+    """The batches of the file of ``image``, which are its whole content in order; pauses every 100 records.
+
+    ``quorum`` is what the log says of the voters up to the end of the image.
+    """
     epoch, timestamp_ms = image.provenance.epoch, image.provenance.timestamp_ms
-    batches = [
-        _control(
-            ControlType.SNAPSHOT_HEADER,
-            0,
-            timestamp_ms,
-            epoch,
-            SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms),
-        )
-    ]
+    first, offset = header_batch(
+        quorum, last_contained_timestamp_ms=timestamp_ms, timestamp_ms=timestamp_ms, epoch=epoch
+    )
+    batches = [first]
     values = []
     for record in image_records(image):
         values.append(encode_record(record))
         if len(values) % _RECORDS_PER_PAUSE == 0:
             yield
-    offset = 1
-    for start in range(0, len(values), _RECORDS_PER_BATCH):
-        chunk = values[start : start + _RECORDS_PER_BATCH]
-        rows = [Record(offset + index, timestamp_ms, None, value) for index, value in enumerate(chunk)]
-        batches.append(build_batch(rows, leader_epoch=epoch))
-        offset += len(chunk)
+    for batch, end in record_batches(values, first_offset=offset, timestamp_ms=timestamp_ms, epoch=epoch):
+        batches.append(batch)
+        offset = end
         yield
-    batches.append(_control(ControlType.SNAPSHOT_FOOTER, offset, timestamp_ms, epoch, SnapshotFooterRecord()))
+    batches.append(footer_batch(offset=offset, timestamp_ms=timestamp_ms, epoch=epoch))
     return batches
 
 
 build_snapshot = at_once(snapshot_steps)
 
 
-def _control(kind: ControlType, offset: int, timestamp_ms: int, epoch: int, record: Message) -> bytearray:
-    value = control.encode_record(record)
-    return build_control_batch(kind, value, offset=offset, timestamp_ms=timestamp_ms, leader_epoch=epoch)
-
-
 def read_snapshot(buffer: Buffer, snapshot: SnapshotId) -> ClusterImage:
     """The image in the file named by ``snapshot``. Raises `Corrupt` if it is cut off or damaged."""
-    where = f"snapshot {snapshot_name(snapshot)}"
-    timestamp_ms: int | None = None
-    finished = False
-    loaded: list[Message] = []
-    end = 0
-    for position, _ in iter_headers(buffer):
-        header = check_batch(buffer, position)
-        end = position + header.size_bytes
-        if finished:
-            raise Corrupt(f"{where} goes on behind its footer, at byte {position}")
-        for record in iter_records(buffer, position):
-            if not header.is_control:
-                loaded.append(decode_record(record.value or b""))
-                continue
-            kind = control.decode_key(record.key or b"")
-            content = control.decode_record(kind, record.value or b"")
-            if isinstance(content, SnapshotHeaderRecord):
-                timestamp_ms = content.last_contained_log_timestamp
-            finished = finished or isinstance(content, SnapshotFooterRecord)
-    if timestamp_ms is None or not finished or end != len(buffer):
-        raise Corrupt(f"{where} is cut off: remove it and start from an older one")
-    return EMPTY_IMAGE.apply(loaded, Provenance(snapshot.end_offset - 1, snapshot.epoch, timestamp_ms))
+    return read_snapshot_and_quorum(buffer, snapshot)[0]
+
+
+def read_snapshot_and_quorum(buffer: Buffer, snapshot: SnapshotId) -> tuple[ClusterImage, QuorumRecords]:
+    """The image in the file named by ``snapshot``, and the voters that it names.
+
+    Raises `Corrupt` if it is cut off or damaged.
+    """
+    try:
+        found = read_checkpoint(buffer, f"snapshot {snapshot_name(snapshot)}")
+    except Corrupt as error:
+        raise Corrupt(f"{error}: remove it and start from an older one") from error
+    provenance = Provenance(snapshot.end_offset - 1, snapshot.epoch, found.last_contained_timestamp_ms)
+    return EMPTY_IMAGE.apply(map(decode_record, found.values), provenance), found.quorum

@@ -9,6 +9,7 @@ LeaderChangeMessage, and may call records committed only once a record of its ow
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_parse, uuid_text
 __all__ = [
     "FILE_NAME",
     "QuorumState",
+    "QuorumStateLost",
     "become_leader",
     "leader_change_batch",
     "parse_quorum_state",
@@ -29,6 +31,16 @@ __all__ = [
 
 FILE_NAME: Final = "quorum-state"
 NO_VOTER: Final = -1
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+
+class QuorumStateLost(Corrupt):
+    """A ``quorum-state`` that cannot be read: the voter no longer knows the votes and epochs it has given its word on.
+
+    The caller treats its voter as one whose disk was wiped, never as one that has not voted yet: with other voters it
+    must neither vote nor stand under this directory id again (two leaders of one epoch could be the end of it). The
+    only voter of a quorum may go on above the epochs of its own log, because no other node has its votes.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +76,80 @@ class QuorumState:
             }
         return json.dumps({**content, "data_version": self.data_version}, separators=(",", ":")).encode()
 
+    def in_version(self, data_version: int, voters: Sequence[int]) -> QuorumState:
+        """The same state for a file of another version, which goes with ``kraft.version``.
 
-def parse_quorum_state(content: bytes) -> QuorumState:
-    """The inverse of :meth:`QuorumState.to_bytes`. Raises `Corrupt` for anything that is not such a file."""
+        Version 0 lists ``voters`` and has no place for the directory that was voted for; version 1 has one and leaves
+        the voters to the log.
+        """
+        if data_version == 0:
+            return replace(self, data_version=0, voters=tuple(voters), voted_directory_id=ZERO_UUID)
+        return replace(self, data_version=data_version, voters=())
+
+
+def parse_quorum_state(content: bytes, path: str = FILE_NAME) -> QuorumState:
+    """The inverse of :meth:`QuorumState.to_bytes`; ``path`` is for the message only.
+
+    Raises `QuorumStateLost` for anything that is not such a file; a file that is not there is for the caller to judge.
+    """
     try:
         fields = json.loads(content)
-        version = int(fields["data_version"])
-        if version not in {0, 1}:
-            raise Corrupt(f"{FILE_NAME} has data_version {version}, known are 0 and 1")
-        return QuorumState(
-            leader_epoch=int(fields["leaderEpoch"]),
-            leader_id=int(fields["leaderId"]),
-            voted_id=int(fields["votedId"]),
-            voted_directory_id=uuid_parse(fields["votedDirectoryId"]) if version else ZERO_UUID,
-            voters=() if version else tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
-            data_version=version,
-        )
-    except (Invalid, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Corrupt(
-            f"{FILE_NAME} is not a quorum state ({error!r}); restore it, the epoch must not go back"
-        ) from error
+    except ValueError as error:
+        raise _lost(path, f"{content[:40]!r} is no JSON ({error})") from error
+    if not isinstance(fields, dict):
+        raise _lost(path, f"a JSON object is expected, and a {type(fields).__name__} was found")
+    version = _number(fields, "data_version", path, minimum=-(1 << 31))
+    if version not in {0, 1}:
+        raise _lost(path, f"data_version is {version}, known are 0 and 1")
+    voted_id = _number(fields, "votedId", path, minimum=NO_VOTER)
+    return QuorumState(
+        leader_epoch=_number(fields, "leaderEpoch", path, minimum=0),
+        leader_id=_number(fields, "leaderId", path, minimum=NO_VOTER),
+        voted_id=voted_id,
+        voted_directory_id=_directory_id(fields, voted_id, path) if version else ZERO_UUID,
+        voters=() if version else _voters(fields, path),
+        data_version=version,
+    )
+
+
+def _lost(path: str, found: str) -> QuorumStateLost:
+    return QuorumStateLost(
+        f"{path} is not a quorum state: {found}. The votes of this node are lost with it, so it must not vote again "
+        "under its directory id. If other voters are left: remove this one from the quorum, empty its metadata "
+        "directory, format it with --no-initial-controllers and add it again. If it is the only voter: delete the file; "
+        "the epoch goes on above those of its log"
+    )
+
+
+def _number(fields: Mapping[str, Any], name: str, path: str, *, minimum: int) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= _EPOCH_MAX:
+        found = "missing" if name not in fields else repr(value)
+        raise _lost(path, f"{name} is {found}, a number of at least {minimum} is expected")
+    return value
+
+
+def _directory_id(fields: Mapping[str, Any], voted_id: int, path: str) -> Uuid:
+    text = fields.get("votedDirectoryId")
+    try:
+        directory_id = uuid_parse(text if isinstance(text, str) else repr(text))
+    except Invalid as error:
+        raise _lost(path, f"votedDirectoryId: {error}") from error
+    if directory_id != ZERO_UUID and voted_id == NO_VOTER:
+        raise _lost(path, f"votedDirectoryId is {text}, and no voter is named that has this directory")
+    return directory_id
+
+
+def _voters(fields: Mapping[str, Any], path: str) -> tuple[int, ...]:
+    rows = fields.get("currentVoters")
+    if rows is None:
+        return ()
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise _lost(path, f"currentVoters is {rows!r}, a list of objects is expected")
+    voters = tuple(_number(row, "voterId", path, minimum=0) for row in rows)
+    if len(set(voters)) != len(voters):
+        raise _lost(path, f"currentVoters names a voter twice: {list(voters)}")
+    return voters
 
 
 def become_leader(state: QuorumState, node_id: int) -> QuorumState:

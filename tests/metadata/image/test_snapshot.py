@@ -14,11 +14,14 @@ from stratalog.metadata.image.snapshot import (
     image_records,
     parse_snapshot_name,
     read_snapshot,
+    read_snapshot_and_quorum,
     snapshot_name,
 )
 from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage
+from stratalog.metadata.quorum.checkpoint import QuorumRecords
 from stratalog.wire.batch import check_batch
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.records.control import Endpoint, KRaftVersionFeature, QuorumVoter
 from stratalog.wire.records.metadata import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 
 _SMALL = st.integers(0, 9)
@@ -82,6 +85,21 @@ def images(draw):
 def test_an_image_is_what_its_records_make(image):
     """image → records → image is the identity."""
     assert EMPTY_IMAGE.apply(image_records(image)) == image
+
+
+@settings(max_examples=20, deadline=None)
+@given(images())
+def test_voters_survive_the_file_beside_the_image(image):
+    """A snapshot that left them out would leave a node of a dynamic quorum without voters."""
+    voter = QuorumVoter(
+        voter_id=1,
+        voter_directory_id=b"d" * 16,
+        endpoints=[Endpoint(name="CONTROLLER", host="a", port=9093)],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+    )
+    content = b"".join(build_snapshot(image, QuorumRecords(1, (voter,))))
+    snapshot = SnapshotId(image.provenance.offset + 1, image.provenance.epoch)
+    assert read_snapshot_and_quorum(content, snapshot) == (image, QuorumRecords(1, (voter,)))
 
 
 @settings(max_examples=30, deadline=None)

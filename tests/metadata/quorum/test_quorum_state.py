@@ -1,6 +1,7 @@
 """The memory of a voter."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from stratalog.metadata.quorum.quorum_state import (
     QuorumState,
+    QuorumStateLost,
     become_leader,
     leader_change_batch,
     parse_quorum_state,
@@ -40,14 +42,20 @@ def test_the_file_is_kafkas_json_of_version_1():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 1 << 30), st.integers(-1, 9), st.integers(-1, 9), st.lists(st.integers(0, 9)), st.booleans())
+@given(
+    st.integers(0, 1 << 30),
+    st.integers(-1, 9),
+    st.integers(-1, 9),
+    st.lists(st.integers(0, 9), unique=True),
+    st.booleans(),
+)
 def test_a_state_survives_its_file(epoch, leader, voted, voters, newer):
     """Both versions."""
     state = QuorumState(
         leader_epoch=epoch,
         leader_id=leader,
         voted_id=voted,
-        voted_directory_id=b"d" * 16 if newer else bytes(16),
+        voted_directory_id=b"d" * 16 if newer and voted >= 0 else bytes(16),
         voters=() if newer else tuple(voters),
         data_version=int(newer),
     )
@@ -55,22 +63,68 @@ def test_a_state_survives_its_file(epoch, leader, voted, voters, newer):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "found"),
     [
-        b"",
-        b"\xff",
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"data_version":2}',
-        b'{"data_version":0,"leaderId":1}',
-        b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"x","data_version":1}',
+        (b"", "is no JSON"),
+        (b"\xff", "is no JSON"),
+        (b"[]", "a list was found"),
+        (b"null", "a NoneType was found"),
+        (b"{}", "data_version is missing"),
+        (b'{"data_version":2}', "data_version is 2, known are 0 and 1"),
+        (b'{"data_version":0,"leaderId":1}', "votedId is missing"),
+        (b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"x","data_version":1}', "votedDirectoryId"),
+        (b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"data_version":1}', "votedDirectoryId"),
+        (
+            b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AQEBAQEBAQEBAQEBAQEBAQ","data_version":1}',
+            "no voter is named",
+        ),
+        (b'{"leaderId":1,"leaderEpoch":-1,"votedId":1,"data_version":0}', "leaderEpoch is -1"),
+        (b'{"leaderId":true,"leaderEpoch":1,"votedId":1,"data_version":0}', "leaderId is True"),
+        (b'{"leaderId":1,"leaderEpoch":"7","votedId":1,"data_version":0}', "leaderEpoch is '7'"),
+        (b'{"leaderId":1,"leaderEpoch":99999999999,"votedId":1,"data_version":0}', "leaderEpoch is 99999999999"),
+        (b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"currentVoters":{},"data_version":0}', "currentVoters"),
+        (b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"currentVoters":[1],"data_version":0}', "currentVoters"),
+        (b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"currentVoters":[{}],"data_version":0}', "voterId is missing"),
+        (
+            b'{"leaderId":1,"leaderEpoch":1,"votedId":1,"currentVoters":[{"voterId":1},{"voterId":1}],"data_version":0}',
+            "names a voter twice",
+        ),
     ],
 )
-def test_a_file_that_is_not_a_quorum_state_is_corrupt(content):
-    """The epoch must not be guessed: it could go back."""
-    with pytest.raises(Corrupt, match="quorum-state"):
+def test_an_unreadable_file_is_a_wipe_and_says_what_to_do(content, found):
+    """The message has the path, the fault and the way out: the vote and the epoch must not be guessed."""
+    with pytest.raises(QuorumStateLost, match=re.escape(found)) as lost:
+        parse_quorum_state(content, "/data/__cluster_metadata-0/quorum-state")
+    assert str(lost.value).startswith("/data/__cluster_metadata-0/quorum-state is not a quorum state")
+    assert "remove this one from the quorum" in str(lost.value)
+    assert isinstance(lost.value, Corrupt)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=60) | st.dictionaries(st.text(max_size=5), st.integers()).map(lambda d: json.dumps(d).encode())
+)
+def test_no_content_is_taken_for_a_state_without_a_vote(content):
+    """Anything that is not such a file raises the same error, whichever way it is broken."""
+    with pytest.raises(QuorumStateLost):
         parse_quorum_state(content)
+
+
+def test_a_state_changes_its_version_with_kraft_version():
+    """Version 0 forgets the directory that was voted for and lists the voters; version 1 does neither."""
+    state = QuorumState(leader_epoch=3, voted_id=2, voted_directory_id=b"d" * 16, data_version=1)
+    older = state.in_version(0, (1, 2))
+    assert (older.data_version, older.voted_id, older.voted_directory_id, older.voters) == (0, 2, bytes(16), (1, 2))
+    newer = older.in_version(1, ())
+    assert (newer.data_version, newer.voted_id, newer.voters) == (1, 2, ())
+    for each in (state, older, newer):
+        assert parse_quorum_state(each.to_bytes()) == each
+
+
+def test_a_file_of_version_0_may_leave_its_voters_out():
+    """Kafka's field may be null."""
+    content = b'{"leaderId":-1,"leaderEpoch":0,"votedId":-1,"currentVoters":null,"data_version":0}'
+    assert parse_quorum_state(content) == QuorumState()
 
 
 def test_each_start_of_the_one_voter_begins_a_higher_epoch():
