@@ -19,7 +19,7 @@ from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.control.control_plane import ControlPlane, ProducerIds, new_topic_id
 from stratalog.broker.control.dynamic_config import effective_config
 from stratalog.broker.control.metadata_fragments import MetadataFragments
-from stratalog.broker.control.metadata_log import open_metadata
+from stratalog.broker.control.metadata_log import first_records, open_metadata
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
@@ -46,7 +46,7 @@ from stratalog.broker.runtime.log_limits import LogLimits
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.broker.runtime.tick import Tick
-from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.settings.config import BrokerConfig, ConfigRefused
 from stratalog.broker.shortcuts.table import with_shortcuts
 from stratalog.broker.views.mount import Mount
 from stratalog.broker.workers.deep_work import DeepWork
@@ -56,8 +56,8 @@ from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.image.features import bootstrap_records
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
+from stratalog.metadata.settings.cluster_roles import single_node_problems
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
 
@@ -86,6 +86,9 @@ class Node:
         files: Filesystem | None = None,
         dice: random.Random | None = None,
     ) -> None:
+        several = single_node_problems(config.roles)
+        if several:
+            raise ConfigRefused(several)
         self.config = self._given = config
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
@@ -240,7 +243,7 @@ class Node:
     async def _register(self) -> None:
         """Say where this broker is reached and lead what it is named leader of, each under a new epoch."""
         if not self.control.image.features:
-            await self.control.write(tuple(bootstrap_records()))
+            await self.control.write(first_records(self._files, self.config.metadata_log_dir))
         start = BrokerStart(
             broker_id=self.node_id,
             incarnation_id=self._incarnation_id,

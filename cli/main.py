@@ -15,6 +15,7 @@ __all__ = ["cli", "main"]
 COMMANDS: Final = {
     "dev": LazyPath("stratalog.cli.serve", "dev", "Run a broker in a temporary folder, to try things out."),
     "serve": LazyPath("stratalog.cli.serve", "serve", "Run a broker from a configuration file."),
+    "format": LazyPath("stratalog.cli.format", "format_command", "Prepare the directories of a new node."),
     "mount": LazyPath("stratalog.cli.mount", "mount", "Serve a bucket for reading, without writing to it."),
     "topic": LazyPath("stratalog.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": LazyPath("stratalog.cli.produce", "produce", "Write records from standard input to a topic."),
@@ -58,7 +59,7 @@ COMMANDS: Final = {
     ),
 }
 
-PRIVATE: Final = frozenset({"dev", "serve", "mount", "restore", "cut", "tier", "compact", "erase"})
+PRIVATE: Final = frozenset({"dev", "serve", "format", "mount", "restore", "cut", "tier", "compact", "erase"})
 """Commands that write records, or what can lead to some, into directories: only their own account reads those.
 
 `stratalog.umask` is for those who want it otherwise of a broker.

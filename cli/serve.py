@@ -204,7 +204,7 @@ def free_or_any(address: str) -> str:
 async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code.
 
-    Raises `ConfigRefused` for a bucket that cannot be.
+    Raises `ConfigRefused` for a bucket that cannot be, and for a node of a cluster of several.
     """
     fault = bucket_url_fault(config.bucket_url, read_only=config.boolean("stratalog.read.only"))
     if fault:

@@ -58,6 +58,7 @@ _ROOT_FILES: Final = frozenset(
         checkpoint.KNOWN_BUCKET,
         checkpoint.SECOND_TIMELINES,
         checkpoint.META_PROPERTIES,
+        checkpoint.BOOTSTRAP,
         checkpoint.CLEAN_SHUTDOWN,
         LOG_BOUNDS,
         LOG_SUMMARIES,

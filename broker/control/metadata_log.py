@@ -24,22 +24,25 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import AppendInfo, Log
 from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.image.features import bootstrap_records, runnable_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.image.snapshot import (
     SnapshotId,
     parse_snapshot_name,
-    read_snapshot,
+    read_snapshot_and_quorum,
     snapshot_name,
     snapshot_steps,
 )
 from stratalog.metadata.quorum import quorum_state
+from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap
+from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.wire.batch import Record, build_batch
-from stratalog.wire.errors import Corrupt, KafkaError
+from stratalog.wire.errors import Corrupt, Invalid, KafkaError
 from stratalog.wire.records import metadata
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import TopicPartition, Uuid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 __all__ = [
     "METADATA_LOG_CONFIG",
@@ -47,8 +50,10 @@ __all__ = [
     "METADATA_TOPIC_ID",
     "MetadataLog",
     "begin_epoch",
+    "check_only_voter",
+    "first_records",
     "open_metadata",
-    "read_image",
+    "read_metadata",
 ]
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
@@ -61,14 +66,15 @@ _READ_BYTES: Final = 1 << 20
 log = logging.getLogger(__name__)
 
 
-def begin_epoch(files: Filesystem, directory: str, node_id: int, *, epoch_min: int = 0) -> int:
+def begin_epoch(files: Filesystem, directory: str, node_id: int, *, epoch_min: int = 0, kraft_version: int = 0) -> int:
     """Note durably that this node leads in a new epoch above ``epoch_min``; that epoch.
 
-    The log's own epochs are such a bound: the file has no checksum. Raises `Corrupt` for a file of another node.
+    The log's own epochs are such a bound: the file has no checksum. From ``kraft_version`` 1 on the log names the
+    voters, not the file. Raises `Corrupt` for a file of another node.
     """
     path = f"{directory}/{quorum_state.FILE_NAME}"
     try:
-        before = quorum_state.parse_quorum_state(files.read_bytes(path))
+        before = quorum_state.parse_quorum_state(files.read_bytes(path), path)
     except FileNotFoundError:
         before = QuorumState(voters=(node_id,))
     if before.leader_epoch < epoch_min:
@@ -80,24 +86,62 @@ def begin_epoch(files: Filesystem, directory: str, node_id: int, *, epoch_min: i
         )
         before = replace(before, leader_epoch=epoch_min)
     state = quorum_state.become_leader(before, node_id)
+    state = state.in_version(max(state.data_version, kraft_version), (node_id,))
     write_durably(files, path, state.to_bytes())
     return state.leader_epoch
 
 
-def read_image(log_: Log, files: Filesystem) -> ClusterImage:
-    """The image of the newest whole snapshot and the log behind it.
+def first_records(files: Filesystem, directory: str) -> tuple[Message, ...]:
+    """The records with which a new metadata log begins: those of ``bootstrap.checkpoint``, or the defaults without one.
+
+    Raises `Corrupt` for a file that cannot be read, `Invalid` for a cluster that this release cannot run.
+    """
+    path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
+    try:
+        content = files.read_bytes(path)
+    except FileNotFoundError:
+        return tuple(bootstrap_records())
+    try:
+        records, lowered = runnable_records(read_bootstrap(content, path))
+    except Invalid as error:
+        raise Invalid(f"{path}: {error}") from error
+    for sentence in lowered:
+        log.warning("%s: %s", path, sentence)
+    return records
+
+
+def check_only_voter(quorum: QuorumRecords, node_id: int, directory: str, directory_id: Uuid) -> None:
+    """Raise `Invalid` if the log in ``directory`` belongs to a quorum of more voters, or to another directory's voter."""
+    others = sorted(voter.voter_id for voter in quorum.voters if voter.voter_id != node_id)
+    if others:
+        raise Invalid(
+            f"{directory} belongs to a quorum with the voters {', '.join(map(str, others))} beside this node: in this "
+            "release one process is the whole cluster; format an empty directory with --standalone"
+        )
+    for voter in quorum.voters:
+        if voter.voter_directory_id != directory_id:
+            raise Invalid(
+                f"{directory} names the directory {uuid_text(voter.voter_directory_id)} as that of node {node_id}, and "
+                f"meta.properties says {uuid_text(directory_id)}: restore the file that belongs to this metadata log"
+            )
+
+
+def read_metadata(log_: Log, files: Filesystem) -> MetadataReplay:
+    """The image and the voters of the newest whole snapshot and the log behind it.
 
     Raises `Corrupt` where the log is damaged, or does not reach back to a snapshot that can be read.
     """
-    image = EMPTY_IMAGE
+    image, quorum = EMPTY_IMAGE, STATIC_QUORUM
     for snapshot in sorted(_snapshots(files, log_.directory), reverse=True):
         path = f"{log_.directory}/{snapshot_name(snapshot)}"
         try:
-            image = read_snapshot(files.read_bytes(path), snapshot)
+            image, quorum = read_snapshot_and_quorum(files.read_bytes(path), snapshot)
             break
         except Corrupt as error:
+            if not snapshot.end_offset:  # it names the first voters, which the log behind it does not repeat
+                raise
             log.error("%s; an older snapshot is tried", error)
-    replay = MetadataReplay(image)
+    replay = MetadataReplay(image, quorum)
     if replay.next_offset < log_.log_start_offset:
         raise Corrupt(
             f"the metadata log in {log_.directory} begins at offset {log_.log_start_offset}, and no snapshot reaches "
@@ -116,7 +160,7 @@ def read_image(log_: Log, files: Filesystem) -> ClusterImage:
             ) from error
         if replay.next_offset <= offset:
             raise Corrupt(f"the metadata log in {log_.directory} cannot be read at offset {offset}")
-    return replay.image()
+    return replay
 
 
 def _snapshots(files: Filesystem, directory: str) -> list[SnapshotId]:
@@ -138,7 +182,7 @@ def open_metadata(
 
     Snapshots are written in one of ``threads``.
 
-    Raises `Corrupt`, `OSError`. The caller appends the leader change with which the epoch begins.
+    Raises `Corrupt`, `OSError`, `Invalid` for a quorum of other voters. The caller appends the leader change with which the epoch begins.
     """
     log_ = home.files.open_log(
         METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=clock.wall_ms(), refuse_damage=True
@@ -153,18 +197,29 @@ def open_metadata(
             log_.recovery.reason,
             log_.recovery.quarantine,
         )
-    image = read_image(log_, files)
-    epoch = begin_epoch(files, log_.directory, node_id, epoch_min=log_.leader_epochs.latest_epoch)
+    replay = read_metadata(log_, files)
+    check_only_voter(replay.quorum, node_id, home.path, home.directory_id)
+    latest, kraft_version = log_.leader_epochs.latest_epoch, replay.quorum.kraft_version
+    epoch = begin_epoch(files, log_.directory, node_id, epoch_min=latest, kraft_version=kraft_version)
     partition = Partition(log_, directory=home.writer, high_watermark=log_.flushed_offset, clock=clock, rework=rework)
     partition.lead(node_id, epoch, replicas=[node_id], in_sync=[node_id])
-    return image, MetadataLog(partition, files, snapshot_bytes, threads)
+    return replay.image(), MetadataLog(partition, files, snapshot_bytes, threads, replay.quorum)
 
 
 class MetadataLog:
     """Appends and snapshots of the running leader. ``partition`` does the writing and syncing."""
 
-    def __init__(self, partition: Partition, files: Filesystem, snapshot_bytes: int, threads: Executor) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        files: Filesystem,
+        snapshot_bytes: int,
+        threads: Executor,
+        quorum: QuorumRecords = STATIC_QUORUM,
+    ) -> None:
+        """``quorum``: the voters, which snapshots go on naming when the log before them is gone."""
         self.partition = partition
+        self._quorum = quorum
         self._threads = threads
         self._files = files
         self._snapshot_bytes = snapshot_bytes
@@ -213,7 +268,7 @@ class MetadataLog:
         ``in_slices`` makes the content, which may have a hundred thousand records, with turns for others between. A
         thread writes and syncs it, and the log is shortened only after that. The caller must not append meanwhile.
         """
-        batches: Sequence[bytearray] = await in_slices(snapshot_steps(image))
+        batches: Sequence[bytearray] = await in_slices(snapshot_steps(image, self._quorum))
         log_ = self.partition.log
         snapshot = SnapshotId(image.provenance.offset + 1, image.provenance.epoch)
         loop = asyncio.get_running_loop()

@@ -22,12 +22,10 @@ from stratalog.broker.settings.listeners import (
     Listener,
     ListenerError,
     SecurityProtocol,
-    advertised_listeners,
-    check_ports,
-    parse_listeners,
-    parse_protocol_map,
 )
+from stratalog.broker.settings.roles import NodeListeners, controller_address, node_listeners
 from stratalog.metadata.settings.by_name import IGNORED_PREFIXES, is_security
+from stratalog.metadata.settings.cluster_roles import ClusterRoles, cluster_roles, role_notices, role_problems
 from stratalog.metadata.settings.configs import (
     ConfigError,
     ConfigValue,
@@ -95,6 +93,8 @@ class BrokerConfig:
     """
 
     node_id: int
+    roles: ClusterRoles
+    """Broker, controller or both, and the quorum that the node belongs to."""
     rack: str | None
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
@@ -104,6 +104,8 @@ class BrokerConfig:
     """The addresses that clients get, one for each of :attr:`listeners` that is advertised."""
     controller_listeners: tuple[Listener, ...]
     """Named by ``controller.listener.names``; nothing listens there while the quorum is this process alone."""
+    controller_address: tuple[str, int] | None
+    """Host and port at which other nodes reach the first of them; None for a node without one."""
     http_host: str
     http_port: int
     tiering_enabled: bool
@@ -255,23 +257,31 @@ class _Loader:
 
     def _build(self) -> BrokerConfig:
         log_dirs = self._log_dirs()
-        listeners, advertised, controllers = self._listeners()
+        node_id = self._node_id()
+        roles = self._roles(node_id)
+        listeners = None if roles is None else self._listeners(roles)
         http_host, http_port = self._http()
         beside = log_dirs[0] if log_dirs else "/"
         cache_dir = self._text("stratalog.cache.dir")
         metadata_dir = self._text("metadata.log.dir")
+        bucket_url = self._bucket_url(beside)
+        self._refuse_if_wrong()
+        assert roles is not None
+        assert listeners is not None
         return BrokerConfig(
-            node_id=self._node_id(),
+            node_id=node_id,
+            roles=roles,
             rack=self._text("broker.rack"),
             log_dirs=log_dirs,
             metadata_log_dir=_absolute(metadata_dir) if metadata_dir else beside,
-            listeners=listeners,
-            advertised_listeners=advertised,
-            controller_listeners=controllers,
+            listeners=listeners.served,
+            advertised_listeners=listeners.advertised,
+            controller_listeners=listeners.controllers,
+            controller_address=controller_address(roles, listeners),
             http_host=http_host,
             http_port=http_port,
             tiering_enabled=bool(self.values["remote.log.storage.system.enable"]),
-            bucket_url=self._bucket_url(beside),
+            bucket_url=bucket_url,
             bucket_options=bucket_options(self.values),
             cache_dir=_absolute(cache_dir) if cache_dir else f"{beside}-cache",
             cache_bytes_max=_whole(self.values["stratalog.cache.bytes.max"]),
@@ -334,30 +344,31 @@ class _Loader:
             self.problems.append(f"{self._origin(name)}: {error}")
             return "", 0
 
-    def _listeners(self) -> tuple[tuple[Listener, ...], tuple[Listener, ...], tuple[Listener, ...]]:
-        controllers = {name.upper() for name in _texts(self.values["controller.listener.names"])}
-        if set(_texts(self.values["process.roles"])) != {"broker", "controller"}:
-            self.problems.append(
-                f"{self._origin('process.roles')}: process.roles must be broker,controller: in this release one process is both"
-            )
+    def _roles(self, node_id: int) -> ClusterRoles | None:
         try:
-            protocols = parse_protocol_map(self._text("listener.security.protocol.map") or "")
-            if "listener.security.protocol.map" not in self.chosen:
-                protocols = dict.fromkeys(controllers, SecurityProtocol.PLAINTEXT) | protocols
-            every = parse_listeners(",".join(_texts(self.values["listeners"])), protocols)
-            check_ports(every)
-            told = ",".join(_texts(self.values["advertised.listeners"])) or None
-            advertised = advertised_listeners(told, every, protocols, self.host_name)
+            return cluster_roles(self.values, node_id)
+        except ConfigError as error:
+            self.problems.append(str(error))
+            return None
+
+    def _listeners(self, node: ClusterRoles) -> NodeListeners | None:
+        try:
+            found = node_listeners(
+                node,
+                listeners=_texts(self.values["listeners"]),
+                advertised=_texts(self.values["advertised.listeners"]),
+                protocol_map=self._text("listener.security.protocol.map") or "",
+                map_is_given="listener.security.protocol.map" in self.chosen,
+                host_name=self.host_name,
+            )
         except ListenerError as error:
             self.problems.append(str(error))
-            return (), (), ()
-        served = tuple(one for one in every if one.name not in controllers)
-        self._check_served(served)
-        return (
-            served,
-            tuple(one for one in advertised if one.name not in controllers),
-            tuple(one for one in every if one.name in controllers),
-        )
+            return None
+        self.problems.extend(role_problems(node, found.names))
+        self.notices.extend(role_notices(node))
+        if node.is_broker:
+            self._check_served(found.served)
+        return found
 
     def _check_served(self, served: Sequence[Listener]) -> None:
         origin = self._origin("listeners")

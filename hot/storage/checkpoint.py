@@ -17,6 +17,7 @@ from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
 __all__ = [
+    "BOOTSTRAP",
     "CLEANER_OFFSETS",
     "CLEAN_SHUTDOWN",
     "DELETED_ARCHIVES",
@@ -62,6 +63,8 @@ DELETED_ARCHIVES: Final = "deleted-archives"
 KNOWN_BUCKET: Final = "known-bucket"
 """Which bucket the broker archives to; JSON, written by the broker in the directory of its metadata."""
 META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+"""The first records of a cluster, from the command that formatted the directory."""
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"

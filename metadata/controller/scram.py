@@ -20,7 +20,15 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["ScramDeletion", "ScramUpsertion", "alter_credentials", "describe_credentials"]
+__all__ = [
+    "ITERATIONS_MAX",
+    "ITERATIONS_MIN",
+    "ScramDeletion",
+    "ScramUpsertion",
+    "alter_credentials",
+    "credential_record",
+    "describe_credentials",
+]
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
@@ -67,7 +75,7 @@ def alter_credentials(
             if records.pop(user, None) is not None:
                 why = "A user credential cannot be altered twice in the same request"
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, why)
-            records[user] = _deleted(image, change) if isinstance(change, ScramDeletion) else _upserted(change)
+            records[user] = _deleted(image, change) if isinstance(change, ScramDeletion) else credential_record(change)
         except KafkaError as error:
             failures[user] = failure_of(error)
     results: list[tuple[str, Failure | None]] = [*failures.items(), *((user, None) for user in records)]
@@ -89,7 +97,8 @@ def _deleted(image: ClusterImage, change: ScramDeletion) -> RemoveUserScramCrede
     return RemoveUserScramCredentialRecord(name=change.user, mechanism=change.mechanism)
 
 
-def _upserted(change: ScramUpsertion) -> UserScramCredentialRecord:
+def credential_record(change: ScramUpsertion) -> UserScramCredentialRecord:
+    """The record of one credential. Raises `KafkaError` for a name, a mechanism or a number of iterations that cannot be."""
     _check(change.user, change.mechanism)
     if change.iterations < ITERATIONS_MIN:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")

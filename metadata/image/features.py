@@ -5,11 +5,12 @@ Sources: Kafka's ``MetadataVersion`` (4.3-IV0 is 30), ``TransactionVersion``, ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.image.brokers_image import SupportedLevels
+from stratalog.wire.errors import Invalid
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
@@ -33,6 +34,7 @@ __all__ = [
     "has_eligible_leader_replicas",
     "metadata_changed",
     "record_version",
+    "runnable_records",
 ]
 
 METADATA_VERSION: Final = "metadata.version"
@@ -95,3 +97,31 @@ def record_version(record: type[Message], level: int) -> int:
 def bootstrap_records() -> list[FeatureLevelRecord]:
     """The first records of a new metadata log; ``metadata.version`` comes first."""
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()]
+
+
+def runnable_records(records: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The records of a ``bootstrap.checkpoint`` that this release can run, and a sentence for each level that it lowers.
+
+    Levels that another release chose for a cluster that does not exist yet may be lower. Raises `Invalid` for a
+    ``metadata.version`` that is not the one in whose records this release writes.
+    """
+    kept: list[Message] = []
+    lowered: list[str] = []
+    for record in records:
+        if not isinstance(record, FeatureLevelRecord):
+            kept.append(record)
+            continue
+        name, level = record.name, record.feature_level
+        supported = SUPPORTED_FEATURES.get(name, SupportedLevels(0, 0))
+        if name == METADATA_VERSION and level != supported.maximum:
+            raise Invalid(
+                f"a new cluster with {METADATA_VERSION} {level} cannot begin here: this release writes its records for "
+                f"level {supported.maximum}; format empty directories without --release-version"
+            )
+        if level > supported.maximum:
+            lowered.append(
+                f"{name} begins with level {supported.maximum} instead of {level}: this release runs no higher one"
+            )
+        if min(level, supported.maximum):
+            kept.append(FeatureLevelRecord(name=name, feature_level=min(level, supported.maximum)))
+    return tuple(kept), tuple(lowered)

@@ -1,15 +1,20 @@
 """From the batches of ``__cluster_metadata`` to images.
 
-Control batches (leader changes, the quorum's own records) are not part of the image. Records between a begin and an
-end marker take effect together, those before an abort marker never (KIP-868). Batches below the start, which a
+Control batches (leader changes, the quorum's own records) are not part of the image; the level of ``kraft.version`` and
+the voters that they name are kept beside it. Records between a begin and an end marker take effect together, those before an abort marker never (KIP-868). Batches below the start, which a
 snapshot already holds, are passed over.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta, Provenance
+from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
 from stratalog.wire.batch import Buffer, check_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.records import control
+from stratalog.wire.records.control import ControlType, decode_key
 from stratalog.wire.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -20,16 +25,21 @@ from stratalog.wire.schema import Message
 
 __all__ = ["MetadataReplay"]
 
+_OF_QUORUM: Final = frozenset({ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS})
+
 
 class MetadataReplay:
     """Takes batches in the order of the log and makes an image whenever asked.
 
-    ``image`` is where to begin: empty, or what a snapshot held; its provenance says which offset comes next.
+    ``image`` and ``quorum`` are where to begin: empty, or what a snapshot held; the provenance of the image says which
+    offset comes next.
     """
 
-    __slots__ = ("_delta", "_in_transaction", "_pending", "_provenance", "next_offset")
+    __slots__ = ("_delta", "_in_transaction", "_pending", "_provenance", "next_offset", "quorum")
 
-    def __init__(self, image: ClusterImage = EMPTY_IMAGE) -> None:
+    def __init__(self, image: ClusterImage = EMPTY_IMAGE, quorum: QuorumRecords = STATIC_QUORUM) -> None:
+        self.quorum = quorum
+        """The voters and their level, up to the last batch."""
         self._delta = ImageDelta(image)
         self._provenance = image.provenance
         self._pending: list[Message] = []
@@ -60,9 +70,11 @@ class MetadataReplay:
                 f"the metadata log goes on at offset {header.base_offset}, {self.next_offset} was expected: "
                 "restore the log directory or begin from a snapshot"
             )
-        if not header.is_control:
-            for record in iter_records(buffer, position):
+        for record in iter_records(buffer, position):
+            if not header.is_control:
                 self._take(decode_record(record.value or b""))
+            elif (kind := decode_key(record.key or b"")) in _OF_QUORUM:
+                self.quorum = self.quorum.after(control.decode_record(kind, record.value or b""))
         self.next_offset = header.next_offset
         if not self._in_transaction:
             self._provenance = Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)

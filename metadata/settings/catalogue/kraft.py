@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.metadata.settings.catalogue.definition import BOOLEAN, INT, LIST, LONG, STRING, ConfigDef, setting
+from stratalog.metadata.settings.catalogue.quorum_addresses import QuorumServers, VoterAddresses
 from stratalog.metadata.settings.catalogue.validators import AnyList, ListOf, at_least
 
 __all__ = ["KRAFT_SETTINGS"]
@@ -30,8 +31,9 @@ KRAFT_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="How long the leader gathers records before it writes them."),
     setting("controller.quorum.auto.join.enable", BOOLEAN, False, unused=_ONE_VOTER,
             doc="Let a controller join the voters by itself."),
-    setting("controller.quorum.bootstrap.servers", LIST, (), AnyList(), unused=_ONE_VOTER,
-            doc="Addresses at which the quorum is found."),
+    setting("controller.quorum.bootstrap.servers", LIST, (), QuorumServers(),
+            doc="Addresses at which the quorum is found. In this release it is this process alone: several are refused, and "
+                "one is not looked at."),
     setting("controller.quorum.election.backoff.max.ms", INT, 1000, at_least(0), unused=_ONE_VOTER,
             doc="Longest pause before another election."),
     setting("controller.quorum.election.timeout.ms", INT, 1000, at_least(0), unused=_ONE_VOTER,
@@ -46,8 +48,9 @@ KRAFT_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Longest wait for an answer inside the quorum."),
     setting("controller.quorum.retry.backoff.ms", INT, 20, at_least(0), unused=_ONE_VOTER,
             doc="Pause before a failed request is sent again."),
-    setting("controller.quorum.voters", LIST, (), AnyList(), unused=_ONE_VOTER,
-            doc="Voters as id@host:port; the static way of naming the quorum."),
+    setting("controller.quorum.voters", LIST, (), VoterAddresses(),
+            doc="Voters as id@host:port; the static way of naming the quorum. In this release the only voter is this "
+                "node: serve refuses others, format takes them."),
     setting("controller.socket.timeout.ms", INT, 30_000, unused=_ONE_VOTER,
             doc="Longest silence between controller and broker."),
     setting("metadata.log.dir", STRING, None,
@@ -84,7 +87,7 @@ KRAFT_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Largest answer to a fetch of the metadata log."),
     setting("node.id", INT, 1, at_least(0), doc="Number of this node. Kafka wants it given; ours is 1."),
     setting("process.roles", LIST, ("broker", "controller"), ListOf(("broker", "controller"), empty_allowed=False),
-            doc="Roles of the process. In this release one process is both."),
+            doc="Roles of the process. In this release serve runs a process that is both; format takes each."),
     setting("server.max.startup.time.ms", LONG, (1 << 63) - 1, at_least(0), internal=True,
             unused="the start is bounded by what it has to recover", doc="Longest time a start may take."),
 )

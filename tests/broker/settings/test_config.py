@@ -257,7 +257,7 @@ def test_the_other_flags_are_settings_too(load) -> None:
         ("listeners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n", "only controller listeners"),
         ("listeners=INTERNAL://:9092\n", "no security protocol is defined for listener INTERNAL"),
         ("listeners=PLAINTEXT://:9092,CONTROLLER://:9092\n", "port 9092 is used by 2 listeners"),
-        ("process.roles=controller\n", "process.roles must be broker,controller"),
+        ("process.roles=controller\n", "The listeners config must only contain KRaft controller listeners"),
         ("node.id=1\nbroker.id=2\n", "broker.id 2 is not node.id 1"),
         ("log.dirs=/a,/b,/a/\n", "names the directory /a twice"),
         ("stratalog.http.listener=8080\n", "'8080' is not HOST:PORT"),

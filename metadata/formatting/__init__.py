@@ -1,0 +1,1 @@
+"""The content of the files of a new node, from its settings and the options of `stratalog format`."""
