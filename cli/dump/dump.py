@@ -31,7 +31,7 @@ from stratalog.wire.errors import Corrupt, Invalid
 __all__ = ["KINDS_HELP", "UnknownKind", "dump"]
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)(?:\.[a-z]+)?")
-_CHECKPOINT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(?:\.[a-z]+)?")
+_CHECKPOINT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(?:\.[a-z]+)?|bootstrap\.checkpoint")
 _ARCHIVED: Final = (".seg", ".json", ".json.zst")
 
 KINDS_HELP: Final = (

@@ -17,7 +17,9 @@ from stratalog.wire.topic import Uuid, uuid_parse
 
 __all__ = ["InitialVoter", "is_reserved", "parse_initial_voters", "quorum_of"]
 
-_VOTER: Final = re.compile(r"(?P<id>[^@]*)@(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[^:]*):(?P<directory>[^:]*)")
+_VOTER: Final = re.compile(
+    r"(?P<id>[^@]*)@(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[^:]*):(?P<directory>[^:]*)"
+)
 _ID_MAX: Final = (1 << 31) - 1
 _RESERVED_BELOW: Final = 100
 

@@ -13,11 +13,13 @@ import pytest
 from stratalog.broker.control.metadata_log import MetadataLog
 from stratalog.broker.runtime.slices import Slices
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
-from stratalog.metadata.image.snapshot import SnapshotId, image_records, read_snapshot, snapshot_name
+from stratalog.metadata.image.snapshot import SnapshotId, image_records, read_snapshot_and_quorum, snapshot_name
 from stratalog.wire.records.metadata import AccessControlEntryRecord, PartitionRecord, TopicRecord
 
 TURN_MS_MAX = 50
+QUORUM = quorum_of([InitialVoter(1, "a", 9093, b"d" * 16)], "CONTROLLER")
 
 
 def records(topics, rules):
@@ -81,7 +83,7 @@ def metadata_log(directory, files, threads):
     log.roll = partial(files.calls.append, "roll")
     log.advance_log_start = lambda _offset: files.calls.append("advance")
     log.delete_local_before = lambda _offset: files.calls.append("delete")
-    return MetadataLog(SimpleNamespace(log=log), files, 1, threads)
+    return MetadataLog(SimpleNamespace(log=log), files, 1, threads, QUORUM)
 
 
 async def in_slices(slices, steps):
@@ -111,7 +113,7 @@ async def test_the_loop_is_not_held_by_a_large_snapshot(tmp_path, threads, topic
     assert turns_while_syncing > 10
     assert threading.get_ident() not in files.threads
     path = tmp_path / snapshot_name(SnapshotId(8, 3))
-    assert read_snapshot(path.read_bytes(), SnapshotId(8, 3)) == image
+    assert read_snapshot_and_quorum(path.read_bytes(), SnapshotId(8, 3)) == (image, QUORUM)
 
 
 async def test_the_log_is_shortened_after_the_snapshot_is_on_disk_and_older_ones_go_last(tmp_path, threads):

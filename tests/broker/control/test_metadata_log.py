@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.control.metadata_log import begin_epoch
+from stratalog.broker.control.metadata_log import begin_epoch, check_only_voter, first_records
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
+from stratalog.metadata.image.features import bootstrap_records
 from stratalog.metadata.image.snapshot import parse_snapshot_name
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.metadata.quorum.bootstrap import bootstrap_checkpoint, level_records
+from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, build_checkpoint
+from stratalog.metadata.quorum.quorum_state import QuorumStateLost, parse_quorum_state
+from stratalog.wire.errors import Corrupt, ErrorCode, Invalid, KafkaError
 
 SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 
@@ -35,6 +41,71 @@ def test_an_epoch_is_never_below_those_of_the_log(tmp_path, watched_files):
     begin_epoch(watched_files, str(tmp_path), 1)
     assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 8
     assert begin_epoch(watched_files, str(tmp_path), 1, epoch_min=7) == 9
+
+
+def test_a_dynamic_quorum_has_its_voters_in_the_log_and_not_in_the_file(tmp_path, watched_files):
+    """The version of quorum-state goes with kraft.version, and never back."""
+    begin_epoch(watched_files, str(tmp_path), 1)
+    for kraft_version in (1, 0):
+        begin_epoch(watched_files, str(tmp_path), 1, kraft_version=kraft_version)
+        state = parse_quorum_state((tmp_path / "quorum-state").read_bytes())
+        assert (state.data_version, state.voters, state.leader_id) == (1, (), 1)
+    assert state.leader_epoch == 3
+
+
+def test_an_unreadable_quorum_state_stops_the_start(tmp_path, watched_files):
+    """It is a wipe, and the operator decides: nothing is written over it."""
+    (tmp_path / "quorum-state").write_bytes(b"{")
+    with pytest.raises(QuorumStateLost, match="If it is the only voter: delete the file"):
+        begin_epoch(watched_files, str(tmp_path), 1)
+    assert (tmp_path / "quorum-state").read_bytes() == b"{"
+
+
+def test_a_new_log_begins_with_the_records_that_were_formatted(tmp_path, caplog):
+    """Without the file, with the defaults; levels that cannot be run are lowered with a warning."""
+    files, path = RealFilesystem(), tmp_path / "bootstrap.checkpoint"
+    assert first_records(files, str(tmp_path)) == tuple(bootstrap_records())
+    levels = level_records({"metadata.version": 30, "share.version": 1})
+    path.write_bytes(bootstrap_checkpoint(levels, timestamp_ms=1))
+    assert first_records(files, str(tmp_path)) == tuple(levels[:1])
+    assert "share.version begins with level 0 instead of 1" in caplog.text
+    path.write_bytes(bootstrap_checkpoint(level_records({"metadata.version": 21}), timestamp_ms=1))
+    with pytest.raises(Invalid, match=r"bootstrap\.checkpoint: a new cluster with metadata\.version 21 cannot"):
+        first_records(files, str(tmp_path))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Corrupt, match="copy the file from another log directory"):
+        first_records(files, str(tmp_path))
+
+
+def test_a_log_of_other_voters_is_refused():
+    """A node that elects itself would be a second leader in a quorum of several."""
+
+    def quorum(*voters):
+        return quorum_of([InitialVoter(one, "a", 9093, directory) for one, directory in voters], "CONTROLLER")
+
+    mine = b"d" * 16
+    for allowed in (STATIC_QUORUM, quorum(), quorum((1, mine))):
+        check_only_voter(allowed, 1, "/data", mine)
+    with pytest.raises(Invalid, match="/data belongs to a quorum with the voters 2, 3 beside this node"):
+        check_only_voter(quorum((1, mine), (3, mine), (2, mine)), 1, "/data", mine)
+    with pytest.raises(Invalid, match="names the directory ZWVlZWVlZWVlZWVlZWVlZQ as that of node 1"):
+        check_only_voter(quorum((1, b"e" * 16)), 1, "/data", mine)
+
+
+def test_the_first_voters_must_be_readable(start_node):
+    """The log does not repeat them: without the checkpoint of offset 0 a dynamic quorum would look like a static one."""
+    node = start_node()
+    node.create("t")
+    node.stop()
+    path = metadata_directory(node) / "00000000000000000000-0000000000.checkpoint"
+    whole = build_checkpoint((), STATIC_QUORUM, last_contained_timestamp_ms=1, timestamp_ms=1)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(Corrupt, match="is cut off"):
+        node.start()
+    node.stop()
+    path.write_bytes(whole)
+    node.start()
+    assert node.produce("t", b"v") == [0]
 
 
 @pytest.mark.parametrize("clean", [True, False])

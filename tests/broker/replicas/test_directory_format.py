@@ -84,7 +84,7 @@ def test_a_directory_without_owner_that_holds_data_is_refused(formatted, tmp_pat
     path = tmp_path / "deep" / "d2" / name
     path.parent.mkdir(parents=True)
     path.write_text("kept")
-    with pytest.raises(Invalid, match="has no meta.properties and is not empty"):
+    with pytest.raises(Invalid, match=r"has no meta\.properties and is not empty"):
         formatted()
     assert content(tmp_path) == {f"deep/d2/{name}": b"kept"}
     assert not (tmp_path / "d1").exists()

@@ -9,13 +9,17 @@ from stratalog.metadata.image.features import (
     bootstrap_records,
     has_eligible_leader_replicas,
     record_version,
+    runnable_records,
 )
+from stratalog.wire.errors import Invalid
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -51,3 +55,30 @@ def test_a_record_is_written_in_the_version_of_the_clusters_level(record, versio
 def test_eligible_replicas_are_kept_from_level_1_on(levels, has):
     """Without the feature an in-sync set is never empty but after a loss."""
     assert has_eligible_leader_replicas(levels) is has
+
+
+def test_levels_of_another_release_are_lowered_to_ours_and_said():
+    """Kafka formats with features that this release does not run yet; other records stay as they are."""
+    scram = UserScramCredentialRecord(
+        name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+    )
+    levels = {METADATA_VERSION: 30, "group.version": 1, "share.version": 1, "transaction.version": 3}
+    records = [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+    kept, lowered = runnable_records([*records, scram])
+    assert [(one.name, one.feature_level) for one in kept[:-1]] == [
+        (METADATA_VERSION, 30),
+        ("group.version", 1),
+        ("transaction.version", 2),
+    ]
+    assert kept[-1] == scram
+    assert lowered == (
+        "share.version begins with level 0 instead of 1: this release runs no higher one",
+        "transaction.version begins with level 2 instead of 3: this release runs no higher one",
+    )
+
+
+@pytest.mark.parametrize("level", [21, 31])
+def test_a_new_cluster_of_another_metadata_version_is_refused(level):
+    """The records that are written would not be those of its level."""
+    with pytest.raises(Invalid, match=f"level {level}|version {level} cannot begin here"):
+        runnable_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])

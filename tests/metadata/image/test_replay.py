@@ -4,9 +4,19 @@ import pytest
 
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
 from stratalog.metadata.image.replay import MetadataReplay
+from stratalog.metadata.quorum.checkpoint import QuorumRecords
 from stratalog.metadata.quorum.quorum_state import leader_change_batch
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.records.control import (
+    ControlType,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    QuorumVoter,
+    VotersRecord,
+    encode_key,
+)
+from stratalog.wire.records.control import encode_record as encode_control_record
 from stratalog.wire.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -41,6 +51,39 @@ def test_a_control_batch_alone_moves_the_offset():
     replay.replay(leader_change_batch(1, epoch=4, offset=0, timestamp_ms=5))
     assert replay.image() == EMPTY_IMAGE
     assert replay.image().provenance == (0, 4, 5)
+
+
+def test_voters_of_the_log_are_kept_beside_the_image():
+    """The last record counts (KIP-853); a replay that begins with a snapshot begins with its voters."""
+
+    def batch(offset, *records):
+        rows = [
+            Record(offset + index, 5, encode_key(kind), encode_control_record(record))
+            for index, (kind, record) in enumerate(records)
+        ]
+        return build_batch(rows, leader_epoch=1, control=True)
+
+    def voters(*ids):
+        level = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+        return VotersRecord(
+            voters=[
+                QuorumVoter(voter_id=one, voter_directory_id=b"d" * 16, endpoints=[], kraft_version_feature=level)
+                for one in ids
+            ]
+        )
+
+    replay = MetadataReplay()
+    replay.replay(
+        batch(
+            0,
+            (ControlType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=1)),
+            (ControlType.KRAFT_VOTERS, voters(1, 2)),
+        )
+    )
+    replay.replay(batch(2, (ControlType.KRAFT_VOTERS, voters(1))))
+    assert replay.quorum == QuorumRecords(1, tuple(voters(1).voters))
+    assert MetadataReplay(EMPTY_IMAGE, replay.quorum).quorum == replay.quorum
+    assert replay.image() == EMPTY_IMAGE
 
 
 def test_records_held_by_the_snapshot_are_passed_over():

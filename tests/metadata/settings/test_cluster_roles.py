@@ -131,8 +131,10 @@ def test_the_nodes_of_a_cluster_of_several_keep_the_rules(roles, node_id, names,
             4,
             {"process_roles": "broker", "controller_quorum_voters": THREE},
             BOTH,
-            ("controller.listener.names must not contain a value appearing in the 'listeners' configuration when running "
-            "KRaft with just the broker role"),
+            (
+                "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running "
+                "KRaft with just the broker role"
+            ),
         ),
         (
             4,
@@ -178,8 +180,10 @@ def test_the_nodes_of_a_cluster_of_several_keep_the_rules(roles, node_id, names,
             1,
             {"controller_quorum_voters": THREE, "inter_broker_listener_name": "INTERNAL"},
             BOTH,
-            ("inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based "
-            "on currently configured listeners are PLAINTEXT"),
+            (
+                "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based "
+                "on currently configured listeners are PLAINTEXT"
+            ),
         ),
         (1, {"controller_quorum_voters": "1@0.0.0.0:1,2@b:1"}, BOTH, "Host string (0.0.0.0) is not routeable"),
     ],
