@@ -62,7 +62,7 @@ def format_command(
     The options and files are those of kafka-storage format: Apache Kafka starts on directories that this command has
     formatted, and the other way round. Settings are read as serve reads them. Each directory of log.dirs and
     metadata.log.dir gets meta.properties and bootstrap.checkpoint; that of the metadata log also gets the voters of a
-    dynamic quorum. Nothing is overwritten: a directory that is formatted, or holds anything else, is refused before
+    dynamic quorum. No file is overwritten: a directory that is formatted, or holds anything else, is refused before
     anything is written.
 
     A node that is a cluster by itself need not be formatted: serve does that at its first start.

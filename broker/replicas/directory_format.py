@@ -93,7 +93,7 @@ def _owner(files: Filesystem, path: str) -> DirectoryOwner | None:
 
 
 def _check_empty(path: str) -> None:
-    """Nothing of a node may lie in a directory without owner: its data would become that of a new one."""
+    """Refuse a directory without owner that holds anything of a node: its data would become that of a new one."""
     top = Path(path)
     if not top.is_dir():
         return

@@ -1,7 +1,7 @@
 """The decision about ``stratalog format``: which files go into which directory of a node, or why none may.
 
-Nothing is overwritten: a directory that has an owner is left alone, or refused. Source of rules, and of most sentences:
-Kafka's ``Formatter``, ``StorageTool``, ``MetaPropertiesEnsemble``; KIP-631, KIP-853, KIP-858.
+No file is overwritten: a directory that has an owner is left alone, or refused. The rules and most sentences are those
+of Kafka's ``Formatter``, ``StorageTool``, ``MetaPropertiesEnsemble``; KIP-631, KIP-853, KIP-858.
 """
 
 from __future__ import annotations

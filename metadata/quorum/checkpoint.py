@@ -76,7 +76,7 @@ class QuorumRecords:
 
 
 STATIC_QUORUM: Final = QuorumRecords()
-"""A quorum of ``kraft.version`` 0, of which a checkpoint says nothing."""
+"""A quorum of ``kraft.version`` 0, whose voters no checkpoint names."""
 
 
 @dataclass(frozen=True, slots=True)

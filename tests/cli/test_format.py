@@ -45,7 +45,7 @@ def run(*arguments):
 
 
 def test_every_directory_is_a_line_of_the_result(config, tmp_path):
-    """The levels and the release are told beside it."""
+    """The levels and the release stand on stderr."""
     code, out, err = run("-c", config, "-t", CLUSTER, "--standalone", "--json", "--feature", "group.version=0")
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0

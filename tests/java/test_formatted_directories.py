@@ -217,7 +217,7 @@ def test_both_sides_write_the_same_voters_of_a_quorum_of_three(kafka, tmp_path) 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_kafka_and_our_broker_serve_one_after_the_other(kafka, node, start_kafka, first) -> None:
-    """Whoever formatted and begins: the levels, the voters and the directories are the same to the next."""
+    """Levels, voters and directories are the same to the next, whichever side formatted and began."""
     if first == "ours":
         node.ours(*node.options)
         theirs = start_kafka(node)

@@ -20,7 +20,7 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 @pytest.fixture
 def formatted(tmp_path):
-    """Formats the directories d1 and d2, of which d2 has the metadata log; returns the plan."""
+    """Formats the directories d1 and d2, the second with the metadata log; returns the plan."""
 
     def run(*, files=None, **options):
         paths = (str(tmp_path / "d1"), str(tmp_path / "deep" / "d2"))

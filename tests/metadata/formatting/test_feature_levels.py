@@ -74,7 +74,7 @@ def test_options_set_levels_within_their_bounds():
     ],
 )
 def test_levels_that_cannot_be_are_refused_with_the_reason(features, release, dynamic, why):
-    """Nothing is guessed."""
+    """No level is guessed."""
     with pytest.raises(Invalid) as refused:
         chosen_levels(features, release, has_dynamic_quorum=dynamic)
     assert why in str(refused.value)

@@ -64,7 +64,7 @@ def test_an_entry_that_is_no_server_is_refused(entry):
         definitions()["controller.quorum.bootstrap.servers"].parse(entry)
 
 
-def test_nothing_is_not_a_list():
+def test_null_is_not_a_list():
     """Both settings have an empty list as default."""
     for validator in (VoterAddresses(), QuorumServers()):
         validator("x", ())
