@@ -41,6 +41,34 @@ log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
 
+STOCK_BROKER = """
+process.roles=broker
+node.id=2
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://localhost:9092
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+log.dirs=/tmp/kraft-broker-logs
+"""
+STOCK_CONTROLLER = """
+process.roles=controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=CONTROLLER://:9093
+advertised.listeners=CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+log.dirs=/tmp/kraft-controller-logs
+"""
+THREE_NODES = """
+process.roles=broker,controller
+node.id=2
+listeners=PLAINTEXT://host2:9092,CONTROLLER://host2:9093
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=host1:9093,host2:9093,host3:9093
+"""
+
 
 @pytest.fixture
 def load(tmp_path):
@@ -243,6 +271,39 @@ def test_the_listen_flag_replaces_both_listener_settings(load) -> None:
     assert [str(one) for one in behind.advertised_listeners] == ["PLAINTEXT://proxy:443"]
 
 
+@pytest.mark.parametrize(
+    ("content", "roles", "served", "controllers", "address"),
+    [
+        (STOCK, {"broker", "controller"}, ["PLAINTEXT"], ["CONTROLLER"], ("localhost", 9093)),
+        (STOCK_BROKER, {"broker"}, ["PLAINTEXT"], [], None),
+        (STOCK_CONTROLLER, {"controller"}, [], ["CONTROLLER"], ("localhost", 9093)),
+        (THREE_NODES, {"broker", "controller"}, ["PLAINTEXT"], ["CONTROLLER"], ("host2", 9093)),
+        (
+            THREE_NODES.replace("bootstrap.servers=host1:9093,host2:9093,host3:9093", "voters=1@a:1,2@b:2,3@c:3"),
+            {"broker", "controller"},
+            ["PLAINTEXT"],
+            ["CONTROLLER"],
+            ("host2", 9093),
+        ),
+    ],
+)
+def test_the_files_of_a_cluster_of_several_are_read_by_role(load, content, roles, served, controllers, address) -> None:
+    """Kafka's server.properties, broker.properties and controller.properties, and a node of its three-node example."""
+    config = load(content)
+    assert config.roles.roles == roles
+    assert [one.name for one in config.listeners] == [one.name for one in config.advertised_listeners] == served
+    assert [one.name for one in config.controller_listeners] == controllers
+    assert config.controller_address == address
+    assert config.roles.node_id == config.node_id
+
+
+def test_a_stock_node_is_alone_and_a_node_with_peers_is_not(load) -> None:
+    """One server may be this machine under any name; every other sign of a second node counts."""
+    assert not load(STOCK).roles.has_peers
+    assert not load(None).roles.has_peers
+    assert all(load(content).roles.has_peers for content in (STOCK_BROKER, STOCK_CONTROLLER, THREE_NODES))
+
+
 def test_the_other_flags_are_settings_too(load) -> None:
     """--bucket and --http."""
     config = load(flags=Flags(bucket="memory:", http="[::1]:0"))
@@ -258,6 +319,10 @@ def test_the_other_flags_are_settings_too(load) -> None:
         ("listeners=INTERNAL://:9092\n", "no security protocol is defined for listener INTERNAL"),
         ("listeners=PLAINTEXT://:9092,CONTROLLER://:9092\n", "port 9092 is used by 2 listeners"),
         ("process.roles=controller\n", "The listeners config must only contain KRaft controller listeners"),
+        ("process.roles=broker\n", "either controller.quorum.bootstrap.servers must contain"),
+        ("controller.quorum.voters=1@a\n", "Failed to parse host name and port from entry 1@a"),
+        ("controller.quorum.bootstrap.servers=a\n", "Failed to parse host name and port from a for"),
+        ("controller.quorum.voters=2@a:1,3@b:2\n", "the node id 1 must be included in the set of voters"),
         ("node.id=1\nbroker.id=2\n", "broker.id 2 is not node.id 1"),
         ("log.dirs=/a,/b,/a/\n", "names the directory /a twice"),
         ("stratalog.http.listener=8080\n", "'8080' is not HOST:PORT"),
