@@ -1,0 +1,1 @@
+"""The quorum's Raft with pull (KIP-595, KIP-853, KIP-996): one node as a pure state machine."""

@@ -1,0 +1,130 @@
+"""Everything that happens to a node of the quorum: one of these at a time goes into `Raft.step`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stratalog.metadata.raft.messages import Answer, OffsetAndEpoch, Request
+from stratalog.metadata.raft.voter_set import VoterSet
+from stratalog.wire.errors import ErrorCode
+
+__all__ = [
+    "Answered",
+    "CleanLog",
+    "Event",
+    "Failed",
+    "Flushed",
+    "Proposed",
+    "Received",
+    "Shutdown",
+    "SnapshotDue",
+    "SnapshotLoaded",
+    "SnapshotWritten",
+    "Tick",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request has come in. ``token`` stands in the answer, which may come from a later step."""
+
+    token: Any
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a request that was sent to ``peer``."""
+
+    peer: int
+    request: Request
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request to ``peer`` has no answer: the connection is gone, or ``controller.quorum.request.timeout.ms`` over.
+
+    With UNSUPPORTED_VERSION the peer has no version of the request that says what it has to say.
+    """
+
+    peer: int
+    request: Request
+    error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The controller has records to append in the epoch in which it has decided them, ``count`` of them, as one batch."""
+
+    token: Any
+    epoch: int
+    count: int
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """The sync that `Flush` has asked for is done."""
+
+    end_offset: int
+    truncations: int
+    """As in `Flush`: a sync that began before a truncation says nothing of what was appended after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDue:
+    """The image has all records below ``end_offset`` and should be written out."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWritten:
+    """A snapshot of the image is whole and synced."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLog:
+    """Retention no longer needs what is below this snapshot (``metadata.max.retention.bytes``, ``.ms``)."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """The leader's snapshot is on disk in place of the log, with the voters and the level that it has."""
+
+    snapshot: OffsetAndEpoch
+    voters: VoterSet
+    kraft_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: `Raft.deadline_ms` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The process ends. A leader hands over for ``timeout_ms`` at most; `ShutDown` says when it may go."""
+
+    timeout_ms: int
+
+
+Event = (
+    Received
+    | Answered
+    | Failed
+    | Proposed
+    | Flushed
+    | SnapshotDue
+    | SnapshotWritten
+    | CleanLog
+    | SnapshotLoaded
+    | Tick
+    | Shutdown
+)

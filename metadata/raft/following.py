@@ -1,0 +1,171 @@
+"""A follower's, and an observer's, way to the leader's log: fetch, append, truncate, or begin with a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stratalog.metadata.raft.actions import BOOTSTRAP, LoadSnapshot, WriteSnapshotChunk
+from stratalog.metadata.raft.core import RaftCore
+from stratalog.metadata.raft.events import SnapshotLoaded
+from stratalog.metadata.raft.messages import (
+    Batch,
+    FetchAnswer,
+    FetchRequest,
+    FetchSnapshotAnswer,
+    FetchSnapshotRequest,
+    OffsetAndEpoch,
+)
+from stratalog.metadata.raft.states import Follower, SnapshotFetch
+from stratalog.wire.errors import ErrorCode
+
+__all__ = [
+    "ask_any",
+    "may_fetch",
+    "on_fetch_answer",
+    "on_fetch_failed",
+    "on_fetch_snapshot_answer",
+    "on_snapshot_loaded",
+    "poll_follower",
+    "truncate_to",
+]
+
+
+def ask_any(core: RaftCore) -> None:
+    """Fetch from any server: its answer names the leader."""
+    if core.may_send(BOOTSTRAP):
+        core.send(BOOTSTRAP, _fetch(core))
+
+
+def may_fetch(core: RaftCore) -> bool:
+    """Whether a fetch may say where the log ends: a voter's end counts for commits, so it has to be on disk."""
+    return not core.is_voter or core.log.flushed_offset >= core.log.end_offset
+
+
+def _fetch(core: RaftCore) -> FetchRequest:
+    """A fetch from the log end."""
+    return FetchRequest(
+        core.epoch,
+        core.me,
+        core.log.end_offset,
+        core.log.last_epoch,
+        core.high_watermark,
+        core.timeouts.fetch_wait_ms,
+        core.identity.cluster_id,
+    )
+
+
+def poll_follower(core: RaftCore) -> None:
+    """Sync, then fetch; without the leader's answers a voter stands, an observer asks the bootstrap servers."""
+    role = core.role
+    assert isinstance(role, Follower)
+    if core.is_voter:
+        core.request_flush()
+    if role.snapshot is not None and role.snapshot.loading:
+        return
+    if core.now_ms >= role.deadline_ms and not core.is_voter:
+        role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.fetch_ms)
+    if role.lost:
+        ask_any(core)
+    elif core.may_send(role.leader_id) and may_fetch(core):
+        fetching = role.snapshot
+        if fetching is None:
+            core.send(role.leader_id, _fetch(core), role.endpoints)
+        else:
+            request = FetchSnapshotRequest(
+                role.epoch, core.me, fetching.snapshot, fetching.position, core.identity.cluster_id
+            )
+            core.send(role.leader_id, request, role.endpoints)
+
+
+def _in_touch(core: RaftCore) -> None:
+    """The leader has answered well."""
+    if isinstance(core.role, Follower):
+        deadline = core.now_ms + core.timeouts.fetch_ms
+        core.role = replace(core.role, deadline_ms=deadline, has_fetched=True, lost=False)
+
+
+def on_fetch_failed(core: RaftCore, peer: int) -> None:
+    """A fetch has no answer: an observer asks elsewhere the next time."""
+    core.back_off(peer)
+    if isinstance(core.role, Follower) and not core.is_voter:
+        core.role = replace(core.role, lost=peer == core.role.leader_id)
+
+
+def on_fetch_answer(core: RaftCore, peer: int, request: FetchRequest, answer: FetchAnswer) -> None:
+    """Take over what the leader has. The request was sent from the log's end, which no other answer has moved."""
+    if core.heed(answer.epoch, answer.leader_id, answer.endpoints):
+        return
+    role = core.role
+    if answer.error is not ErrorCode.NONE or not isinstance(role, Follower):
+        on_fetch_failed(core, peer)
+        return
+    if request.offset != core.log.end_offset:
+        return
+    _in_touch(core)
+    if answer.diverging is not None:
+        truncate_to(core, answer.diverging)
+    elif answer.snapshot is not None:
+        _begin_snapshot(core, answer.snapshot)
+    else:
+        _append(core, answer.batches)
+        core.commit(min(answer.high_watermark, core.log.end_offset))
+
+
+def _append(core: RaftCore, batches: tuple[Batch, ...]) -> None:
+    """Append the batches of epochs up to the leader's own; a later one cannot come from it (KAFKA-19012)."""
+    legal = []
+    for batch in batches:
+        if batch.epoch > core.epoch:
+            break
+        legal.append(batch)
+    if legal:
+        core.append(tuple(legal))
+
+
+def truncate_to(core: RaftCore, parting: OffsetAndEpoch) -> None:
+    """Drop what the leader's log does not have: behind its end of that epoch, or behind this log's own."""
+    own = core.log.end_of(parting.epoch)
+    core.truncate(min(own.offset, parting.offset) if own.epoch == parting.epoch else own.offset)
+
+
+def _begin_snapshot(core: RaftCore, snapshot: OffsetAndEpoch) -> None:
+    """Fetch a snapshot from its first byte. One that ends below the committed records has nothing to give."""
+    if isinstance(core.role, Follower) and snapshot.offset > core.high_watermark:
+        core.role = replace(core.role, snapshot=SnapshotFetch(snapshot))
+
+
+def on_fetch_snapshot_answer(
+    core: RaftCore, peer: int, request: FetchSnapshotRequest, answer: FetchSnapshotAnswer
+) -> None:
+    """Keep bytes of the leader's snapshot. After any error the log is fetched again, which names a newer snapshot."""
+    if core.heed(answer.epoch, answer.leader_id, answer.endpoints):
+        return
+    role = core.role
+    if not isinstance(role, Follower) or role.snapshot is None:
+        return
+    fetching = role.snapshot
+    fits = (answer.snapshot, answer.position) == (request.snapshot, request.position)
+    if answer.error is not ErrorCode.NONE or not fits or request.position != fetching.position:
+        core.back_off(peer)
+        core.role = replace(role, snapshot=None)
+        return
+    _in_touch(core)
+    position = fetching.position + len(answer.data)
+    core.emit(WriteSnapshotChunk(fetching.snapshot, fetching.position, answer.data))
+    whole = position >= answer.size
+    core.role = replace(core.role, snapshot=SnapshotFetch(fetching.snapshot, position, loading=whole))
+    if whole:
+        core.emit(LoadSnapshot(fetching.snapshot))
+
+
+def on_snapshot_loaded(core: RaftCore, event: SnapshotLoaded) -> None:
+    """Go on behind the snapshot, which is on disk in place of the log."""
+    core.log = core.log.restarted_at(event.snapshot, event.voters, event.kraft_version)
+    core.truncations += 1
+    core.sync_asked = core.log.flushed_offset
+    core.store()
+    core.commit(event.snapshot.offset)
+    role = core.role
+    if isinstance(role, Follower):
+        core.role = replace(role, snapshot=None)
+        _in_touch(core)

@@ -1,0 +1,138 @@
+"""Changes of the voters: one at a time, each a record that counts from its append on (KIP-853).
+
+Two sets that differ by one voter share a voter in all their majorities. That is all the safety there is, so a second
+change waits until the first is committed, and the first of an epoch until the epoch itself has committed a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from stratalog.metadata.raft import leadership
+from stratalog.metadata.raft.core import RaftCore
+from stratalog.metadata.raft.fetch_serving import leader_problem
+from stratalog.metadata.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsAnswer,
+    ApiVersionsRequest,
+    Batch,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChange,
+    Voters,
+)
+from stratalog.metadata.raft.replica_progress import NEVER_MS
+from stratalog.metadata.raft.states import Leader, PendingChange
+from stratalog.metadata.raft.voter_set import Voter, VoterSet
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import ZERO_UUID
+
+__all__ = ["changed_voters", "check_change", "is_caught_up", "on_change", "on_versions"]
+
+
+def on_change(core: RaftCore, token: Any, request: VoterChange) -> None:
+    """Begin a change, or refuse it with Kafka's error."""
+    try:
+        check_change(core, request)
+        voters = changed_voters(core.voters, request)
+    except KafkaError as refusal:
+        core.reply(token, core.change_answer(refusal.code, str(refusal)))
+        return
+    role = core.role
+    assert isinstance(role, Leader)
+    change = PendingChange(token, request, core.now_ms + core.timeouts.fetch_ms)
+    if isinstance(request, AddVoterRequest):
+        newcomer = request.voter
+        core.role = replace(role, change=change)
+        core.send(newcomer.key.id, ApiVersionsRequest(), newcomer.endpoints)
+    else:
+        _append(core, change, voters)
+
+
+def check_change(core: RaftCore, request: VoterChange) -> None:
+    """Raise `KafkaError` unless the voters may be changed at all now."""
+    epoch = request.epoch if isinstance(request, UpdateVoterRequest) else core.epoch
+    error = leader_problem(core, request.cluster_id, epoch)
+    if error is not ErrorCode.NONE:
+        raise KafkaError(error, "only the leader of the metadata quorum changes its voters")
+    role = core.role
+    assert isinstance(role, Leader)
+    if not role.is_active:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the leader has not yet committed a record of its own epoch")
+    if core.log.kraft_version == 0:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the voters are static: kraft.version is 0")
+    if role.change is not None or core.log.voters_offset >= role.high_watermark:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way")
+
+
+def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
+    """The voters after one change. Raises `KafkaError` for one that makes no sense."""
+    if isinstance(request, RemoveVoterRequest):
+        left = voters.removed(request.voter)
+        if left == voters:
+            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{request.voter} is no voter")
+        if not left.voters:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
+        return left
+    voter = request.voter
+    if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a voter has a directory id and a listener of the controllers")
+    if isinstance(request, UpdateVoterRequest):
+        if not any(each.key == voter.key for each in voters):
+            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
+        return voters.updated(voter)
+    if voters.voter(voter.key.id) is not None:
+        raise KafkaError(ErrorCode.DUPLICATE_VOTER, f"node {voter.key.id} is a voter; remove its old directory first")
+    return voters.added(voter)
+
+
+def _append(core: RaftCore, change: PendingChange, voters: VoterSet) -> None:
+    """Append the new set, which counts at once."""
+    role, end = core.role, core.log.end_offset
+    assert isinstance(role, Leader)
+    answered = isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed
+    core.role = replace(role, change=replace(change, offset=end, answered=answered))
+    core.append((Batch(end, end + 1, role.epoch, (Voters(voters),)),))
+    if answered:
+        core.reply(change.token, core.change_answer(ErrorCode.NONE))
+    leadership.answer_parked(core, role.parked)
+    leadership.advance(core)
+
+
+def on_versions(core: RaftCore, peer: int, answer: ApiVersionsAnswer | None) -> None:
+    """Add the newcomer that has said what it can run; None: it has not answered."""
+    role = core.role
+    if not isinstance(role, Leader) or role.change is None:
+        return
+    change, request = role.change, role.change.newcomer
+    if request is None or request.voter.key.id != peer:
+        return
+    core.role = replace(role, change=None)
+    try:
+        if answer is None or answer.error is not ErrorCode.NONE:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} does not answer")
+        lowest, highest = answer.kraft_versions or (0, 0)
+        if not lowest <= core.log.kraft_version <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"node {peer} cannot run kraft.version {core.log.kraft_version}"
+            )
+        if not is_caught_up(core, request.voter):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} has not fetched all of the metadata log yet")
+        check_change(core, request)
+        voters = changed_voters(
+            core.voters, replace(request, voter=replace(request.voter, kraft_versions=(lowest, highest)))
+        )
+    except KafkaError as refusal:
+        core.reply(change.token, core.change_answer(refusal.code, str(refusal)))
+    else:
+        _append(core, change, voters)
+
+
+def is_caught_up(core: RaftCore, voter: Voter) -> bool:
+    """Whether a replica has had all of the log once, and fetches still: it adds a majority that can commit."""
+    if not isinstance(core.role, Leader):
+        return False
+    replica = core.role.progress.of(voter.key)
+    recently_ms = core.now_ms - core.timeouts.caught_up_ms
+    return replica.caught_up_ms != NEVER_MS and replica.fetched_ms > recently_ms

@@ -1,0 +1,78 @@
+"""A leader's knowledge of the others: how far each has fetched, and when (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stratalog.metadata.raft.messages import UNKNOWN_OFFSET
+from stratalog.metadata.raft.voter_set import ReplicaKey, VoterSet
+
+__all__ = ["NEVER_MS", "Replica", "ReplicaProgress"]
+
+NEVER_MS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica, voter or observer. Times are ms."""
+
+    key: ReplicaKey
+    end_offset: int = UNKNOWN_OFFSET
+    """Its fetch offset, below which a voter has synced everything."""
+    fetched_ms: int = NEVER_MS
+    """When it has fetched last."""
+    leader_end_offset: int = 0
+    """Where the leader's log ended then."""
+    caught_up_ms: int = NEVER_MS
+    """When it has last had all that the leader had."""
+
+    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> Replica:
+        """After a fetch at ``offset``. It has caught up to now, or to its fetch before if that end is reached."""
+        caught_up = self.caught_up_ms
+        if offset >= leader_end_offset:
+            caught_up = now_ms
+        elif self.fetched_ms != NEVER_MS and offset >= self.leader_end_offset:
+            caught_up = max(caught_up, self.fetched_ms)
+        return Replica(self.key, offset, now_ms, leader_end_offset, caught_up)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """All replicas that have fetched from the leader in its epoch, by (id, directory)."""
+
+    replicas: tuple[Replica, ...] = ()
+
+    def of(self, key: ReplicaKey) -> Replica:
+        """The latest state of the replica that ``key`` means: of a voter, only fetches by its directory count."""
+        known = [each for each in self.replicas if key.matches(each.key)]
+        return max(known, key=lambda each: each.fetched_ms, default=Replica(key))
+
+    def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> ReplicaProgress:
+        """After a fetch of this replica."""
+        before = next((each for each in self.replicas if each.key == key), Replica(key))
+        after = before.fetched(offset, leader_end_offset, now_ms)
+        others = (each for each in self.replicas if each.key != key)
+        return ReplicaProgress(tuple(sorted((*others, after), key=lambda each: each.key)))
+
+    def remembered(self, voters: VoterSet, since_ms: int) -> ReplicaProgress:
+        """Without observers that have not fetched since then."""
+        return replace(
+            self, replicas=tuple(each for each in self.replicas if each.fetched_ms >= since_ms or voters.has(each.key))
+        )
+
+    def high_watermark(self, voters: VoterSet, leader: ReplicaKey, flushed_offset: int) -> int:
+        """The offset below which a majority of the voters has everything on disk; -1 if that is not known.
+
+        The leader counts its flushed end, not its end: Kafka counts the latter, and a quorum of one, or a leader with
+        one slow follower, then acknowledges records that a power cut takes back.
+        """
+        ends = sorted(
+            (flushed_offset if voter.key.matches(leader) else self.of(voter.key).end_offset for voter in voters),
+            reverse=True,
+        )
+        return ends[len(ends) // 2] if ends else UNKNOWN_OFFSET
+
+    def successors(self, voters: VoterSet, leader: ReplicaKey) -> tuple[ReplicaKey, ...]:
+        """The other voters, the one with most of the log first."""
+        others = [voter.key for voter in voters.others(leader.id)]
+        return tuple(sorted(others, key=lambda key: (-self.of(key).end_offset, key)))
