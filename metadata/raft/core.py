@@ -33,7 +33,7 @@ from stratalog.metadata.raft.messages import (
     VoteAnswer,
     VoterChangeAnswer,
 )
-from stratalog.metadata.raft.states import Follower, Leader, Resigned, Role, Unattached
+from stratalog.metadata.raft.states import Follower, Leader, Prospective, Resigned, Role, Unattached, Votes
 from stratalog.metadata.raft.timeouts import RaftTimeouts
 from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, VoterSet
 from stratalog.wire.errors import ErrorCode
@@ -83,6 +83,8 @@ class RaftCore:
         self.backoff_until_ms: dict[int, int] = {}
         self.sync_asked = log.flushed_offset
         self.truncations = 0
+        self.is_loading = False
+        """A snapshot is taking the place of the log: until it has, this node neither fetches nor stands."""
         self.shutdown_deadline_ms: int | None = None
         self.stopped = False
         self.now_ms = 0
@@ -157,6 +159,13 @@ class RaftCore:
             self.become(Follower(epoch, leader_id, self.now_ms + self.timeouts.fetch_ms, known, voted))
         else:
             self.detach(epoch, voted=voted, leader_id=leader_id)
+
+    def stand(self) -> None:
+        """Ask whether an election could be won: a node that cannot reach a majority raises no epoch (KIP-996)."""
+        role, endpoints = self.role, self.leader_endpoints
+        votes = Votes(granted=frozenset({self.me.id}))
+        leader_id = role.leader_id if role.leader_id != self.me.id else NO_LEADER
+        self.become(Prospective(role.epoch, self.election_deadline_ms(), votes, leader_id, endpoints, role.voted))
 
     def heed(self, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
         """Take in epoch and leader of another node's message; whether the rest of it is void by that.

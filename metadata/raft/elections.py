@@ -17,7 +17,6 @@ __all__ = [
     "poll_candidate",
     "poll_prospective",
     "poll_unattached",
-    "stand",
     "would_grant",
 ]
 
@@ -91,24 +90,12 @@ def on_vote_answer(core: RaftCore, peer: int, request: VoteRequest, answer: Vote
 def poll_unattached(core: RaftCore) -> None:
     """Stand when the time is over; until then look for the leader."""
     assert isinstance(core.role, Unattached)
+    if core.is_loading:
+        return
     if core.is_voter and core.now_ms >= core.role.deadline_ms:
-        stand(core)
+        core.stand()
     else:
         following.ask_any(core)
-
-
-def stand(core: RaftCore) -> None:
-    """Ask whether an election could be won: no epoch is raised by a node that cannot reach a majority."""
-    core.become(
-        Prospective(
-            core.epoch,
-            core.election_deadline_ms(),
-            Votes(granted=frozenset({core.me.id})),
-            core.role.leader_id if core.role.leader_id != core.me.id else NO_LEADER,
-            core.leader_endpoints,
-            core.role.voted,
-        )
-    )
 
 
 def poll_prospective(core: RaftCore) -> None:
@@ -143,7 +130,7 @@ def poll_candidate(core: RaftCore) -> None:
     elif role.votes.are_won(core.voters):
         leadership.become_leader(core)
     elif core.now_ms >= role.deadline_ms:
-        stand(core)
+        core.stand()
     elif not role.votes.are_lost(core.voters):
         _ask_for_votes(core, role, pre_vote=False)
 

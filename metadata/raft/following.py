@@ -60,11 +60,14 @@ def poll_follower(core: RaftCore) -> None:
     assert isinstance(role, Follower)
     if core.is_voter:
         core.request_flush()
-    if role.snapshot is not None and role.snapshot.loading:
+    if core.is_loading:
         return
-    if core.now_ms >= role.deadline_ms and not core.is_voter:
+    if core.now_ms >= role.deadline_ms:
+        if core.is_voter:
+            core.stand()
+            return
         role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.fetch_ms)
-    if role.lost:
+    if role.lost and not core.is_voter:
         ask_any(core)
     elif core.may_send(role.leader_id) and may_fetch(core):
         fetching = role.snapshot
@@ -149,18 +152,19 @@ def on_fetch_snapshot_answer(
         core.back_off(peer)
         core.role = replace(role, snapshot=None)
         return
-    _in_touch(core)
     position = fetching.position + len(answer.data)
     core.emit(WriteSnapshotChunk(fetching.snapshot, fetching.position, answer.data))
-    whole = position >= answer.size
-    core.role = replace(core.role, snapshot=SnapshotFetch(fetching.snapshot, position, loading=whole))
-    if whole:
+    core.role = replace(role, snapshot=SnapshotFetch(fetching.snapshot, position))
+    _in_touch(core)
+    if position >= answer.size:
+        core.is_loading = True
         core.emit(LoadSnapshot(fetching.snapshot))
 
 
 def on_snapshot_loaded(core: RaftCore, event: SnapshotLoaded) -> None:
     """Go on behind the snapshot, which is on disk in place of the log."""
     core.log = core.log.restarted_at(event.snapshot, event.voters, event.kraft_version)
+    core.is_loading = False
     core.truncations += 1
     core.sync_asked = core.log.flushed_offset
     core.store()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from stratalog.metadata.raft.messages import Batch, KRaftVersion, OffsetAndEpoch, Voters
 from stratalog.metadata.raft.voter_set import VoterSet

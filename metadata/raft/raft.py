@@ -128,7 +128,7 @@ class Raft:
             times += [role.check_quorum_deadline_ms] if len(core.voters.others(core.me.id)) else []
             times += [role.begin_due_ms, *(parked.deadline_ms for parked in role.parked)]
             times += [] if role.change is None else [role.change.deadline_ms]
-        elif core.is_voter or not isinstance(role, Unattached):
+        elif not core.is_loading and (core.is_voter or not isinstance(role, Unattached)):
             times.append(role.deadline_ms)
         return min(times, default=None)
 
@@ -148,7 +148,7 @@ class Raft:
             if leader_id != NO_LEADER:
                 core.follow(epoch, leader_id)
         if core.is_voter and len(core.voters) == 1:
-            elections.stand(core)
+            core.stand()
         return self._settle()
 
     def step(self, event: Event, *, now_ms: int, jitter: float) -> list[Action]:
@@ -262,7 +262,8 @@ def _snapshot_due(core: RaftCore, event: SnapshotDue) -> None:
 
 
 def _snapshot_written(core: RaftCore, event: SnapshotWritten) -> None:
-    core.log = core.log.with_snapshot(event.snapshot)
+    if event.snapshot.offset > core.log.start_offset:  # else a newer one of the leader's is in place of the log
+        core.log = core.log.with_snapshot(event.snapshot)
 
 
 def _clean_log(core: RaftCore, event: CleanLog) -> None:

@@ -161,8 +161,6 @@ class SnapshotFetch:
     snapshot: OffsetAndEpoch
     position: int = 0
     """How many bytes have come."""
-    loading: bool = False
-    """All bytes are there; the driver puts the snapshot in place of the log."""
 
 
 @dataclass(frozen=True, slots=True)

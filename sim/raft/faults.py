@@ -1,0 +1,154 @@
+"""Everything that goes wrong in a run, and what an administrator does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from sim.raft.disk import Disk
+from sim.raft.node import endpoints_of
+from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from stratalog.metadata.raft.voter_set import Voter, VoterSet
+
+if TYPE_CHECKING:
+    from sim.raft.node import Node
+    from sim.raft.world import World
+
+__all__ = ["Faults"]
+
+_VOTERS_MAX: Final = 5
+_REPAIR_MS: Final = 1500
+
+
+class Faults:
+    """Draws one fault after the other."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tokens = count()
+
+    def begin(self) -> None:
+        """Start breaking things."""
+        self._next()
+        self._repair()
+
+    def _next(self) -> None:
+        world = self._world
+        if world.faulty:
+            if world.plan.faults:
+                _KINDS[world.dice.choice(world.plan.faults)](self)
+            world.schedule(1 + world.dice.randrange(2 * world.plan.fault_every_ms), self._next)
+
+    def end(self) -> None:
+        """Mend everything."""
+        self._world.network.heal()
+        for node in self._world.nodes.values():
+            node.paused_until_ms = 0
+            node.revive()
+
+    def _any(self) -> Node:
+        return self._world.dice.choice(list(self._world.nodes.values()))
+
+    def _cut(self) -> None:
+        """One direction, or both; everything is mended a while later."""
+        world = self._world
+        one, other = self._any(), self._any()
+        world.network.cut(one.id, other.id)
+        if world.dice.random() < 0.5:
+            world.network.cut(other.id, one.id)
+        world.schedule(world.dice.randrange(6000), world.network.heal)
+
+    def _isolate(self) -> None:
+        world = self._world
+        leader = world.leader
+        node = leader if leader is not None and world.dice.random() < 0.5 else self._any()
+        world.network.isolate(node.id, list(world.nodes))
+        world.schedule(world.dice.randrange(8000), world.network.heal)
+
+    def _kill(self) -> None:
+        node = self._any()
+        node.die(power=False)
+        self._world.schedule(self._world.dice.randrange(4000), node.revive)
+
+    def _power(self) -> None:
+        """One node, or all of them at once."""
+        world = self._world
+        nodes = list(world.nodes.values()) if world.dice.random() < 0.3 else [self._any()]
+        for node in nodes:
+            node.die(power=True)
+            world.schedule(world.dice.randrange(4000), node.revive)
+
+    def _pause(self) -> None:
+        node = self._any()
+        node.paused_until_ms = self._world.now_ms + self._world.dice.randrange(6000)
+
+    # -- disks and voters ----------------------------------------------------------------------------------------------
+
+    def _voter_sets(self) -> list[VoterSet]:
+        """What nodes hold for the voters now."""
+        views = [node.raft.log if node.raft is not None else node.disk.view() for node in self._world.nodes.values()]
+        return [view.voters for view in views if view.voters.voters]
+
+    def _survives(self, voters: VoterSet, lost: int) -> bool:
+        """Whether a majority of these voters still has its disk when node ``lost`` has none."""
+        nodes = self._world.nodes
+        whole = [voter for voter in voters if voter.key.id != lost and voter.key.matches(nodes[voter.key.id].key)]
+        return len(whole) >= voters.majority
+
+    def _wipe(self) -> None:
+        """A disk is replaced, unless no majority of disks would be left: the quorum could not go on without it."""
+        world, node = self._world, self._any()
+        if len(node.disk.batches) and all(self._survives(voters, node.id) for voters in self._voter_sets()):
+            node.die(power=True)
+            node.disk = Disk(world.new_directory_id(), kraft_version=world.plan.kraft_version)
+            world.note(node.id, "has a new disk")
+            world.schedule(world.dice.randrange(3000), node.revive)
+
+    def _reconfigure(self) -> None:
+        """Add, remove or update a voter."""
+        leader = self._world.leader
+        if leader is None or leader.raft is None:
+            return
+        voters, node = leader.raft.log.voters, self._any()
+        voter = voters.voter(node.id)
+        if voter is None:
+            if len(voters) < _VOTERS_MAX:
+                self._add(leader, node)
+        elif self._world.dice.random() < 0.2:
+            self._ask(leader, UpdateVoterRequest(leader.raft.role.epoch, Voter(voter.key, endpoints_of(node.id))))
+        elif len(voters) > 1 and all(self._survives(known.removed(voter.key), 0) for known in self._voter_sets()):
+            self._ask(leader, RemoveVoterRequest(voter.key))
+
+    def _repair(self) -> None:
+        """The administrator takes voters out whose disk is gone, and puts their nodes back in, for as long as needed."""
+        world, leader = self._world, self._world.leader
+        if leader is not None and leader.raft is not None and world.plan.kraft_version:
+            voters = leader.raft.log.voters
+            gone = [voter.key for voter in voters if voter.key != world.nodes[voter.key.id].key]
+            if gone:
+                self._ask(leader, RemoveVoterRequest(gone[0]))
+            else:
+                missing = [node for node in world.nodes.values() if voters.voter(node.id) is None]
+                if missing and len(voters) < world.plan.voters:
+                    self._add(leader, missing[0])
+        world.schedule(_REPAIR_MS, self._repair)
+
+    def _add(self, leader: Node, node: Node) -> None:
+        acks = self._world.dice.random() < 0.5
+        self._ask(leader, AddVoterRequest(Voter(node.key, endpoints_of(node.id)), ack_when_committed=acks))
+
+    def _ask(self, leader: Node, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> None:
+        world = self._world
+        leader.ask(f"admin {next(self._tokens)}", request, lambda answer: world.note(leader.id, f"answers {answer}"))
+
+
+_KINDS: Final[dict[str, Callable[[Faults], None]]] = {
+    "cut": Faults._cut,
+    "isolate": Faults._isolate,
+    "kill": Faults._kill,
+    "power": Faults._power,
+    "pause": Faults._pause,
+    "wipe": Faults._wipe,
+    "reconfigure": Faults._reconfigure,
+}

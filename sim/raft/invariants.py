@@ -1,0 +1,192 @@
+"""The promises of the quorum, looked at after every step: the seven of Kafka's ``RaftEventSimulationTest``, and ours.
+
+Kafka's: epochs never go back (`epochs`), one leader in an epoch (`leaders`), the high watermark never goes back and a
+majority has what is below it (`commit`), committed records are neither lost nor changed and the same everywhere
+(`commit`, `new_leader`), logs do not part under one epoch (`appended`), snapshots end at or below the high watermark
+and agree (`snapshot`). Ours: epoch and vote are on disk before they are told (`told`), a voter says only what it has
+synced (`told`), and every node acts on committed records only (`commit`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+from sim.raft.disk import Record, records_of
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest
+from stratalog.metadata.raft.states import Leader
+from stratalog.metadata.raft.voter_set import ReplicaKey
+
+if TYPE_CHECKING:
+    from sim.raft.node import Node
+
+__all__ = ["Invariants", "Violation"]
+
+
+class Violation(Exception):  # noqa: N818 - as in `sim.model`
+    """A promise is broken."""
+
+
+class Invariants:
+    """What has ever been promised in a run."""
+
+    def __init__(self) -> None:
+        self.committed: list[Record] = []
+        """What any leader has committed, by offset."""
+        self.leaders: dict[int, ReplicaKey] = {}
+        self._epochs: dict[ReplicaKey, int] = {}
+        self._high_watermarks: dict[int, int] = {}
+        self._leader_high_watermark = 0
+        self._written: dict[tuple[int, int], tuple[Record, int]] = {}
+        """By (offset, epoch): the record, and the epoch of the record before it. Unique, so that whole logs agree."""
+        self._synced: dict[ReplicaKey, int] = {}
+        """How far each voter's disk ever was synced since its last truncation: a disk that is lost had it."""
+        self._snapshots: dict[OffsetAndEpoch, tuple[Record, ...]] = {}
+
+    def gone(self, node: Node) -> None:
+        """A process has ended: its high watermark begins anew."""
+        self._high_watermarks.pop(node.id, None)
+
+    def synced(self, node: Node) -> None:
+        """A node's disk has more than before."""
+        self._synced[node.key] = max(self._synced.get(node.key, 0), node.disk.flushed_offset)
+
+    # -- before an action ----------------------------------------------------------------------------------------------
+
+    def before(self, node: Node, action: act.Action) -> None:
+        """Look at what a node is about to do. Raises `Violation`."""
+        check = _CHECKS.get(type(action))
+        if check is not None:
+            check(self, node, action)
+
+    def _reply(self, node: Node, action: act.Reply) -> None:
+        answer = action.answer
+        epoch = getattr(answer, "epoch", 0)
+        state = node.disk.quorum_state
+        on_disk = -1 if state is None else state.leader_epoch
+        if epoch > on_disk:
+            raise Violation(f"node {node.id} tells epoch {epoch}, on its disk is {on_disk}")
+        asker = getattr(action.token, "request", None)
+        if isinstance(answer, VoteAnswer) and answer.granted and isinstance(asker, VoteRequest) and not asker.pre_vote:
+            if state is None or (state.leader_epoch, state.voted_id) != (asker.epoch, asker.candidate.id):
+                raise Violation(f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}")
+
+    def _send(self, node: Node, action: act.Send) -> None:
+        request, state = action.request, node.disk.quorum_state
+        on_disk = -1 if state is None else state.leader_epoch
+        if getattr(request, "epoch", -1) > on_disk:
+            raise Violation(f"node {node.id} sends a request of an epoch that is not on its disk: {request}")
+        if isinstance(request, VoteRequest) and not request.pre_vote and state is not None and state.voted_id != node.id:
+            raise Violation(f"node {node.id} stands without its own vote on its disk")
+        is_voter = node.raft is not None and node.raft.is_voter
+        if isinstance(request, FetchRequest) and action.peer != act.BOOTSTRAP and is_voter:
+            if request.offset > node.disk.flushed_offset:
+                raise Violation(
+                    f"voter {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
+                )
+
+    def _append(self, node: Node, action: act.Append) -> None:
+        last = node.disk.batches[-1].epoch if node.disk.batches else max(node.disk.snapshots, default=(0, 0))[1]
+        for batch in action.batches:
+            for offset, record in enumerate(records_of(batch), batch.base_offset):
+                known = self._written.setdefault((offset, batch.epoch), (record, last))
+                if known != (record, last):
+                    raise Violation(
+                        f"node {node.id} appends {record} at offset {offset} after epoch {last}; "
+                        f"under this epoch there was {known[0]} after epoch {known[1]}"
+                    )
+                last = batch.epoch
+
+    def _truncate(self, node: Node, action: act.Truncate) -> None:
+        self._synced[node.key] = min(self._synced.get(node.key, 0), action.offset)
+
+    def _committed(self, node: Node, action: act.Committed) -> None:
+        end = action.high_watermark
+        before = self._high_watermarks.get(node.id, 0)
+        if end < before:
+            raise Violation(f"the high watermark of node {node.id} goes back from {before} to {end}")
+        self._high_watermarks[node.id] = end
+        role = node.raft.role if node.raft is not None else None
+        if isinstance(role, Leader):
+            self._leader_commits(node, role, end)
+        elif end > len(self.committed):
+            raise Violation(f"node {node.id} acts on records up to {end}, committed are {len(self.committed)}")
+        records = node.disk.records(end)
+        if records != self.committed[:end]:
+            at = next(at for at, one in enumerate(self.committed[:end]) if at >= len(records) or one != records[at])
+            has = records[at] if at < len(records) else "nothing"
+            raise Violation(f"node {node.id} has {has} at offset {at}; {self.committed[at]} is committed there")
+
+    def _leader_commits(self, node: Node, role: Leader, end: int) -> None:
+        if role.epoch >= max(self.leaders, default=0):
+            if end < self._leader_high_watermark:
+                raise Violation(f"the quorum's high watermark goes back from {self._leader_high_watermark} to {end}")
+            self._leader_high_watermark = end
+        assert node.raft is not None
+        voters = node.raft.log.voters
+        having = [voter.key.id for voter in voters if self._reach(voter.key) >= end]
+        if len(having) < voters.majority:
+            raise Violation(f"leader {node.id} commits up to {end}, of voters {sorted(voters.ids)} only {having} have it")
+        self.committed += node.disk.records(end)[len(self.committed) :]
+
+    def _reach(self, key: ReplicaKey) -> int:
+        return max((end for known, end in self._synced.items() if key.matches(known)), default=0)
+
+    def _write_snapshot(self, node: Node, action: act.WriteSnapshot) -> None:
+        self._snapshot(node, action.snapshot, tuple(node.disk.records(action.snapshot.offset)))
+
+    def _snapshot(self, node: Node, snapshot: OffsetAndEpoch, records: tuple[Record, ...]) -> None:
+        if snapshot.offset > len(self.committed):
+            raise Violation(f"a snapshot of node {node.id} ends at {snapshot}, committed are {len(self.committed)}")
+        if list(records) != self.committed[: snapshot.offset] or records[-1][0] != snapshot.epoch:
+            raise Violation(f"snapshot {snapshot} of node {node.id} is not what is committed")
+        if self._snapshots.setdefault(snapshot, records) != records:
+            raise Violation(f"two snapshots {snapshot} differ")
+
+    def snapshot_loaded(self, node: Node, snapshot: OffsetAndEpoch) -> None:
+        """A snapshot of another node has taken the place of a log."""
+        self._snapshot(node, snapshot, tuple(pickle.loads(node.disk.snapshots[snapshot])[0]))
+
+    def _became_leader(self, node: Node, action: act.BecameLeader) -> None:
+        if self.leaders.get(action.epoch) != node.key:
+            raise Violation(f"node {node.id} is active in epoch {action.epoch}, which {self.leaders.get(action.epoch)} leads")
+
+    def _stops(self, node: Node, action: act.Stop) -> None:
+        raise Violation(f"node {node.id} stops: {action.reason}")
+
+    # -- after a step --------------------------------------------------------------------------------------------------
+
+    def after_step(self, node: Node) -> None:
+        """Look at a node that has stepped. Raises `Violation`."""
+        self.synced(node)
+        if node.raft is None:
+            return
+        key = node.key
+        role = node.raft.role
+        before = self._epochs.get(key, 0)
+        if role.epoch < before:
+            raise Violation(f"the epoch of node {node.id} goes back from {before} to {role.epoch}")
+        self._epochs[key] = role.epoch
+        if isinstance(role, Leader) and role.epoch not in self.leaders:
+            self._new_leader(node, role.epoch)
+        if isinstance(role, Leader) and self.leaders[role.epoch] != key:
+            raise Violation(f"epoch {role.epoch} has two leaders, {self.leaders[role.epoch].id} and {node.id}")
+
+    def _new_leader(self, node: Node, epoch: int) -> None:
+        self.leaders[epoch] = node.key
+        older = [record for record in self.committed if record[0] < epoch]
+        if node.disk.records(len(older)) != older:
+            raise Violation(f"node {node.id} leads epoch {epoch} without all committed records")
+
+
+_CHECKS: Final[dict[type, Any]] = {
+    act.Reply: Invariants._reply,
+    act.Send: Invariants._send,
+    act.Append: Invariants._append,
+    act.Truncate: Invariants._truncate,
+    act.Committed: Invariants._committed,
+    act.WriteSnapshot: Invariants._write_snapshot,
+    act.BecameLeader: Invariants._became_leader,
+    act.Stop: Invariants._stops,
+}

@@ -1,0 +1,208 @@
+"""One run: nodes, network, faults and clients drawn from a seed, on virtual time, with every promise checked."""
+
+from __future__ import annotations
+
+import heapq
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from sim.raft.disk import Disk
+from sim.raft.faults import Faults
+from sim.raft.invariants import Invariants, Violation
+from sim.raft.network import Network
+from sim.raft.node import Node, endpoints_of
+from sim.raft.plan import Plan
+from sim.trace import Trace
+from stratalog.metadata.raft.events import Proposed
+from stratalog.metadata.raft.states import Leader
+from stratalog.metadata.raft.voter_set import ReplicaKey, Voter, VoterSet
+
+__all__ = ["Outcome", "World", "run_seed"]
+
+RECOVERY_MS: Final = 60_000
+"""The quorum has to work again within this time of the last fault."""
+ISOLATION_MS: Final = 20_000
+_STEPS_MAX: Final = 400_000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: ``problem`` is None if every promise was kept."""
+
+    seed: int
+    problem: str | None
+    steps: int
+    digest: str
+    epochs: int
+    committed: int
+    lines: list[str] = field(default_factory=list)
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, trace: Trace, plan: Plan | None = None) -> None:
+        self.dice = random.Random(seed)
+        self.plan = plan or Plan.draw(self.dice)
+        self.trace = trace
+        self.now_ms = 0
+        self.steps = 0
+        self.faulty = False
+        self.invariants = Invariants()
+        self.nodes: dict[int, Node] = {}
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._disks = count(1)
+        self._values = count()
+        self.network = Network(self.plan, self.dice, self.schedule)
+        self.faults = Faults(self)
+        trace.now = lambda: self.now_ms / 1000
+        self._make_nodes()
+
+    def _make_nodes(self) -> None:
+        plan = self.plan
+        for node_id in range(1, plan.voters + plan.observers + 1):
+            self.nodes[node_id] = Node(self, node_id, Disk(self.new_directory_id(), kraft_version=plan.kraft_version))
+        first = [self.nodes[node_id] for node_id in range(1, plan.voters + 1)]
+        self.bootstrap = [node.id for node in first]
+        keys = [node.key if plan.kraft_version else ReplicaKey(node.id) for node in first]
+        voters = VoterSet(tuple(Voter(key, endpoints_of(key.id)) for key in keys))
+        for node in first if plan.kraft_version else self.nodes.values():
+            node.disk.bootstrap = voters
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def schedule(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Have something happen later."""
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), call))
+
+    def run_for(self, duration_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let time pass; True as soon as ``until`` holds. Raises `Violation`."""
+        end = self.now_ms + duration_ms
+        while self._queue and self._queue[0][0] <= end:
+            self.now_ms, _, call = heapq.heappop(self._queue)
+            call()
+            self.steps += 1
+            if self.steps > _STEPS_MAX:
+                raise Violation(f"{_STEPS_MAX} steps: something runs in circles")
+            if until():
+                return True
+        self.now_ms = end
+        return until()
+
+    def note(self, node_id: int, what: str) -> None:
+        """Put a line into the trace."""
+        self.trace.note(f"node {node_id}", what)
+
+    # -- what nodes ask for --------------------------------------------------------------------------------------------
+
+    def new_directory_id(self) -> bytes:
+        """The id of a new disk."""
+        return next(self._disks).to_bytes(16, "big")
+
+    def any_server(self, asking: int) -> int:
+        """One of the bootstrap servers, not the asker itself if there is another."""
+        return self.dice.choice([node for node in self.bootstrap if node != asking] or self.bootstrap)
+
+    def sync_ms(self) -> int:
+        """How long a sync takes."""
+        usual = 1 + self.dice.randrange(self.plan.sync_ms)
+        return usual * 20 if self.faulty and self.dice.random() < 0.05 else usual
+
+    def dies_between(self) -> bool:
+        """Whether a process dies between two actions of a step."""
+        return self.faulty and self.dice.random() < 0.0005 * ("kill" in self.plan.faults)
+
+    @staticmethod
+    def snapshot_facts(content: bytes) -> tuple[VoterSet, int]:
+        """Voters and ``kraft.version`` of a snapshot."""
+        _, voters, level = pickle.loads(content)
+        return voters, level
+
+    def stopped_itself(self, node: Node, reason: str) -> None:
+        """A node has found that promises are broken. Raises `Violation`."""
+        raise Violation(f"node {node.id} stops: {reason}")
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Everything, to the end. Raises `Violation`."""
+        self.trace.note("world", f"{self.plan}")
+        for node in self.nodes.values():
+            self.schedule(self.dice.randrange(500), node.revive)
+        self.schedule(self.plan.propose_every_ms, self._propose)
+        self.schedule(self.plan.snapshot_every_ms, self._snapshots)
+        self.faulty = True
+        self.faults.begin()
+        self.run_for(self.plan.faults_ms)
+        self.faulty = False
+        self.faults.end()
+        self.network.calm = True
+        self._check_recovery()
+        self._check_isolation()
+
+    def _propose(self) -> None:
+        """A client has records for whoever is active."""
+        for node in self.nodes.values():
+            if node.active_epoch is not None:
+                value = f"r{next(self._values)}"
+                node.step(Proposed(value, node.active_epoch, 1 + self.dice.randrange(3), value))
+        self.schedule(1 + self.dice.randrange(2 * self.plan.propose_every_ms), self._propose)
+
+    def _snapshots(self) -> None:
+        self.dice.choice(list(self.nodes.values())).snapshot()
+        self.schedule(1 + self.dice.randrange(2 * self.plan.snapshot_every_ms), self._snapshots)
+
+    @property
+    def leader(self) -> Node | None:
+        """The leader of the newest epoch, if it runs."""
+        leading = [node for node in self.nodes.values() if node.raft is not None and isinstance(node.raft.role, Leader)]
+        return max(leading, key=lambda node: node.raft.role.epoch if node.raft else 0, default=None)
+
+    def all_have(self, offset: int) -> bool:
+        """Whether every node knows that the records below ``offset`` are committed."""
+        return all(node.raft is not None and node.raft.high_watermark >= offset for node in self.nodes.values())
+
+    def _check_recovery(self) -> None:
+        """After the faults there is a leader, records commit, and every node gets them."""
+        target = len(self.invariants.committed) + 5
+        if not self.run_for(RECOVERY_MS, lambda: self.all_have(target)):
+            roles = {node.id: node.raft and node.raft.role for node in self.nodes.values()}
+            raise Violation(f"{RECOVERY_MS} ms after the last fault offset {target} is not committed everywhere: {roles}")
+
+    def _check_isolation(self) -> None:
+        """A voter that was cut off comes back without raising the epoch (KIP-996)."""
+        self.run_for(5000)
+        leader = self.leader
+        assert leader is not None
+        assert leader.raft is not None
+        epoch, voters = leader.raft.role.epoch, leader.raft.log.voters
+        followers = [voter.key.id for voter in voters.others(leader.id)]
+        if len(voters) < 3 or not followers:
+            return
+        self.network.isolate(self.dice.choice(followers), list(self.nodes))
+        self.run_for(ISOLATION_MS)
+        self.network.heal()
+        self.run_for(ISOLATION_MS)
+        epochs = {node.id: node.raft.role.epoch for node in self.nodes.values() if node.raft is not None}
+        if set(epochs.values()) != {epoch}:
+            raise Violation(f"a voter that was cut off raised the epoch from {epoch} to {epochs}")
+
+
+def run_seed(
+    seed: int, *, lines: int = 60, out: Callable[[str], object] | None = None, plan: Plan | None = None
+) -> Outcome:
+    """Run one seed."""
+    trace = Trace(lines, out)
+    world, problem = World(seed, trace, plan), None
+    try:
+        world.run()
+    except Violation as error:
+        problem = str(error)
+    invariants = world.invariants
+    epochs = max(invariants.leaders, default=0)
+    return Outcome(seed, problem, world.steps, trace.digest, epochs, len(invariants.committed), list(trace.lines))
