@@ -50,6 +50,9 @@ class Identity:
     endpoints: Endpoints = ()
     cluster_id: str | None = None
     kraft_versions: tuple[int, int] = (0, 1)
+    can_become_voter: bool = True
+    """Whether the process is a controller. Such a node syncs before it fetches also while it is an observer: once it
+    is added, the leader counts the fetches that it has made before."""
 
 
 def durable_state(role: Role, log: LogView) -> QuorumState:
@@ -222,6 +225,11 @@ class RaftCore:
             self.truncations += 1
             self.sync_asked = min(self.sync_asked, offset)
             self.emit(Truncate(offset))
+
+    @property
+    def syncs(self) -> bool:
+        """Whether this node's fetch offset may be counted, now or once it is a voter: it has to be on disk first."""
+        return self.is_voter or self.identity.can_become_voter
 
     def request_flush(self) -> None:
         """Have everything in the log synced, once."""

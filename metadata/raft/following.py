@@ -37,8 +37,8 @@ def ask_any(core: RaftCore) -> None:
 
 
 def may_fetch(core: RaftCore) -> bool:
-    """Whether a fetch may say where the log ends: a voter's end counts for commits, so it has to be on disk."""
-    return not core.is_voter or core.log.flushed_offset >= core.log.end_offset
+    """Whether a fetch may say where the log ends: what counts for commits, now or later, has to be on disk."""
+    return not core.syncs or core.log.flushed_offset >= core.log.end_offset
 
 
 def _fetch(core: RaftCore) -> FetchRequest:
@@ -58,7 +58,7 @@ def poll_follower(core: RaftCore) -> None:
     """Sync, then fetch; without the leader's answers a voter stands, an observer asks the bootstrap servers."""
     role = core.role
     assert isinstance(role, Follower)
-    if core.is_voter:
+    if core.syncs:
         core.request_flush()
     if core.is_loading:
         return

@@ -165,11 +165,12 @@ def poll_leader(core: RaftCore) -> None:
 def _end_change(core: RaftCore) -> None:
     """Answer a change of voters that takes too long. A record that was appended stays; its fate is open."""
     role = core.role
-    if not isinstance(role, Leader) or role.change is None or core.now_ms < role.change.deadline_ms:
+    if not isinstance(role, Leader) or role.change is None:
         return
     change = role.change
-    if not change.answered:
-        core.reply(change.token, core.change_answer(ErrorCode.REQUEST_TIMED_OUT, "the change takes too long"))
+    if change.answered or core.now_ms < change.deadline_ms:
+        return
+    core.reply(change.token, core.change_answer(ErrorCode.REQUEST_TIMED_OUT, "the change takes too long"))
     kept = replace(change, answered=True) if change.newcomer is None else None
     core.role = replace(role, change=kept)
 

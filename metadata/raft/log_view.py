@@ -81,6 +81,18 @@ class LogView:
         """Whether a log with this last epoch and end has all that this one may have: Raft's "up to date" (5.4.1)."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
 
+    @property
+    def overtaken_by(self) -> OffsetAndEpoch | None:
+        """The newest snapshot, if the log ends below it or in an older epoch; a start then begins an empty log behind it.
+
+        An observer that does not sync its log, but its snapshots, comes to this by a power cut.
+        """
+        newest = self.snapshots[-1] if self.snapshots else None
+        last = (
+            self.epochs[-1].epoch if self.epochs else newest.epoch if newest and self.end_offset >= newest.offset else 0
+        )
+        return newest if newest and (newest.epoch, newest.offset) > (last, self.end_offset) else None
+
     def epoch_at(self, end_offset: int) -> int:
         """The epoch of the record before ``end_offset``."""
         for epoch, offset in reversed(self.epochs):

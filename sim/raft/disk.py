@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from stratalog.metadata.quorum.quorum_state import QuorumState
@@ -11,10 +13,17 @@ from stratalog.metadata.raft.log_view import BEFORE_THE_LOG, LogView
 from stratalog.metadata.raft.messages import Batch, OffsetAndEpoch
 from stratalog.metadata.raft.voter_set import VoterSet
 
-__all__ = ["Disk", "Record", "records_of"]
+__all__ = ["Disk", "Record", "decoded", "records_of"]
 
 Record = tuple[int, Any]
 """The epoch of a record and its content."""
+
+
+@lru_cache(maxsize=64)
+def decoded(content: bytes) -> tuple[tuple[Record, ...], VoterSet, int]:
+    """Records, voters and ``kraft.version`` of a snapshot."""
+    records, voters, level = pickle.loads(content)
+    return records, voters, level
 
 
 def records_of(batch: Batch) -> list[Record]:
@@ -46,6 +55,13 @@ class Disk:
     def view(self) -> LogView:
         """The log as a start finds it. A start syncs what it finds."""
         self.flushed_offset = self.end_offset
+        view = self._view()
+        if view.overtaken_by is not None:
+            self.install(view.overtaken_by, self.snapshots[view.overtaken_by])
+            view = self._view()
+        return view
+
+    def _view(self) -> LogView:
         view = LogView()
         if self.bootstrap.voters:
             view = LogView(
@@ -54,26 +70,36 @@ class Disk:
             )
         if self.start_offset:
             base = min(self.snapshots)
-            _, voters, level = pickle.loads(self.snapshots[base])
+            _, voters, level = decoded(self.snapshots[base])
             view = view.restarted_at(base, voters, level)
         view = view.appended(self.batches).flushed(self.end_offset)
         for snapshot in sorted(self.snapshots):
             view = view.with_snapshot(snapshot)
         return view
 
-    def records(self, end_offset: int) -> list[Record]:
-        """All records below an offset, those in the oldest snapshot too."""
+    def records(self, end_offset: int, start_offset: int = 0) -> list[Record]:
+        """The records ``[start_offset, end_offset)``, those in the oldest snapshot too."""
         found: list[Record] = []
-        if self.start_offset:
-            found = list(pickle.loads(self.snapshots[min(self.snapshots)])[0])[: self.start_offset]
-        for batch in self.batches:
+        if start_offset < self.start_offset:
+            found = list(decoded(self.snapshots[min(self.snapshots)])[0][start_offset:])
+        first = self._batch_at(max(start_offset, self.start_offset))
+        skipped = start_offset - (
+            self.batches[first].base_offset if first < len(self.batches) and not found else start_offset
+        )
+        for batch in self.batches[first:]:
+            if batch.base_offset >= end_offset:
+                break
             found += records_of(batch)
-        return found[:end_offset]
+        return found[skipped : skipped + end_offset - start_offset]
+
+    def _batch_at(self, offset: int) -> int:
+        """The number of the batch with this offset."""
+        return max(0, bisect_right(self.batches, offset, key=lambda each: each.base_offset) - 1)
 
     def read(self, offset: int, end_offset: int, count: int) -> tuple[Batch, ...]:
         """At most ``count`` batches from ``offset`` on."""
-        found = [each for each in self.batches if offset <= each.base_offset and each.end_offset <= end_offset]
-        return tuple(found[:count])
+        first = bisect_left(self.batches, offset, key=lambda each: each.base_offset)
+        return tuple(each for each in self.batches[first : first + count] if each.end_offset <= end_offset)
 
     def snapshot_bytes(self, snapshot: OffsetAndEpoch, view: LogView) -> bytes:
         """The content of a snapshot of this log."""
@@ -101,4 +127,3 @@ class Disk:
         """Lose unsynced batches but the first ``survivors`` of them."""
         synced = [each for each in self.batches if each.end_offset <= self.flushed_offset]
         self.batches = self.batches[: len(synced) + survivors]
-

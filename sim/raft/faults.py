@@ -113,7 +113,7 @@ class Faults:
         voters, node = leader.raft.log.voters, self._any()
         voter = voters.voter(node.id)
         if voter is None:
-            if len(voters) < _VOTERS_MAX:
+            if len(voters) < _VOTERS_MAX and node.is_controller:
                 self._add(leader, node)
         elif self._world.dice.random() < 0.2:
             self._ask(leader, UpdateVoterRequest(leader.raft.role.epoch, Voter(voter.key, endpoints_of(node.id))))
@@ -129,7 +129,7 @@ class Faults:
             if gone:
                 self._ask(leader, RemoveVoterRequest(gone[0]))
             else:
-                missing = [node for node in world.nodes.values() if voters.voter(node.id) is None]
+                missing = [node for node in world.controllers if voters.voter(node.id) is None]
                 if missing and len(voters) < world.plan.voters:
                     self._add(leader, missing[0])
         world.schedule(_REPAIR_MS, self._repair)
@@ -140,7 +140,7 @@ class Faults:
 
     def _ask(self, leader: Node, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> None:
         world = self._world
-        leader.ask(f"admin {next(self._tokens)}", request, lambda answer: world.note(leader.id, f"answers {answer}"))
+        leader.ask(f"admin {next(self._tokens)}", request, lambda answer: world.note(leader.id, "answers", answer))
 
 
 _KINDS: Final[dict[str, Callable[[Faults], None]]] = {

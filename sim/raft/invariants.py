@@ -9,13 +9,12 @@ synced (`told`), and every node acts on committed records only (`commit`).
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.raft.disk import Record, records_of
+from sim.raft.disk import Record, decoded, records_of
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest
-from stratalog.metadata.raft.states import Leader
+from stratalog.metadata.raft.states import Leader, Resigned
 from stratalog.metadata.raft.voter_set import ReplicaKey
 
 if TYPE_CHECKING:
@@ -70,14 +69,21 @@ class Invariants:
         asker = getattr(action.token, "request", None)
         if isinstance(answer, VoteAnswer) and answer.granted and isinstance(asker, VoteRequest) and not asker.pre_vote:
             if state is None or (state.leader_epoch, state.voted_id) != (asker.epoch, asker.candidate.id):
-                raise Violation(f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}")
+                raise Violation(
+                    f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}"
+                )
 
     def _send(self, node: Node, action: act.Send) -> None:
         request, state = action.request, node.disk.quorum_state
         on_disk = -1 if state is None else state.leader_epoch
         if getattr(request, "epoch", -1) > on_disk:
             raise Violation(f"node {node.id} sends a request of an epoch that is not on its disk: {request}")
-        if isinstance(request, VoteRequest) and not request.pre_vote and state is not None and state.voted_id != node.id:
+        if (
+            isinstance(request, VoteRequest)
+            and not request.pre_vote
+            and state is not None
+            and state.voted_id != node.id
+        ):
             raise Violation(f"node {node.id} stands without its own vote on its disk")
         is_voter = node.raft is not None and node.raft.is_voter
         if isinstance(request, FetchRequest) and action.peer != act.BOOTSTRAP and is_voter:
@@ -108,17 +114,17 @@ class Invariants:
             raise Violation(f"the high watermark of node {node.id} goes back from {before} to {end}")
         self._high_watermarks[node.id] = end
         role = node.raft.role if node.raft is not None else None
-        if isinstance(role, Leader):
+        if isinstance(role, Leader | Resigned) and role.leader_id == node.id:  # it may resign in the step that commits
             self._leader_commits(node, role, end)
         elif end > len(self.committed):
             raise Violation(f"node {node.id} acts on records up to {end}, committed are {len(self.committed)}")
-        records = node.disk.records(end)
-        if records != self.committed[:end]:
-            at = next(at for at, one in enumerate(self.committed[:end]) if at >= len(records) or one != records[at])
+        records, wanted = node.disk.records(end, before), self.committed[before:end]
+        if records != wanted:
+            at = next(at for at, one in enumerate(wanted) if at >= len(records) or one != records[at])
             has = records[at] if at < len(records) else "nothing"
-            raise Violation(f"node {node.id} has {has} at offset {at}; {self.committed[at]} is committed there")
+            raise Violation(f"node {node.id} has {has} at offset {before + at}; {wanted[at]} is committed there")
 
-    def _leader_commits(self, node: Node, role: Leader, end: int) -> None:
+    def _leader_commits(self, node: Node, role: Leader | Resigned, end: int) -> None:
         if role.epoch >= max(self.leaders, default=0):
             if end < self._leader_high_watermark:
                 raise Violation(f"the quorum's high watermark goes back from {self._leader_high_watermark} to {end}")
@@ -127,8 +133,10 @@ class Invariants:
         voters = node.raft.log.voters
         having = [voter.key.id for voter in voters if self._reach(voter.key) >= end]
         if len(having) < voters.majority:
-            raise Violation(f"leader {node.id} commits up to {end}, of voters {sorted(voters.ids)} only {having} have it")
-        self.committed += node.disk.records(end)[len(self.committed) :]
+            raise Violation(
+                f"leader {node.id} commits up to {end}, of voters {sorted(voters.ids)} only {having} have it"
+            )
+        self.committed += node.disk.records(end, len(self.committed))
 
     def _reach(self, key: ReplicaKey) -> int:
         return max((end for known, end in self._synced.items() if key.matches(known)), default=0)
@@ -146,11 +154,13 @@ class Invariants:
 
     def snapshot_loaded(self, node: Node, snapshot: OffsetAndEpoch) -> None:
         """A snapshot of another node has taken the place of a log."""
-        self._snapshot(node, snapshot, tuple(pickle.loads(node.disk.snapshots[snapshot])[0]))
+        self._snapshot(node, snapshot, decoded(node.disk.snapshots[snapshot])[0])
 
     def _became_leader(self, node: Node, action: act.BecameLeader) -> None:
         if self.leaders.get(action.epoch) != node.key:
-            raise Violation(f"node {node.id} is active in epoch {action.epoch}, which {self.leaders.get(action.epoch)} leads")
+            raise Violation(
+                f"node {node.id} is active in epoch {action.epoch}, which {self.leaders.get(action.epoch)} leads"
+            )
 
     def _stops(self, node: Node, action: act.Stop) -> None:
         raise Violation(f"node {node.id} stops: {action.reason}")

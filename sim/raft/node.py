@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.raft.disk import Disk
+from sim.raft.disk import Disk, decoded
+from sim.raft.invariants import Violation
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.core import Identity
 from stratalog.metadata.raft.events import (
@@ -61,9 +62,10 @@ class Asker:
 class Node:
     """A node by its id. ``raft`` is None while its process is down."""
 
-    def __init__(self, world: World, node_id: int, disk: Disk) -> None:
+    def __init__(self, world: World, node_id: int, disk: Disk, *, is_controller: bool) -> None:
         self.world = world
         self.id = node_id
+        self.is_controller = is_controller
         self.disk = disk
         self.raft: Raft | None = None
         self.life = 0
@@ -89,7 +91,7 @@ class Node:
         self.life += 1
         self.waiting, self.admin, self.active_epoch, self._chunks = {}, {}, None, b""
         self._truncations = self._tick_ms = 0
-        identity = Identity(self.key, endpoints_of(self.id), "cluster")
+        identity = Identity(self.key, endpoints_of(self.id), "cluster", can_become_voter=self.is_controller)
         self.raft = Raft(identity, self.disk.view(), self.disk.quorum_state)
         self.world.note(self.id, f"starts with {self.disk.quorum_state} and log end {self.disk.end_offset}")
         self._carry_out(self.raft.start(now_ms=self.world.now_ms, jitter=self.world.dice.random()))
@@ -122,7 +124,7 @@ class Node:
             self.later(self.paused_until_ms - self.world.now_ms, event)
             return
         if not isinstance(event, Tick):
-            self.world.note(self.id, f"<- {event}")
+            self.world.note(self.id, "<-", event)
         self._carry_out(self.raft.step(event, now_ms=self.world.now_ms, jitter=self.world.dice.random()))
 
     def _carry_out(self, actions: list[act.Action]) -> None:
@@ -135,7 +137,7 @@ class Node:
                 world.schedule(world.dice.randrange(2000), self.revive)
             if life != self.life:
                 break
-            world.note(self.id, f"-> {action}")
+            world.note(self.id, "->", action)
             world.invariants.before(self, action)
             _DO[type(action)](self, action)
         world.invariants.after_step(self)
@@ -143,10 +145,12 @@ class Node:
             self._wait_for(self.raft.deadline_ms)
 
     def _wait_for(self, deadline_ms: int | None) -> None:
-        """Have a tick at the machine's deadline, once."""
+        """Have a tick at the machine's deadline, once. Raises `Violation` for a time that is over: it would tick for ever."""
         now_ms = self.world.now_ms
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            raise Violation(f"node {self.id} waits for {deadline_ms} ms, and it is {now_ms}")
         if deadline_ms is not None and not now_ms < self._tick_ms <= deadline_ms:
-            self._tick_ms = max(now_ms + 1, deadline_ms)
+            self._tick_ms = deadline_ms
             self.later(self._tick_ms - now_ms, Tick())
 
     def revive(self) -> None:
@@ -266,7 +270,7 @@ class Node:
                 self._truncations += 1
                 self.disk.install(action.snapshot, content)
                 self.world.invariants.snapshot_loaded(self, action.snapshot)
-                voters, level = self.world.snapshot_facts(content)
+                _, voters, level = decoded(content)
                 self.step(SnapshotLoaded(action.snapshot, voters, level))
 
         self.world.schedule(self.world.sync_ms(), done)
@@ -321,4 +325,3 @@ _DO: Final[dict[type, Callable[[Node, Any], None]]] = {
     act.ShutDown: Node._nothing,
     act.Stop: Node._stop,
 }
-

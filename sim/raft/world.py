@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
+from zlib import crc32
 
 from sim.raft.disk import Disk
 from sim.raft.faults import Faults
@@ -36,7 +36,7 @@ class Outcome:
     seed: int
     problem: str | None
     steps: int
-    digest: str
+    sum: int
     epochs: int
     committed: int
     lines: list[str] = field(default_factory=list)
@@ -45,12 +45,14 @@ class Outcome:
 class World:
     """Everything of one run."""
 
-    def __init__(self, seed: int, trace: Trace, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, trace: Trace | None = None) -> None:
         self.dice = random.Random(seed)
         self.plan = plan or Plan.draw(self.dice)
         self.trace = trace
         self.now_ms = 0
         self.steps = 0
+        self.sum = 0
+        """A sum over all that has happened: two runs of a seed have the same."""
         self.faulty = False
         self.invariants = Invariants()
         self.nodes: dict[int, Node] = {}
@@ -60,13 +62,16 @@ class World:
         self._values = count()
         self.network = Network(self.plan, self.dice, self.schedule)
         self.faults = Faults(self)
-        trace.now = lambda: self.now_ms / 1000
+        if trace is not None:
+            trace.now = lambda: self.now_ms / 1000
         self._make_nodes()
 
     def _make_nodes(self) -> None:
         plan = self.plan
         for node_id in range(1, plan.voters + plan.observers + 1):
-            self.nodes[node_id] = Node(self, node_id, Disk(self.new_directory_id(), kraft_version=plan.kraft_version))
+            disk = Disk(self.new_directory_id(), kraft_version=plan.kraft_version)
+            is_controller = node_id <= plan.voters or self.dice.random() < 0.5
+            self.nodes[node_id] = Node(self, node_id, disk, is_controller=is_controller)
         first = [self.nodes[node_id] for node_id in range(1, plan.voters + 1)]
         self.bootstrap = [node.id for node in first]
         keys = [node.key if plan.kraft_version else ReplicaKey(node.id) for node in first]
@@ -94,9 +99,16 @@ class World:
         self.now_ms = end
         return until()
 
-    def note(self, node_id: int, what: str) -> None:
-        """Put a line into the trace."""
-        self.trace.note(f"node {node_id}", what)
+    def note(self, node_id: int, what: str, about: object = None) -> None:
+        """Put a line into the trace, or only its sum: most runs are never read."""
+        if self.trace is not None:
+            self.trace.note(f"node {node_id}", what if about is None else f"{what} {about}")
+        self.sum = crc32(f"{self.now_ms} {node_id} {what} {type(about)}".encode(), self.sum)
+
+    @property
+    def controllers(self) -> list[Node]:
+        """The nodes that may become voters."""
+        return [node for node in self.nodes.values() if node.is_controller]
 
     # -- what nodes ask for --------------------------------------------------------------------------------------------
 
@@ -117,12 +129,6 @@ class World:
         """Whether a process dies between two actions of a step."""
         return self.faulty and self.dice.random() < 0.0005 * ("kill" in self.plan.faults)
 
-    @staticmethod
-    def snapshot_facts(content: bytes) -> tuple[VoterSet, int]:
-        """Voters and ``kraft.version`` of a snapshot."""
-        _, voters, level = pickle.loads(content)
-        return voters, level
-
     def stopped_itself(self, node: Node, reason: str) -> None:
         """A node has found that promises are broken. Raises `Violation`."""
         raise Violation(f"node {node.id} stops: {reason}")
@@ -131,7 +137,7 @@ class World:
 
     def run(self) -> None:
         """Everything, to the end. Raises `Violation`."""
-        self.trace.note("world", f"{self.plan}")
+        self.note(0, "plan", self.plan)
         for node in self.nodes.values():
             self.schedule(self.dice.randrange(500), node.revive)
         self.schedule(self.plan.propose_every_ms, self._propose)
@@ -172,7 +178,9 @@ class World:
         target = len(self.invariants.committed) + 5
         if not self.run_for(RECOVERY_MS, lambda: self.all_have(target)):
             roles = {node.id: node.raft and node.raft.role for node in self.nodes.values()}
-            raise Violation(f"{RECOVERY_MS} ms after the last fault offset {target} is not committed everywhere: {roles}")
+            raise Violation(
+                f"{RECOVERY_MS} ms after the last fault offset {target} is not committed everywhere: {roles}"
+            )
 
     def _check_isolation(self) -> None:
         """A voter that was cut off comes back without raising the epoch (KIP-996)."""
@@ -196,13 +204,21 @@ class World:
 def run_seed(
     seed: int, *, lines: int = 60, out: Callable[[str], object] | None = None, plan: Plan | None = None
 ) -> Outcome:
-    """Run one seed."""
-    trace = Trace(lines, out)
-    world, problem = World(seed, trace, plan), None
+    """Run one seed; one that fails is run again for the last lines of its trace."""
+    outcome = _run(World(seed, plan, None if out is None else Trace(lines, out)), seed)
+    if outcome.problem is not None and out is None:
+        trace = Trace(lines)
+        again = _run(World(seed, plan, trace), seed)
+        assert again == outcome, "a seed is a run: the second one was another"
+        outcome.lines = list(trace.lines)
+    return outcome
+
+
+def _run(world: World, seed: int) -> Outcome:
+    problem = None
     try:
         world.run()
     except Violation as error:
         problem = str(error)
-    invariants = world.invariants
-    epochs = max(invariants.leaders, default=0)
-    return Outcome(seed, problem, world.steps, trace.digest, epochs, len(invariants.committed), list(trace.lines))
+    committed = world.invariants.committed
+    return Outcome(seed, problem, world.steps, world.sum, max(world.invariants.leaders, default=0), len(committed))
