@@ -117,6 +117,18 @@ class RaftCore:
         return self.voters.has(self.me)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this node stands for election: as a voter, or while its own removal may be uncommitted.
+
+        The removal may be in its log alone, and the other voters unable to elect anyone without it: it then wins by
+        their votes, its own not counted, commits the removal and resigns (Ongaro's dissertation, 4.2.2).
+        """
+        if self.is_voter:
+            return True
+        at = self.log.voters_offset
+        return at >= self.high_watermark and self.log.voters_at(at).has(self.me)
+
+    @property
     def leader_endpoints(self) -> Endpoints:
         """Where the leader of this epoch listens, as far as it is known."""
         if self.role.leader_id == self.me.id:

@@ -92,7 +92,7 @@ def poll_unattached(core: RaftCore) -> None:
     assert isinstance(core.role, Unattached)
     if core.is_loading:
         return
-    if core.is_voter and core.now_ms >= core.role.deadline_ms:
+    if core.may_stand and core.now_ms >= core.role.deadline_ms:
         core.stand()
     else:
         following.ask_any(core)
@@ -102,7 +102,7 @@ def poll_prospective(core: RaftCore) -> None:
     """Become a candidate with a majority; otherwise go back to the old leader, or wait for a new one."""
     role = core.role
     assert isinstance(role, Prospective)
-    if not core.is_voter:
+    if not core.may_stand:
         core.detach(role.epoch, voted=role.voted, leader_id=role.leader_id)
     elif role.votes.are_won(core.voters):
         _become_candidate(core)
@@ -125,7 +125,7 @@ def poll_candidate(core: RaftCore) -> None:
     """Lead with a majority. A lost election is waited out: a rival of the same epoch may yet win."""
     role = core.role
     assert isinstance(role, Candidate)
-    if not core.is_voter:
+    if not core.may_stand:
         core.detach(role.epoch, voted=role.voted)
     elif role.votes.are_won(core.voters):
         leadership.become_leader(core)

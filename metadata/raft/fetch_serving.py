@@ -72,11 +72,11 @@ def _answer_or_park(core: RaftCore, token: Any, request: FetchRequest) -> None:
     if not isinstance(role, Leader):  # the fetch has committed the leader's own removal
         core.reply(token, core.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return
-    before = tuple(each for each in role.parked if each.request.replica == request.replica)
+    leadership.answer_parked(core, tuple(each for each in role.parked if each.request.replica == request.replica))
+    role = core.role
     waits_ms = min(request.max_wait_ms, core.timeouts.fetch_wait_ms)
     parked = ParkedFetch(token, request, core.now_ms + waits_ms)
     core.role = replace(role, parked=(*role.parked, parked))
-    leadership.answer_parked(core, before)
     has_news = core.log.end_offset > request.offset or role.high_watermark > request.high_watermark
     if has_news or waits_ms <= 0:
         leadership.answer_parked(core, (parked,))

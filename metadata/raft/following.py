@@ -63,11 +63,11 @@ def poll_follower(core: RaftCore) -> None:
     if core.is_loading:
         return
     if core.now_ms >= role.deadline_ms:
-        if core.is_voter:
+        if core.may_stand:
             core.stand()
             return
         role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.fetch_ms)
-    if role.lost and not core.is_voter:
+    if role.lost and not core.may_stand:
         ask_any(core)
     elif core.may_send(role.leader_id) and may_fetch(core):
         fetching = role.snapshot
@@ -90,7 +90,7 @@ def _in_touch(core: RaftCore) -> None:
 def on_fetch_failed(core: RaftCore, peer: int) -> None:
     """A fetch has no answer: an observer asks elsewhere the next time."""
     core.back_off(peer)
-    if isinstance(core.role, Follower) and not core.is_voter:
+    if isinstance(core.role, Follower) and not core.may_stand:
         core.role = replace(core.role, lost=peer == core.role.leader_id)
 
 

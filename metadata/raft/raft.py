@@ -128,7 +128,7 @@ class Raft:
             times += [role.check_quorum_deadline_ms] if len(core.voters.others(core.me.id)) else []
             times += [role.begin_due_ms, *(parked.deadline_ms for parked in role.parked)]
             times += [] if role.change is None or role.change.answered else [role.change.deadline_ms]
-        elif not core.is_loading and (core.is_voter or not isinstance(role, Unattached)):
+        elif not core.is_loading and (core.may_stand or not isinstance(role, Unattached)):
             times.append(role.deadline_ms)
         return min(times, default=None)
 

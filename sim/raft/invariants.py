@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "Violation"]
 
 
-class Violation(Exception):  # noqa: N818 - as in `sim.model`
+class Violation(Exception):
     """A promise is broken."""
 
 

@@ -1,0 +1,207 @@
+"""A follower's way to the leader's log."""
+
+import pytest
+
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.events import Flushed, SnapshotLoaded
+from stratalog.metadata.raft.messages import (
+    Batch,
+    FetchAnswer,
+    FetchRequest,
+    FetchSnapshotAnswer,
+    FetchSnapshotRequest,
+    OffsetAndEpoch,
+    VoteRequest,
+    Voters,
+)
+from stratalog.metadata.raft.states import Follower, Prospective, Unattached
+from stratalog.wire.errors import ErrorCode, Invalid
+
+GOOD = ErrorCode.NONE
+
+
+def fetched(one, answer):
+    """Answer the fetch that is under way."""
+    peer, request = one.raft._core.in_flight.copy().popitem()
+    return one.answer(peer, request, answer)
+
+
+def batch(base, end, epoch=1, **more):
+    return Batch(base, end, epoch, **more)
+
+
+def test_a_follower_fetches_from_its_log_end(follower, quorum):
+    """The request says what it has, and the last epoch of that."""
+    one = follower(1, 1, epoch=3)
+    (request,) = one.sent(FetchRequest).values()
+    assert (request.epoch, request.offset, request.last_epoch) == (3, 2, 1)
+    assert request.replica == quorum.key(1)
+
+
+def test_a_voter_fetches_again_only_when_it_has_synced(follower):
+    """The leader counts the next offset as synced."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 3),)))
+    assert one.one(act.Append).batches == (batch(0, 3),)
+    assert one.sent(FetchRequest) == {}
+    one.flush()
+    assert one.sent(FetchRequest)[2].offset == 3
+
+
+def test_a_controller_that_is_no_voter_yet_syncs_and_a_broker_does_not(node, quorum):
+    """Fetches from before an addition count after it."""
+    for can_become_voter in (True, False):
+        four = node(4, can_become_voter=can_become_voter)
+        (request,) = four.sent(FetchRequest).values()
+        four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+        fetched(four, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 1),)))
+        assert bool(four.all(act.Flush)) is can_become_voter
+        assert bool(four.sent(FetchRequest)) is not can_become_voter
+
+
+def test_records_are_acted_on_up_to_the_leaders_high_watermark_and_the_own_end(follower):
+    """Whatever the leader has committed beyond, this node does not have it."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=9, batches=(batch(0, 3),)))
+    assert one.one(act.Committed).high_watermark == 3
+    one.flush()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=1, batches=(batch(3, 4),)))
+    assert one.all(act.Committed) == []
+    assert one.raft.high_watermark == 3
+
+
+def test_a_diverging_log_is_cut_where_both_agree(follower):
+    """At the leader's end of the epoch, or at the own end of the largest one below."""
+    one = follower(1, 1, 2, 2, epoch=3)
+    fetched(one, FetchAnswer(GOOD, 3, 2, diverging=OffsetAndEpoch(3, 2)))
+    assert one.one(act.Truncate).offset == 3
+    assert one.sent(FetchRequest)[2].offset == 3
+    one = follower(1, 2, 2, 4, epoch=5)
+    fetched(one, FetchAnswer(GOOD, 5, 2, diverging=OffsetAndEpoch(9, 3)))
+    assert one.one(act.Truncate).offset == 3
+
+
+def test_committed_records_are_never_cut(follower):
+    """The process ends instead: somewhere a promise was broken."""
+    one = follower(1, 1)
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=2))
+    fetched(one, FetchAnswer(GOOD, 1, 2, diverging=OffsetAndEpoch(1, 1)))
+    assert "committed" in one.one(act.Stop).reason
+    assert one.all(act.Truncate) == []
+
+
+def test_a_sync_from_before_a_truncation_says_nothing_of_what_came_after(follower):
+    """The offsets are the same, the bytes are others."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 3),)))
+    old = one.one(act.Flush)
+    one.flush()
+    fetched(one, FetchAnswer(GOOD, 1, 2, diverging=OffsetAndEpoch(1, 1)))
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(1, 3),)))
+    one.step(Flushed(old.end_offset, old.truncations))
+    assert one.raft.log.flushed_offset == 1
+
+
+def test_batches_of_a_later_epoch_than_the_leaders_are_not_appended(follower):
+    """They cannot come from it."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 1), batch(1, 2, 2))))
+    assert one.one(act.Append).batches == (batch(0, 1),)
+
+
+def test_a_batch_with_a_gap_is_an_error(follower):
+    """The driver has decoded something else than the leader's log."""
+    with pytest.raises(Invalid, match="does not follow"):
+        fetched(follower(), FetchAnswer(GOOD, 1, 2, batches=(batch(1, 2),)))
+
+
+def test_voters_count_from_their_append_on(follower, quorum):
+    """Committed or not; a truncation takes them back."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, batches=(batch(0, 1, control=(Voters(quorum.voters(2, 3)),)),)))
+    assert not one.raft.is_voter
+    one.flush()
+    fetched(one, FetchAnswer(GOOD, 1, 2, diverging=OffsetAndEpoch(0, 0)))
+    assert one.raft.is_voter
+
+
+def test_a_follower_without_answers_stands_after_the_fetch_time_out(follower):
+    """A good answer begins it anew."""
+    one = follower()
+    one.now_ms = 1500
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0))
+    one.wait(1999)
+    assert isinstance(one.raft.role, Follower)
+    one.wait(1)
+    assert isinstance(one.raft.role, Prospective)
+    assert one.sent(VoteRequest)
+
+
+def test_an_observer_that_has_lost_the_leader_asks_the_bootstrap_servers(node, quorum):
+    """And goes on with the leader that they name."""
+    four = node(4)
+    (request,) = four.sent(FetchRequest).values()
+    assert set(four.sent(FetchRequest)) == {act.BOOTSTRAP}
+    four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    four.fail(2, four.sent(FetchRequest)[2])
+    (request,) = four.sent(FetchRequest).values()
+    four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 2, 3, quorum.endpoints(3)))
+    assert set(four.sent(FetchRequest)) == {3}
+    four.wait(2000)
+    assert isinstance(four.raft.role, Follower)
+    assert act.BOOTSTRAP in four.sent(FetchRequest)
+
+
+def test_answers_of_an_earlier_role_are_dropped(follower, quorum):
+    """What was asked as a follower of another leader is no answer now."""
+    one = follower()
+    (request,) = one.sent(FetchRequest).values()
+    one.get(VoteRequest(5, quorum.key(3), quorum.key(1), 4, 9))
+    assert isinstance(one.raft.role, Unattached)
+    one.answer(2, request, FetchAnswer(GOOD, 1, 2, batches=(batch(0, 1),)))
+    assert one.all(act.Append) == []
+
+
+def test_a_snapshot_is_fetched_in_parts_and_takes_the_place_of_the_log(follower, quorum):
+    """The log begins anew behind it; until it is loaded the node neither fetches nor stands."""
+    one, snapshot = follower(1), OffsetAndEpoch(7, 1)
+    fetched(one, FetchAnswer(GOOD, 1, 2, snapshot=snapshot))
+    assert one.sent(FetchSnapshotRequest)[2].position == 0
+    fetched(one, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=snapshot, size=5, position=0, data=b"abc"))
+    assert one.one(act.WriteSnapshotChunk) == act.WriteSnapshotChunk(snapshot, 0, b"abc")
+    assert one.sent(FetchSnapshotRequest)[2].position == 3
+    fetched(one, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=snapshot, size=5, position=3, data=b"de"))
+    assert one.one(act.LoadSnapshot).snapshot == snapshot
+    assert one.wait(60_000) == []
+    one.step(SnapshotLoaded(snapshot, quorum.voters(1, 2), 1))
+    assert one.one(act.Committed).high_watermark == 7
+    assert (one.raft.log.start_offset, one.raft.log.end_offset, one.raft.log.last_epoch) == (7, 7, 1)
+    assert one.raft.log.voters == quorum.voters(1, 2)
+    assert one.sent(FetchRequest)[2].offset == 7
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FetchSnapshotAnswer(ErrorCode.SNAPSHOT_NOT_FOUND, 1, 2),
+        FetchSnapshotAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, 1, 2),
+        FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(8, 1), size=5, data=b"x"),
+        FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=5, position=1, data=b"x"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_had_is_asked_for_anew(follower, answer):
+    """The next Fetch names one that is there. Kafka 4.3.1 sends some of these errors as UNKNOWN_SERVER_ERROR."""
+    one = follower(1)
+    fetched(one, FetchAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1)))
+    fetched(one, answer)
+    assert one.all(act.WriteSnapshotChunk) == []
+    one.wait(20)
+    assert set(one.sent(FetchRequest)) == {2}
+
+
+def test_a_snapshot_below_what_is_committed_here_is_not_fetched(follower):
+    """It has nothing to give."""
+    one = follower(1, 1)
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=2))
+    fetched(one, FetchAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(1, 1)))
+    assert one.sent(FetchSnapshotRequest) == {}

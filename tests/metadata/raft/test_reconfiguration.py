@@ -1,0 +1,187 @@
+"""Changes of the voters."""
+
+from dataclasses import replace
+
+import pytest
+
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsAnswer,
+    ApiVersionsRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    Voters,
+)
+from stratalog.metadata.raft.states import Leader, Resigned
+from stratalog.wire.errors import ErrorCode, Invalid
+from stratalog.wire.topic import ZERO_UUID
+
+VERSIONS = ApiVersionsAnswer(ErrorCode.NONE, (0, 1))
+
+
+def adding(node, quorum, *, versions=VERSIONS, caught_up=True, **more):
+    """A leader of three that is asked to add node 4, and has heard what it can run."""
+    one = node().lead()
+    if caught_up:
+        one.fetch(quorum.key(4))
+    one.get(AddVoterRequest(quorum.voter(4), **more), token="admin")
+    one.answer(4, one.sent(ApiVersionsRequest)[4], versions)
+    return one
+
+
+def error_of(one):
+    return one.one(act.Reply).answer.error
+
+
+def test_a_voter_is_added_when_it_can_run_the_version_and_has_caught_up(node, quorum):
+    """The new set counts from its append on, and the answer comes with its commit."""
+    one = adding(node, quorum)
+    (record,) = one.one(act.Append).batches[0].control
+    assert isinstance(record, Voters)
+    assert one.raft.log.voters.ids == {1, 2, 3, 4}
+    one.flush()
+    one.fetch(quorum.key(2))
+    assert one.all(act.Reply) == []
+    one.fetch(quorum.key(4))
+    assert one.one(act.Reply) == act.Reply("admin", one.raft._core.change_answer(ErrorCode.NONE))
+
+
+def test_a_voter_that_joins_by_itself_is_answered_at_the_append(node, quorum):
+    """AckWhenCommitted is false: it has to become a voter before it can help to commit."""
+    one = adding(node, quorum, ack_when_committed=False)
+    assert error_of(one) is ErrorCode.NONE
+    one.flush()
+    one.fetch(quorum.key(2))
+    one.fetch(quorum.key(4))
+    assert one.all(act.Committed)
+    assert one.all(act.Reply) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"caught_up": False}, ErrorCode.REQUEST_TIMED_OUT),
+        ({"versions": ApiVersionsAnswer(ErrorCode.NONE, (0, 0))}, ErrorCode.INVALID_REQUEST),
+        ({"versions": ApiVersionsAnswer(ErrorCode.NONE)}, ErrorCode.INVALID_REQUEST),
+        ({"versions": ApiVersionsAnswer(ErrorCode.UNSUPPORTED_VERSION)}, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_a_newcomer_that_is_not_ready_is_refused(node, quorum, how, error):
+    """The leader asks it, and looks at its fetches."""
+    one = adding(node, quorum, **how)
+    assert error_of(one) is error
+    assert one.all(act.Append) == []
+    assert one.raft.role.change is None
+
+
+def test_a_newcomer_that_does_not_answer_is_refused(node, quorum):
+    """By the failure of the request, or when the change takes too long."""
+    one = node().lead()
+    one.get(AddVoterRequest(quorum.voter(4)))
+    one.fail(4, one.sent(ApiVersionsRequest)[4])
+    assert error_of(one) is ErrorCode.REQUEST_TIMED_OUT
+    one.get(AddVoterRequest(quorum.voter(5)))
+    one.fetch(quorum.key(2))
+    one.wait(2000)
+    assert error_of(one) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_an_appended_change_that_takes_too_long_is_answered_and_stays(node, quorum):
+    """Its record is in the log; the next change waits for its commit."""
+    one = adding(node, quorum)
+    one.wait(2000)
+    assert error_of(one) is ErrorCode.REQUEST_TIMED_OUT
+    assert one.raft.log.voters.ids == {1, 2, 3, 4}
+    one.fetch(quorum.key(2))
+    assert one.reply(RemoveVoterRequest(quorum.key(3))).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_one_change_at_a_time(node, quorum):
+    """Two sets that differ by two voters can have majorities without a common voter."""
+    one = adding(node, quorum)
+    assert one.reply(RemoveVoterRequest(quorum.key(3))).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_no_change_before_the_epoch_has_committed_a_record(node, quorum):
+    """A change of an earlier epoch may still be open."""
+    one = node().win()
+    assert one.reply(RemoveVoterRequest(quorum.key(3))).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_static_voters_do_not_change(node, quorum):
+    """kraft.version 0 has no record for them."""
+    one = node(log=replace(quorum.log(), kraft_versions=())).lead()
+    assert one.reply(RemoveVoterRequest(quorum.key(3))).error is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_only_the_leader_of_this_cluster_changes_voters(node, follower, quorum):
+    """The answer names it."""
+    answer = follower().reply(RemoveVoterRequest(quorum.key(3)))
+    assert (answer.error, answer.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+    one = node().lead()
+    assert one.reply(RemoveVoterRequest(quorum.key(3), "other")).error is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert one.reply(UpdateVoterRequest(0, quorum.voter(2))).error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_requests_that_make_no_sense_are_refused(node, quorum):
+    """Each with Kafka's error."""
+    one, voter = node().lead(), quorum.voter(4)
+    nameless = replace(voter, key=voter.key._replace(directory_id=ZERO_UUID))
+    assert one.reply(AddVoterRequest(nameless)).error is ErrorCode.INVALID_REQUEST
+    assert one.reply(AddVoterRequest(replace(voter, endpoints=()))).error is ErrorCode.INVALID_REQUEST
+    assert one.reply(AddVoterRequest(quorum.voter(2, 1))).error is ErrorCode.DUPLICATE_VOTER
+    assert one.reply(RemoveVoterRequest(quorum.key(2, 1))).error is ErrorCode.VOTER_NOT_FOUND
+    assert one.reply(UpdateVoterRequest(1, quorum.voter(2, 1))).error is ErrorCode.VOTER_NOT_FOUND
+    alone = node(log=quorum.log(voters=quorum.voters(1)))
+    alone.flush()
+    assert alone.reply(RemoveVoterRequest(quorum.key(1))).error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_voter_is_removed_by_id_and_directory(node, quorum):
+    """The answer comes with the commit, by the majority of those that stay."""
+    one = node().lead()
+    one.get(RemoveVoterRequest(quorum.key(3)), token="admin")
+    assert one.raft.log.voters.ids == {1, 2}
+    one.flush()
+    assert one.all(act.Reply) == []
+    one.fetch(quorum.key(2))
+    assert error_of(one) is ErrorCode.NONE
+    assert isinstance(one.raft.role, Leader)
+
+
+def test_a_removed_leader_leads_until_its_removal_is_committed(node, quorum):
+    """Its own disk does not count any more."""
+    one = node().lead()
+    one.get(RemoveVoterRequest(quorum.key(1)), token="admin")
+    one.flush()
+    one.fetch(quorum.key(2))
+    assert isinstance(one.raft.role, Leader)
+    one.fetch(quorum.key(3))
+    assert isinstance(one.raft.role, Resigned)
+    assert not one.raft.is_voter
+
+
+def test_an_update_changes_endpoints(node, quorum):
+    """The voter stays the same one."""
+    one = node().lead()
+    moved = replace(quorum.voter(2), endpoints=quorum.endpoints(9))
+    one.get(UpdateVoterRequest(1, moved))
+    assert one.raft.log.voters.voter(2) == moved
+
+
+def test_a_leader_that_loses_its_epoch_answers_the_open_change(node, quorum):
+    """The outcome is unknown; the administrator asks the next leader."""
+    one = adding(node, quorum)
+    while isinstance(one.raft.role, Leader) and not any(
+        reply.answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER for reply in one.all(act.Reply)
+    ):
+        one.now_ms += 3000
+        one.wait(0)
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER in [reply.answer.error for reply in one.all(act.Reply)]
+
+
+def test_api_versions_is_not_the_quorums_to_answer(node):
+    """The server does."""
+    with pytest.raises(Invalid, match="ApiVersions"):
+        node().get(ApiVersionsRequest())
