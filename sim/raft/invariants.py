@@ -1,10 +1,11 @@
 """The promises of the quorum, looked at after every step: the seven of Kafka's ``RaftEventSimulationTest``, and ours.
 
-Kafka's: epochs never go back (`epochs`), one leader in an epoch (`leaders`), the high watermark never goes back and a
-majority has what is below it (`commit`), committed records are neither lost nor changed and the same everywhere
-(`commit`, `new_leader`), logs do not part under one epoch (`appended`), snapshots end at or below the high watermark
-and agree (`snapshot`). Ours: epoch and vote are on disk before they are told (`told`), a voter says only what it has
-synced (`told`), and every node acts on committed records only (`commit`).
+Kafka's: epochs never go back and one node leads each (`after_step`), the high watermark never goes back and a majority
+has what is below it (`_leader_commits`), committed records are neither lost nor changed and the same everywhere
+(`_committed`, `_new_leader`), logs do not part under one epoch (`_append`), snapshots end at or below the high watermark
+and agree (`_snapshot`). Ours: voters change one at a time (`_voters_change`), epoch and vote are on disk before they leave the node
+(`_reply`, `_send`), a voter says only what it has synced (`_send`), every node acts on committed records only
+(`_committed`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sim.raft.disk import Record, decoded, records_of
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest
+from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest, Voters
 from stratalog.metadata.raft.states import Leader, Resigned
 from stratalog.metadata.raft.voter_set import ReplicaKey
 
@@ -67,11 +68,11 @@ class Invariants:
         if epoch > on_disk:
             raise Violation(f"node {node.id} tells epoch {epoch}, on its disk is {on_disk}")
         asker = getattr(action.token, "request", None)
-        if isinstance(answer, VoteAnswer) and answer.granted and isinstance(asker, VoteRequest) and not asker.pre_vote:
-            if state is None or (state.leader_epoch, state.voted_id) != (asker.epoch, asker.candidate.id):
-                raise Violation(
-                    f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}"
-                )
+        if not isinstance(answer, VoteAnswer) or not isinstance(asker, VoteRequest):
+            return
+        voted = None if state is None else (state.leader_epoch, state.voted_id)
+        if answer.granted and not asker.pre_vote and voted != (asker.epoch, asker.candidate.id):
+            raise Violation(f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}")
 
     def _send(self, node: Node, action: act.Send) -> None:
         request, state = action.request, node.disk.quorum_state
@@ -86,13 +87,16 @@ class Invariants:
         ):
             raise Violation(f"node {node.id} stands without its own vote on its disk")
         is_voter = node.raft is not None and node.raft.is_voter
-        if isinstance(request, FetchRequest) and action.peer != act.BOOTSTRAP and is_voter:
-            if request.offset > node.disk.flushed_offset:
-                raise Violation(
-                    f"voter {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
-                )
+        if not isinstance(request, FetchRequest) or not is_voter or action.peer == act.BOOTSTRAP:
+            return
+        if request.offset > node.disk.flushed_offset:
+            raise Violation(
+                f"voter {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
+            )
 
     def _append(self, node: Node, action: act.Append) -> None:
+        if node.raft is not None and isinstance(node.raft.role, Leader):
+            self._voters_change(node, action)
         last = node.disk.batches[-1].epoch if node.disk.batches else max(node.disk.snapshots, default=(0, 0))[1]
         for batch in action.batches:
             for offset, record in enumerate(records_of(batch), batch.base_offset):
@@ -103,6 +107,18 @@ class Invariants:
                         f"under this epoch there was {known[0]} after epoch {known[1]}"
                     )
                 last = batch.epoch
+
+    def _voters_change(self, node: Node, action: act.Append) -> None:
+        """One change of the voters at a time, by one voter."""
+        (batch,) = action.batches
+        if node.raft is None or not isinstance(batch.control[0] if batch.control else None, Voters):
+            return
+        (_, before), (_, after) = node.raft.log.voter_sets[-2:]
+        at = node.raft.log.voter_sets[-2][0]
+        if at >= len(self.committed):
+            raise Violation(f"leader {node.id} changes the voters again, the change at offset {at} is not committed")
+        if len({voter.key for voter in before} ^ {voter.key for voter in after}) > 1:
+            raise Violation(f"leader {node.id} changes the voters from {before} to {after} at once")
 
     def _truncate(self, node: Node, action: act.Truncate) -> None:
         self._synced[node.key] = min(self._synced.get(node.key, 0), action.offset)

@@ -32,7 +32,7 @@ from stratalog.metadata.raft.messages import (
 )
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.voter_set import Endpoint, Endpoints, ReplicaKey
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, Invalid
 
 if TYPE_CHECKING:
     from sim.raft.world import World
@@ -125,7 +125,11 @@ class Node:
             return
         if not isinstance(event, Tick):
             self.world.note(self.id, "<-", event)
-        self._carry_out(self.raft.step(event, now_ms=self.world.now_ms, jitter=self.world.dice.random()))
+        try:
+            actions = self.raft.step(event, now_ms=self.world.now_ms, jitter=self.world.dice.random())
+        except Invalid as error:
+            raise Violation(f"node {self.id} cannot take {type(event).__name__}: {error}") from error
+        self._carry_out(actions)
 
     def _carry_out(self, actions: list[act.Action]) -> None:
         """Carry out the actions in their order; now and then the process dies between two of them."""

@@ -1,0 +1,19 @@
+"""Runs of the quorum, each with its own nodes, network and faults: 5 by default, 400 in ``make test-slow``."""
+
+import pytest
+
+from sim.raft.world import run_seed
+
+_TOGETHER = 5
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(_TOGETHER, 400, _TOGETHER))]
+)
+def test_every_promise_is_kept(first):
+    """A failing seed prints its last events and the command that repeats it."""
+    for seed in range(first, first + _TOGETHER):
+        outcome = run_seed(seed)
+        again = f"again: python -m sim.raft {seed} --trace"
+        assert outcome.problem is None, "\n".join([*outcome.lines, outcome.problem, again])
+        assert outcome.committed > 0
