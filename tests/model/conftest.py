@@ -21,6 +21,8 @@ class Search:
 
     states: int
     trace: list | None
+    whole: bool = True
+    """False: the search was stopped at its limit, and holds for what lies less deep."""
 
 
 class ModelTools:
@@ -38,14 +40,14 @@ class ModelTools:
         self._numbers = {}
         self._steps = {}
 
-    def search(self, initial, successors, violation, limit=1_500_000):
-        """Visit every state; stop at the first in which ``violation`` gives a reason."""
-        found = self._search(initial, successors, violation, limit)
+    def search(self, initial, successors, violation, limit=1_500_000, *, bounded=False):
+        """Visit every state; stop at the first in which ``violation`` gives a reason, or, if bounded, at the limit."""
+        found = self._search(initial, successors, violation, limit, bounded)
         SEARCHES.append((self._name, found))
         return found
 
     @staticmethod
-    def _search(initial, successors, violation, limit):
+    def _search(initial, successors, violation, limit, bounded):
         seen, queue = {initial: None}, deque([initial])
         while queue:
             state = queue.popleft()
@@ -61,6 +63,8 @@ class ModelTools:
                         trace.append(label)
                     return Search(len(seen), trace[::-1])
                 queue.append(after)
+            if bounded and len(seen) > limit:
+                return Search(len(seen), None, whole=False)
             assert len(seen) <= limit, "the model is larger than was meant: check its bounds"
         return Search(len(seen), None)
 
@@ -115,6 +119,8 @@ def pytest_terminal_summary(terminalreporter):
             f"counterexample of {len(found.trace) - 1} steps: {found.trace[-1]}"
             if found.trace
             else "exhausted, it holds"
+            if found.whole
+            else "stopped at its limit, it holds so far"
         )
         terminalreporter.write_line(f"{found.states:>9,}  {name}: {end}")
     held = [found.states for _, found in SEARCHES if not found.trace]
