@@ -1,7 +1,7 @@
 """Everything that a node of the quorum does: the driver carries out the actions of a step in their order.
 
 An action is done before the next one begins, and all before the next event. The order is a rule of safety: a vote is
-on disk before it is told (`StoreQuorumState` before `Reply`). Only `Flush`, `WriteSnapshot`, `LoadSnapshot` and the
+on disk before it leaves (`StoreQuorumState` before `Reply`). Only `Flush`, `WriteSnapshot`, `LoadSnapshot` and the
 requests of `Send` go on beside; an event says when they have ended. An action that fails ends the process.
 """
 

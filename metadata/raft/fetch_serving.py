@@ -74,6 +74,7 @@ def _answer_or_park(core: RaftCore, token: Any, request: FetchRequest) -> None:
         return
     leadership.answer_parked(core, tuple(each for each in role.parked if each.request.replica == request.replica))
     role = core.role
+    assert isinstance(role, Leader)
     waits_ms = min(request.max_wait_ms, core.timeouts.fetch_wait_ms)
     parked = ParkedFetch(token, request, core.now_ms + waits_ms)
     core.role = replace(role, parked=(*role.parked, parked))

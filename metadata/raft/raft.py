@@ -184,7 +184,7 @@ def _vote_in(stored: QuorumState | None, epoch: int) -> ReplicaKey | None:
 
 
 def _shut_down_if_due(core: RaftCore) -> None:
-    """Let the process end once it has nobody to hand over to, or its time is over."""
+    """Let the process end once there is no epoch to hand over, or its time is over."""
     if core.shutdown_deadline_ms is None:
         return
     if not isinstance(core.role, Leader | Resigned) or core.now_ms >= core.shutdown_deadline_ms:

@@ -139,7 +139,7 @@ class Leader:
     fetched_voters: frozenset[int] = frozenset()
     """The voters that have fetched since check-quorum was last satisfied."""
     high_watermark: int = UNKNOWN_OFFSET
-    """Of this epoch: -1 until a record of the epoch itself is committed."""
+    """In this epoch; -1 until a record of the epoch itself is committed."""
     parked: tuple[ParkedFetch, ...] = ()
     change: PendingChange | None = None
 

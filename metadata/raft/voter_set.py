@@ -1,4 +1,4 @@
-"""Who votes: replicas by id and directory id, and the set of those that elect and commit (KIP-853)."""
+"""Replicas by id and directory id, and the set of those that elect a leader and commit its records (KIP-853)."""
 
 from __future__ import annotations
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sim.raft.disk import Disk
-from sim.raft.node import endpoints_of
+from sim.raft.node import Node, endpoints_of
+from sim.raft.surroundings import Surroundings
 from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from stratalog.metadata.raft.voter_set import Voter, VoterSet
-
-if TYPE_CHECKING:
-    from sim.raft.node import Node
-    from sim.raft.world import World
 
 __all__ = ["Faults"]
 
@@ -24,7 +21,7 @@ _REPAIR_MS: Final = 1500
 class Faults:
     """Draws one fault after the other."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._tokens = count()
 
@@ -86,7 +83,7 @@ class Faults:
     # -- disks and voters ----------------------------------------------------------------------------------------------
 
     def _voter_sets(self) -> list[VoterSet]:
-        """What nodes hold for the voters now."""
+        """The voters as the nodes know them."""
         views = [node.raft.log if node.raft is not None else node.disk.view() for node in self._world.nodes.values()]
         return [view.voters for view in views if view.voters.voters]
 

@@ -10,16 +10,14 @@ and agree (`_snapshot`). Ours: voters change one at a time (`_voters_change`), e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sim.raft.disk import Record, decoded, records_of
+from sim.raft.surroundings import SimulatedNode
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest, Voters
 from stratalog.metadata.raft.states import Leader, Resigned
 from stratalog.metadata.raft.voter_set import ReplicaKey
-
-if TYPE_CHECKING:
-    from sim.raft.node import Node
 
 __all__ = ["Invariants", "Violation"]
 
@@ -29,11 +27,11 @@ class Violation(Exception):
 
 
 class Invariants:
-    """What has ever been promised in a run."""
+    """Everything that was ever promised in a run."""
 
     def __init__(self) -> None:
         self.committed: list[Record] = []
-        """What any leader has committed, by offset."""
+        """The records that any leader has committed, by offset."""
         self.leaders: dict[int, ReplicaKey] = {}
         self._epochs: dict[ReplicaKey, int] = {}
         self._high_watermarks: dict[int, int] = {}
@@ -44,23 +42,23 @@ class Invariants:
         """How far each voter's disk ever was synced since its last truncation: a disk that is lost had it."""
         self._snapshots: dict[OffsetAndEpoch, tuple[Record, ...]] = {}
 
-    def gone(self, node: Node) -> None:
+    def gone(self, node: SimulatedNode) -> None:
         """A process has ended: its high watermark begins anew."""
         self._high_watermarks.pop(node.id, None)
 
-    def synced(self, node: Node) -> None:
+    def synced(self, node: SimulatedNode) -> None:
         """A node's disk has more than before."""
         self._synced[node.key] = max(self._synced.get(node.key, 0), node.disk.flushed_offset)
 
     # -- before an action ----------------------------------------------------------------------------------------------
 
-    def before(self, node: Node, action: act.Action) -> None:
+    def before(self, node: SimulatedNode, action: act.Action) -> None:
         """Look at what a node is about to do. Raises `Violation`."""
         check = _CHECKS.get(type(action))
         if check is not None:
             check(self, node, action)
 
-    def _reply(self, node: Node, action: act.Reply) -> None:
+    def _reply(self, node: SimulatedNode, action: act.Reply) -> None:
         answer = action.answer
         epoch = getattr(answer, "epoch", 0)
         state = node.disk.quorum_state
@@ -74,7 +72,7 @@ class Invariants:
         if answer.granted and not asker.pre_vote and voted != (asker.epoch, asker.candidate.id):
             raise Violation(f"node {node.id} tells a vote for {asker.candidate.id} that is not on its disk: {state}")
 
-    def _send(self, node: Node, action: act.Send) -> None:
+    def _send(self, node: SimulatedNode, action: act.Send) -> None:
         request, state = action.request, node.disk.quorum_state
         on_disk = -1 if state is None else state.leader_epoch
         if getattr(request, "epoch", -1) > on_disk:
@@ -94,7 +92,7 @@ class Invariants:
                 f"voter {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
             )
 
-    def _append(self, node: Node, action: act.Append) -> None:
+    def _append(self, node: SimulatedNode, action: act.Append) -> None:
         if node.raft is not None and isinstance(node.raft.role, Leader):
             self._voters_change(node, action)
         last = node.disk.batches[-1].epoch if node.disk.batches else max(node.disk.snapshots, default=(0, 0))[1]
@@ -108,7 +106,7 @@ class Invariants:
                     )
                 last = batch.epoch
 
-    def _voters_change(self, node: Node, action: act.Append) -> None:
+    def _voters_change(self, node: SimulatedNode, action: act.Append) -> None:
         """One change of the voters at a time, by one voter."""
         (batch,) = action.batches
         if node.raft is None or not isinstance(batch.control[0] if batch.control else None, Voters):
@@ -120,10 +118,10 @@ class Invariants:
         if len({voter.key for voter in before} ^ {voter.key for voter in after}) > 1:
             raise Violation(f"leader {node.id} changes the voters from {before} to {after} at once")
 
-    def _truncate(self, node: Node, action: act.Truncate) -> None:
+    def _truncate(self, node: SimulatedNode, action: act.Truncate) -> None:
         self._synced[node.key] = min(self._synced.get(node.key, 0), action.offset)
 
-    def _committed(self, node: Node, action: act.Committed) -> None:
+    def _committed(self, node: SimulatedNode, action: act.Committed) -> None:
         end = action.high_watermark
         before = self._high_watermarks.get(node.id, 0)
         if end < before:
@@ -140,7 +138,7 @@ class Invariants:
             has = records[at] if at < len(records) else "nothing"
             raise Violation(f"node {node.id} has {has} at offset {before + at}; {wanted[at]} is committed there")
 
-    def _leader_commits(self, node: Node, role: Leader | Resigned, end: int) -> None:
+    def _leader_commits(self, node: SimulatedNode, role: Leader | Resigned, end: int) -> None:
         if role.epoch >= max(self.leaders, default=0):
             if end < self._leader_high_watermark:
                 raise Violation(f"the quorum's high watermark goes back from {self._leader_high_watermark} to {end}")
@@ -157,10 +155,10 @@ class Invariants:
     def _reach(self, key: ReplicaKey) -> int:
         return max((end for known, end in self._synced.items() if key.matches(known)), default=0)
 
-    def _write_snapshot(self, node: Node, action: act.WriteSnapshot) -> None:
+    def _write_snapshot(self, node: SimulatedNode, action: act.WriteSnapshot) -> None:
         self._snapshot(node, action.snapshot, tuple(node.disk.records(action.snapshot.offset)))
 
-    def _snapshot(self, node: Node, snapshot: OffsetAndEpoch, records: tuple[Record, ...]) -> None:
+    def _snapshot(self, node: SimulatedNode, snapshot: OffsetAndEpoch, records: tuple[Record, ...]) -> None:
         if snapshot.offset > len(self.committed):
             raise Violation(f"a snapshot of node {node.id} ends at {snapshot}, committed are {len(self.committed)}")
         if list(records) != self.committed[: snapshot.offset] or records[-1][0] != snapshot.epoch:
@@ -168,22 +166,22 @@ class Invariants:
         if self._snapshots.setdefault(snapshot, records) != records:
             raise Violation(f"two snapshots {snapshot} differ")
 
-    def snapshot_loaded(self, node: Node, snapshot: OffsetAndEpoch) -> None:
+    def snapshot_loaded(self, node: SimulatedNode, snapshot: OffsetAndEpoch) -> None:
         """A snapshot of another node has taken the place of a log."""
         self._snapshot(node, snapshot, decoded(node.disk.snapshots[snapshot])[0])
 
-    def _became_leader(self, node: Node, action: act.BecameLeader) -> None:
+    def _became_leader(self, node: SimulatedNode, action: act.BecameLeader) -> None:
         if self.leaders.get(action.epoch) != node.key:
             raise Violation(
                 f"node {node.id} is active in epoch {action.epoch}, which {self.leaders.get(action.epoch)} leads"
             )
 
-    def _stops(self, node: Node, action: act.Stop) -> None:
+    def _stops(self, node: SimulatedNode, action: act.Stop) -> None:
         raise Violation(f"node {node.id} stops: {action.reason}")
 
     # -- after a step --------------------------------------------------------------------------------------------------
 
-    def after_step(self, node: Node) -> None:
+    def after_step(self, node: SimulatedNode) -> None:
         """Look at a node that has stepped. Raises `Violation`."""
         self.synced(node)
         if node.raft is None:
@@ -199,7 +197,7 @@ class Invariants:
         if isinstance(role, Leader) and self.leaders[role.epoch] != key:
             raise Violation(f"epoch {role.epoch} has two leaders, {self.leaders[role.epoch].id} and {node.id}")
 
-    def _new_leader(self, node: Node, epoch: int) -> None:
+    def _new_leader(self, node: SimulatedNode, epoch: int) -> None:
         self.leaders[epoch] = node.key
         older = [record for record in self.committed if record[0] < epoch]
         if node.disk.records(len(older)) != older:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sim.raft.disk import Disk, decoded
 from sim.raft.invariants import Violation
+from sim.raft.surroundings import Surroundings
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.core import Identity
 from stratalog.metadata.raft.events import (
@@ -34,9 +35,6 @@ from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.voter_set import Endpoint, Endpoints, ReplicaKey
 from stratalog.wire.errors import ErrorCode, Invalid
 
-if TYPE_CHECKING:
-    from sim.raft.world import World
-
 __all__ = ["Asker", "Node", "endpoints_of"]
 
 _REQUEST_TIMEOUT_MS: Final = 2000
@@ -62,7 +60,7 @@ class Asker:
 class Node:
     """A node by its id. ``raft`` is None while its process is down."""
 
-    def __init__(self, world: World, node_id: int, disk: Disk, *, is_controller: bool) -> None:
+    def __init__(self, world: Surroundings, node_id: int, disk: Disk, *, is_controller: bool) -> None:
         self.world = world
         self.id = node_id
         self.is_controller = is_controller
@@ -76,7 +74,7 @@ class Node:
         self._numbers = 0
         self._chunks = b""
         self._truncations = 0
-        """Of this life: a sync that began before one says nothing of what came after it."""
+        """In this life; a sync that began before one says nothing of what came after it."""
         self._tick_ms = 0
 
     @property
@@ -290,7 +288,7 @@ class Node:
             self.active_epoch = None
 
     def _stop(self, action: act.Stop) -> None:
-        self.world.stopped_itself(self, action.reason)
+        raise Violation(f"node {self.id} stops: {action.reason}")
 
     def _nothing(self, action: act.Action) -> None:
         """Watched by the invariants only."""

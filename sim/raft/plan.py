@@ -16,7 +16,7 @@ class Plan:
     observers: int = 1
     kraft_version: int = 1
     loss: float = 0.0
-    """Of each message."""
+    """The chance of each message."""
     duplication: float = 0.0
     delay_ms: int = 10
     """The longest of most delays; some are a hundred times as long."""

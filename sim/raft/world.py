@@ -129,10 +129,6 @@ class World:
         """Whether a process dies between two actions of a step."""
         return self.faulty and self.dice.random() < 0.0005 * ("kill" in self.plan.faults)
 
-    def stopped_itself(self, node: Node, reason: str) -> None:
-        """A node has found that promises are broken. Raises `Violation`."""
-        raise Violation(f"node {node.id} stops: {reason}")
-
     # -- the run -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -152,7 +148,7 @@ class World:
         self._check_isolation()
 
     def _propose(self) -> None:
-        """A client has records for whoever is active."""
+        """A client has records for each node that is active."""
         for node in self.nodes.values():
             if node.active_epoch is not None:
                 value = f"r{next(self._values)}"

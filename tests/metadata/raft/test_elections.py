@@ -180,7 +180,7 @@ def test_a_vote_asked_of_another_disk_is_refused_and_its_epoch_is_believed(node,
 
 
 def test_a_higher_epoch_ends_leadership_also_in_a_pre_vote(node, quorum):
-    """The active controller is told to stop, and the epoch is stored."""
+    """The active controller hears of it, and the epoch is stored."""
     one = node().lead()
     one.get(vote(quorum, 7, pre_vote=True, last_epoch=0))
     assert isinstance(one.raft.role, Unattached)

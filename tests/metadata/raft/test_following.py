@@ -153,7 +153,7 @@ def test_an_observer_that_has_lost_the_leader_asks_the_bootstrap_servers(node, q
 
 
 def test_answers_of_an_earlier_role_are_dropped(follower, quorum):
-    """What was asked as a follower of another leader is no answer now."""
+    """A follower of another leader has asked, and this node is none any more."""
     one = follower()
     (request,) = one.sent(FetchRequest).values()
     one.get(VoteRequest(5, quorum.key(3), quorum.key(1), 4, 9))

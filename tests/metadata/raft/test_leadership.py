@@ -53,7 +53,7 @@ def _flushed(flush):
     return Flushed(flush.end_offset, flush.truncations)
 
 
-def test_nothing_older_is_committed_before_a_record_of_the_leaders_own_epoch(node, quorum):
+def test_no_older_record_is_committed_before_a_record_of_the_leaders_own_epoch(node, quorum):
     """A majority with an older record is not enough (Raft, figure 8)."""
     one = node(log=quorum.log(1, 1)).win()
     one.flush()

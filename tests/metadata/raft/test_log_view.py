@@ -19,7 +19,7 @@ def written(epochs):
     ("epoch", "end"), [(0, (0, 0)), (1, (2, 1)), (2, (2, 1)), (3, (3, 3)), (5, (5, 5)), (6, (5, 5))]
 )
 def test_the_end_of_an_epoch(epoch, end):
-    """Of the largest one up to it; below all the first offset, above all the log end (Kafka's epoch cache)."""
+    """The end of the largest one up to it; below all the first offset, above all the log end (Kafka's epoch cache)."""
     assert written([1, 1, 3, 5, 5]).end_of(epoch) == end
 
 
@@ -93,7 +93,7 @@ def test_voters_and_levels_come_and_go_with_their_records(quorum):
 
 
 def test_a_truncation_takes_synced_records_too():
-    """What is on disk is then the shorter log."""
+    """The shorter log is then what is on disk."""
     log = written([1, 1, 2]).flushed(3).truncated(1)
     assert (log.end_offset, log.flushed_offset, log.epochs) == (1, 1, (EpochStart(1, 0),))
     assert log.truncated(5) == log

@@ -43,7 +43,7 @@ def test_a_leader_outside_of_the_voters_does_not_count_itself(quorum):
 
 
 def test_fetches_of_another_disk_are_another_replicas(quorum):
-    """Of a static voter every disk counts, the latest fetch last."""
+    """Every disk of a static voter counts, the latest fetch last."""
     progress = ReplicaProgress().fetched(quorum.key(2, 1), 9, 9, 5)
     assert progress.of(quorum.key(2)).end_offset == -1
     progress = progress.fetched(quorum.key(2), 4, 9, 6)

@@ -242,7 +242,7 @@ FOUND: dict[Bug, str] = {
     two_voters_are_removed_at_once: "at once",
     elections_raise_the_epoch_at_once: "raised the epoch",
     a_leader_whose_removal_is_open_does_not_stand: "not committed everywhere",
-    a_loading_node_goes_on: "is not what is committed|cannot take|there was|has nothing|acts on",
+    a_loading_node_goes_on: "without all committed|is not what is committed|cannot take|there was|has nothing|acts on",
     epochs_of_answers_are_not_heeded: "not committed everywhere|two leaders",
 }
 """Each bug, and what the promise that finds it says."""
@@ -257,7 +257,13 @@ PLANS: dict[Bug, Plan] = {
 }
 """Surroundings in which a rare story is less rare; the other bugs are found in any."""
 SEEDS_MAX = 200
-SEED_TRIED_FIRST: dict[Bug, int] = {}
+SEED_TRIED_FIRST: dict[Bug, int] = {
+    a_vote_is_given_twice: 24,
+    votes_of_another_disk_count: 16,
+    fetches_count_by_id: 12,
+    a_second_change_does_not_wait: 11,
+    a_loading_node_goes_on: 35,
+}
 """A seed that has found the bug before; after a change of the simulation another one may be the first that does."""
 BY_DEFAULT = frozenset(
     {

@@ -1,10 +1,10 @@
-"""Runs of the quorum, each with its own nodes, network and faults: 5 by default, 400 in ``make test-slow``."""
+"""Runs of the quorum, each with its own nodes, network and faults: 4 by default, 400 in ``make test-slow``."""
 
 import pytest
 
 from sim.raft.world import run_seed
 
-_TOGETHER = 5
+_TOGETHER = 4
 
 
 @pytest.mark.parametrize(
