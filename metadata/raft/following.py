@@ -115,7 +115,7 @@ def on_fetch_answer(core: RaftCore, peer: int, request: FetchRequest, answer: Fe
 
 
 def _append(core: RaftCore, batches: tuple[Batch, ...]) -> None:
-    """Append the batches of epochs up to the leader's own; a later one cannot come from it (KAFKA-19012)."""
+    """Append the batches of epochs up to the leader's own; a later one cannot come from it."""
     legal = []
     for batch in batches:
         if batch.epoch > core.epoch:

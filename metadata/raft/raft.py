@@ -16,7 +16,7 @@ no second way for the case that it was lost; a retry is the same poll at a later
 Sources: KIP-595 (Raft), KIP-630 (snapshots), KIP-853 (voters), KIP-996 (pre-vote), KIP-1166 (high watermark in Fetch),
 and the behaviour of Kafka 4.3.1's ``KafkaRaftClient``. Different from Kafka, on purpose: a leader counts its flushed
 offset and not its end; a voter that restarts after a vote for itself waits for the next epoch; a repeated vote looks
-at the candidate's log again.
+at the candidate's log again; a node stands also while its own removal may be uncommitted.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from stratalog.metadata.raft.messages import Batch, OffsetAndEpoch
 
 def test_a_seed_is_a_run():
     """Two runs of a seed are the same to the last step; a traced one too."""
-    first, lines = run_seed(7), []
-    again = run_seed(7, out=lines.append)
+    plan, lines = Plan(faults_ms=5_000, loss=0.1), []
+    first, again = run_seed(7, plan=plan), run_seed(7, plan=plan, out=lines.append)
     assert (first.sum, first.steps, first.committed) == (again.sum, again.steps, again.committed)
     assert len(lines) > 100
-    assert run_seed(8).sum != first.sum
+    assert run_seed(8, plan=plan).sum != first.sum
 
 
 @pytest.mark.parametrize("voters", [1, 3, 5])
