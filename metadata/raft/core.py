@@ -177,10 +177,11 @@ class RaftCore:
 
     def stand(self) -> None:
         """Ask whether an election could be won: a node that cannot reach a majority raises no epoch (KIP-996)."""
-        role, endpoints = self.role, self.leader_endpoints
-        votes = Votes(granted=frozenset({self.me.id}))
-        leader_id = role.leader_id if role.leader_id != self.me.id else NO_LEADER
-        self.become(Prospective(role.epoch, self.election_deadline_ms(), votes, leader_id, endpoints, role.voted))
+        role, endpoints, voted = self.role, self.leader_endpoints, self.role.voted
+        votes, leader_id = Votes(granted=frozenset({self.me.id})), role.leader_id
+        if leader_id == self.me.id:  # it has led this epoch, so no other node may have its vote in it
+            leader_id, voted = NO_LEADER, self.me
+        self.become(Prospective(role.epoch, self.election_deadline_ms(), votes, leader_id, endpoints, voted))
 
     def heed(self, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
         """Take in epoch and leader of another node's message; whether the rest of it is void by that.

@@ -83,10 +83,16 @@ def test_a_log_without_its_quorum_state_is_refused(quorum):
 
 
 def test_a_single_voter_leads_a_new_epoch_at_each_start(node, quorum):
-    """Also when it led the last one."""
+    """Also when it led the last one, in which it never votes for another node, whenever the start is cut off."""
     log = quorum.log(1, voters=quorum.voters(1))
     one = node(log=log, stored=QuorumState(1, 1, data_version=1))
     assert (type(one.raft.role), one.raft.role.epoch) == (Leader, 2)
+    states = [action.state for action in one.all(act.StoreQuorumState)]
+    assert [(state.leader_epoch, state.leader_id, state.voted_id) for state in states] == [
+        (1, -1, 1),
+        (2, -1, 1),
+        (2, 1, -1),
+    ]
 
 
 def test_static_voters_are_known_by_their_ids(node, quorum):
