@@ -39,7 +39,7 @@ _SALT_BYTES: Final = 24
 _LEFT_BY_A_CRASH: Final = frozenset(
     name + suffix for name in (BOOTSTRAP_CHECKPOINT, BOOTSTRAP_SNAPSHOT, META_PROPERTIES) for suffix in ("", ".tmp")
 )
-_OF_NOBODY: Final = frozenset({".lock", "lost+found"})
+_BESIDE_DATA: Final = frozenset({".lock", "lost+found"})
 
 
 def format_node(
@@ -102,7 +102,7 @@ def _check_empty(path: str) -> None:
         inside = sorted(found.iterdir()) if found.name == metadata_log and found.is_dir() else [found]
         for one in inside:
             name = one.relative_to(top).as_posix()
-            if name not in _LEFT_BY_A_CRASH | _OF_NOBODY:
+            if name not in _LEFT_BY_A_CRASH | _BESIDE_DATA:
                 raise Invalid(
                     f"Log directory {path} has no {META_PROPERTIES} and is not empty: it holds {name}. Restore "
                     f"{META_PROPERTIES}, or name an empty directory: nothing was written"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stratalog.metadata.access import persistent_map
 from stratalog.metadata.controller.controller import BrokerStart, TopicRules, register_broker
 from stratalog.metadata.coordination import CoordinatorRecord, Now, Reply, Write
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
@@ -254,3 +255,18 @@ def classic_world() -> type[ClassicWorld]:
 def consumer_subscription() -> Callable[..., bytes]:
     """Make the subscription of a consumer to some topics."""
     return subscription
+
+
+@pytest.fixture
+def copied_items():
+    """Count the items in leaves that a map does not share with the one before. ``a_change_max``: so many a change may copy.
+
+    That is one leaf; or, as the hashes of this run fall, one that is full and is taken apart for the new item.
+    """
+
+    def count(before, after):
+        shared = set(map(id, before.leaves()))
+        return sum(len(leaf) for leaf in after.leaves() if id(leaf) not in shared)
+
+    count.a_change_max = persistent_map._LEAF_ITEMS_MAX + 1
+    return count

@@ -137,7 +137,7 @@ def test_another_incarnation_is_not_heard(world):
 
 @pytest.mark.parametrize(("elr", "minimum"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_brokers_do_leaders_are_active_and_in_sync(world, seed, elr, minimum):
+def test_after_any_events_of_brokers_leaders_are_active_and_in_sync(world, seed, elr, minimum):
     """Random heartbeats, silences, restarts and stops: no leader is fenced, and no last copy without loss is given up."""
     dice = random.Random(seed)
     one = world(elr=elr, minimum=minimum)

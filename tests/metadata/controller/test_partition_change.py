@@ -162,7 +162,7 @@ def test_an_eligible_replica_leads_if_the_members_left_cannot():
 
 
 def test_enough_members_in_sync_end_the_eligibility():
-    """Whatever is acknowledged from then on may be missing elsewhere."""
+    """Records that are acknowledged from then on may be missing on replicas that are not in sync."""
     image = PartitionImage((1, 2, 3), (1,), leader=1, eligible_leader_replicas=(2, 3))
     found = after(image, rules_of(minimum=2, elr=True), in_sync_replicas=(1, 3))
     assert state_of(found) == (1, (1, 3), ())

@@ -35,7 +35,7 @@ def text_of(voter: InitialVoter) -> str:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_VOTERS, min_size=1, max_size=4, unique_by=(lambda each: each.node_id, lambda each: each.directory_id)))
 def test_voters_come_back_by_id(voters):
-    """Whatever the order of the entries."""
+    """The entries may come in any order."""
     assert parse_initial_voters(", ".join(map(text_of, voters))) == tuple(sorted(voters))
 
 

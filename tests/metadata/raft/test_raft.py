@@ -106,7 +106,7 @@ def test_static_voters_are_known_by_their_ids(node, quorum):
 
 
 def test_a_snapshot_is_written_up_to_the_committed_records_and_once(node, quorum):
-    """Whatever the image has beyond them may be taken back."""
+    """Records of the image beyond them may be taken back."""
     one = node().lead()
     end = one.raft.high_watermark
     one.step(SnapshotDue(end + 5))
