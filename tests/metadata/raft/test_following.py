@@ -60,7 +60,7 @@ def test_a_controller_that_is_no_voter_yet_syncs_and_a_broker_does_not(node, quo
 
 
 def test_records_are_acted_on_up_to_the_leaders_high_watermark_and_the_own_end(follower):
-    """This node does not have the records that the leader has committed beyond its own end."""
+    """A follower may lack records that the leader has committed: it goes to its own end."""
     one = follower()
     fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=9, batches=(batch(0, 3),)))
     assert one.one(act.Committed).high_watermark == 3
