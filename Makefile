@@ -11,7 +11,7 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum bench bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -26,6 +26,7 @@ help:
 	@echo "make model              every order of events of the archive's protocol, with states counted"
 	@echo "make mutants [ONLY=text] [PART=1/5]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
+	@echo "make sim-quorum SEED=n [TRACE=1]  one run of the simulated metadata quorum; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
@@ -138,6 +139,9 @@ mutants: $(VENV)/.ready
 
 sim: $(VENV)/.ready
 	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
+
+sim-quorum: $(VENV)/.ready
+	$(PY) -m sim.raft $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace,--processes 2)
 
 check: lint
 	$(PY) -m pytest -q tests/test_tidy.py
