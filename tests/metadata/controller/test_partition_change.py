@@ -238,10 +238,12 @@ _BROKERS = (1, 2, 3, 4)
 
 
 @st.composite
-def _partitions(draw, *, elr):
+def _partitions(draw, *, elr, minimum):
+    """Partitions as they can be: replicas are eligible only below the minimum, another minimum forgets them (`min_in_sync`)."""
     replicas = tuple(draw(st.permutations(_BROKERS))[: draw(st.integers(1, 4))])
     in_sync = tuple(one for one in replicas if draw(st.booleans()))
-    eligible = tuple(one for one in replicas if one not in in_sync and draw(st.booleans())) if elr else ()
+    is_below = elr and len(in_sync) < min(minimum, len(replicas))
+    eligible = tuple(one for one in replicas if one not in in_sync and draw(st.booleans())) if is_below else ()
     if not elr and not in_sync:
         in_sync = replicas[:1]
     leader = draw(st.sampled_from([NO_LEADER, *in_sync]))
@@ -253,10 +255,10 @@ def _partitions(draw, *, elr):
 @given(st.data(), st.booleans(), st.booleans())
 def test_the_sets_and_epochs_hold_together_whatever_happens(data, elr, unclean):
     """A leader is assigned, acceptable and in sync; sets are apart and assigned; epochs follow the fields."""
-    image = data.draw(_partitions(elr=elr))
+    minimum = data.draw(st.integers(1, 3))
+    image = data.draw(_partitions(elr=elr, minimum=minimum))
     brokers = st.frozensets(st.sampled_from(_BROKERS))
     dead, lost = data.draw(brokers), data.draw(brokers)
-    minimum = data.draw(st.integers(1, 3))
     wanted = tuple(one for one in image.replicas if data.draw(st.booleans()))
     target = PartitionTarget(in_sync_replicas=data.draw(st.sampled_from([None, wanted])), lost=lost)
     rules = rules_of(dead=dead | lost, unclean=unclean, minimum=minimum, elr=elr)
