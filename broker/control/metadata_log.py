@@ -140,7 +140,7 @@ def read_metadata(log_: Log, files: Filesystem) -> MetadataReplay:
         except Corrupt as error:
             if not snapshot.end_offset:  # it names the first voters, which the log behind it does not repeat
                 raise
-            log.error("%s; an older snapshot is tried", error)
+            log.error("%s: %s; an older snapshot is tried", path, error)
     replay = MetadataReplay(image, quorum)
     if replay.next_offset < log_.log_start_offset:
         raise Corrupt(
