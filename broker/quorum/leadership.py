@@ -1,0 +1,106 @@
+"""The metadata quorum as the rest of a node sees it: who leads, how far each replica is, and a way to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.metadata.raft.messages import NO_LEADER, UNKNOWN_OFFSET, Answer, Request
+from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
+
+__all__ = ["UNKNOWN_TIME_MS", "LeaderAndEpoch", "LeaderListener", "QuorumStatus", "QuorumView", "ReplicaStatus"]
+
+UNKNOWN_TIME_MS = -1
+"""A time that is not known, as on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """The leader of the metadata quorum, as one node knows it."""
+
+    leader_id: int = NO_LEADER
+    """`NO_LEADER` if it is not known."""
+    epoch: int = 0
+    endpoints: Endpoints = ()
+    """Where the leader listens; empty if that is not known."""
+
+
+LeaderListener = Callable[[LeaderAndEpoch, bool], None]
+"""Called with the leader, and with whether the controller of this node is active."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """How far a replica of the metadata log is, as its leader knows it. Times are of the wall clock."""
+
+    key: ReplicaKey
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetch_ms: int = UNKNOWN_TIME_MS
+    """When it has fetched last; for the leader itself: now."""
+    last_caught_up_ms: int = UNKNOWN_TIME_MS
+    """The last time at which it had all that the leader had; for the leader itself: now."""
+    endpoints: Endpoints = ()
+    """Where a voter listens, by the newest voters; empty for an observer."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumStatus:
+    """The quorum as its leader knows it."""
+
+    leader: LeaderAndEpoch
+    high_watermark: int
+    """`UNKNOWN_OFFSET` until the first record of the epoch is committed."""
+    voters: tuple[ReplicaStatus, ...]
+    observers: tuple[ReplicaStatus, ...] = ()
+
+
+class QuorumView(Protocol):
+    """The part of this node in the metadata quorum, as a voter or as an observer."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the directory that holds the metadata log."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader, as this node knows it now."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the controller of this node decides: the first record of its epoch is committed and applied."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The records below this offset are committed."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset behind the last record of this node's log."""
+
+    def receive(self, request: Request, /) -> asyncio.Future[Answer]:
+        """The answer to a request of another replica, or of an administrator. It may wait for news."""
+
+    def propose(self, records: Sequence[Message], /, *, epoch: int) -> asyncio.Future[int]:
+        """Write records in the epoch in which they were decided; the offset of the last one, once all are applied.
+
+        Fails with `KafkaError`: NOT_CONTROLLER if the leadership has gone, and the outcome is then unknown;
+        KAFKA_STORAGE_ERROR if the log cannot be written.
+        """
+
+    def describe(self) -> QuorumStatus:
+        """All replicas, and how far they are. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER where this node does not lead."""
+
+    def on_leader_change(self, listener: LeaderListener, /) -> None:
+        """Call ``listener`` whenever the leader, its epoch or `is_active` has changed."""
