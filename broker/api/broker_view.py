@@ -1,15 +1,15 @@
-"""The broker as handlers see it: what ``context.broker`` offers them, read-only.
+"""The broker as handlers see it: what ``context.broker`` offers them on a listener of clients, read-only.
 
 A `Node` has all of it. A test of a handler needs only the attributes that the handler reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
+from stratalog.broker.api.metadata_view import MetadataView
 from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.control.control_plane import ControlPlane, ProducerIds
+from stratalog.broker.control.control_plane import ProducerIds
 from stratalog.broker.control.metadata_fragments import MetadataFragments
 from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
@@ -20,54 +20,18 @@ from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext
-from stratalog.broker.runtime.clock import Clock
-from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
-from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.views.views import Views
 from stratalog.broker.workers.deep_work import DeepWork
-from stratalog.metadata.controller.controller import ConfigRules, TopicRules
-from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.topic import Uuid
 
 __all__ = ["BrokerView", "Context"]
 
 
-class BrokerView(Protocol):
+class BrokerView(MetadataView, Protocol):
     """The attributes and methods of a broker that handlers use."""
 
-    # -- identity, settings, time ---------------------------------------------------------------------------------
-
-    @property
-    def node_id(self) -> int:
-        """Its ``node.id``."""
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of its cluster."""
-
-    @property
-    def config(self) -> BrokerConfig:
-        """Its settings, as they are now."""
-
-    @property
-    def clock(self) -> Clock:
-        """Its time."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """Its figures."""
-
     # -- the cluster ----------------------------------------------------------------------------------------------
-
-    @property
-    def image(self) -> ClusterImage:
-        """The cluster as it is now."""
-
-    @property
-    def control(self) -> ControlPlane:
-        """Carries commands out that change the cluster."""
 
     @property
     def producer_ids(self) -> ProducerIds:
@@ -76,19 +40,6 @@ class BrokerView(Protocol):
     @property
     def metadata_fragments(self) -> MetadataFragments:
         """Topics as bytes of Metadata answers."""
-
-    def topic_rules(self) -> TopicRules:
-        """The rules for new topics."""
-
-    def config_rules(self) -> ConfigRules:
-        """The rules for new settings."""
-
-    @property
-    def new_topic_id(self) -> Callable[[], Uuid]:
-        """Makes a random id."""
-
-    def random_int(self, bound: int, /) -> int:
-        """A number in ``[0, bound)``."""
 
     # -- partitions -----------------------------------------------------------------------------------------------
 

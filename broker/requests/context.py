@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stratalog.broker.network.connection import Connection
     from stratalog.broker.requests.dispatch import Dispatcher
 
-__all__ = ["RequestContext", "ServedBroker"]
+__all__ = ["RequestContext", "ServedBroker", "TopicNames"]
 
 log = logging.getLogger(__name__)
 
