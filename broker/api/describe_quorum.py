@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION. The address is where the broker answers: a single vo
 from __future__ import annotations
 
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.control.metadata_log import METADATA_PARTITION
+from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_quorum import (

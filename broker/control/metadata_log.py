@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Final
 
+from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.directories import Directory
 from stratalog.broker.replicas.leader import Rework
 from stratalog.broker.replicas.partition import Partition
@@ -42,12 +43,10 @@ from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Invalid, KafkaError
 from stratalog.wire.records import metadata
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
+from stratalog.wire.topic import Uuid, uuid_text
 
 __all__ = [
     "METADATA_LOG_CONFIG",
-    "METADATA_PARTITION",
-    "METADATA_TOPIC_ID",
     "MetadataLog",
     "begin_epoch",
     "check_only_voter",
@@ -56,8 +55,6 @@ __all__ = [
     "read_metadata",
 ]
 
-METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
-METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
 METADATA_LOG_CONFIG: Final = LogConfig(
     segment_bytes=1 << 30, segment_ms=7 * 86_400_000, retention_ms=-1, max_message_bytes=8 << 20, flush_messages=1
 )

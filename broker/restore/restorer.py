@@ -15,12 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stratalog.broker.control.metadata_log import (
-    METADATA_LOG_CONFIG,
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    begin_epoch,
-)
+from stratalog.broker.control.metadata_log import METADATA_LOG_CONFIG, begin_epoch
+from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.restore.records import (
     OFFSETS_CONFIGS,
