@@ -18,6 +18,7 @@ from stratalog.wire.errors import Corrupt
 
 __all__ = [
     "BATCH_HEADER",
+    "CONTROL_ATTRIBUTE",
     "CRC_START",
     "HEADER_BYTES",
     "LOG_OVERHEAD_BYTES",
@@ -49,6 +50,8 @@ LOG_OVERHEAD_BYTES: Final = 12
 """Base offset and length: what the length field does not count."""
 CRC_START: Final = 21
 MAGIC: Final = 2
+CONTROL_ATTRIBUTE: Final = 0x20
+"""The bit of a batch whose records are markers."""
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -57,7 +60,6 @@ NO_SEQUENCE: Final = -1
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
 
 _OFFSET: Final = Struct(">q")
@@ -141,7 +143,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         """Whether it holds a marker instead of records."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL_ATTRIBUTE)
 
     @property
     def has_delete_horizon(self) -> bool:
@@ -346,7 +348,7 @@ def build_batch(
     for record in records:
         _put_record(payload, record, base_offset, base_timestamp)
     body: Buffer = payload if codec is Codec.NONE else compress(codec, payload)
-    attributes = int(codec) | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    attributes = int(codec) | (_TRANSACTIONAL if transactional else 0) | (CONTROL_ATTRIBUTE if control else 0)
     max_timestamp = max(record.timestamp_ms for record in records)
     if log_append_time_ms is not None:
         attributes |= _LOG_APPEND_TIME
