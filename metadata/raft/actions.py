@@ -165,7 +165,7 @@ class LostLeadership:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The records of a `Proposed` are ``[base_offset, end_offset)``; they hold once they are committed."""
+    """The records of a `Proposed` or of an `UpgradeProposed` are ``[base_offset, end_offset)``; they hold once they are committed."""
 
     token: Any
     base_offset: int
@@ -174,10 +174,11 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The records of a `Proposed` were not appended."""
+    """The records of a `Proposed` or of an `UpgradeProposed` were not appended; ``message`` is for people."""
 
     token: Any
     error: ErrorCode
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

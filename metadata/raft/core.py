@@ -53,6 +53,8 @@ class Identity:
     can_become_voter: bool = True
     """Whether the process is a controller. Such a node syncs before it fetches also while it is an observer: once it
     is added, the leader counts the fetches that it has made before."""
+    auto_join: bool = False
+    """``controller.quorum.auto.join.enable``: a controller that is no voter asks the leader to become one."""
 
 
 def durable_state(role: Role, log: LogView) -> QuorumState:
@@ -171,7 +173,8 @@ class RaftCore:
         voted = self.role.voted if epoch == self.epoch else None
         known = endpoints or self.voters.endpoints_of(leader_id)
         if known:
-            self.become(Follower(epoch, leader_id, self.now_ms + self.timeouts.fetch_ms, known, voted))
+            later_ms = self.now_ms + self.timeouts.fetch_ms
+            self.become(Follower(epoch, leader_id, later_ms, known, voted, change_due_ms=later_ms))
         else:
             self.detach(epoch, voted=voted, leader_id=leader_id)
 
@@ -279,7 +282,8 @@ class RaftCore:
         return True
 
     def back_off(self, peer: int) -> None:
-        """Leave a peer alone for a while."""
+        """Leave a peer alone for a while. Waits that are over are forgotten: peers come and go."""
+        self.backoff_until_ms = {one: until for one, until in self.backoff_until_ms.items() if until > self.now_ms}
         self.backoff_until_ms[peer] = self.now_ms + self.timeouts.retry_backoff_ms
 
     def reply(

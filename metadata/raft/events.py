@@ -22,6 +22,7 @@ __all__ = [
     "SnapshotLoaded",
     "SnapshotWritten",
     "Tick",
+    "UpgradeProposed",
 ]
 
 
@@ -62,6 +63,20 @@ class Proposed:
     epoch: int
     count: int
     data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeProposed:
+    """An administrator wants ``kraft.version`` at ``level``: UpdateFeatures. `Accepted` or `Refused` is the answer.
+
+    `Accepted` has an empty range if nothing was appended: the level is there, or ``validate_only`` asks only whether it
+    could be. The level holds once the end of the range is committed.
+    """
+
+    token: Any
+    epoch: int
+    level: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +142,5 @@ Event = (
     | SnapshotLoaded
     | Tick
     | Shutdown
+    | UpgradeProposed
 )

@@ -9,6 +9,7 @@ from stratalog.metadata.raft import leadership
 from stratalog.metadata.raft.actions import ReplyWithSnapshot
 from stratalog.metadata.raft.core import RaftCore
 from stratalog.metadata.raft.messages import FetchAnswer, FetchRequest, FetchSnapshotAnswer, FetchSnapshotRequest
+from stratalog.metadata.raft.replica_progress import OBSERVERS_MAX
 from stratalog.metadata.raft.states import Leader, ParkedFetch
 from stratalog.wire.errors import ErrorCode
 
@@ -63,7 +64,7 @@ def count_fetch(core: RaftCore, request: FetchRequest) -> None:
     role = core.role
     assert isinstance(role, Leader)
     progress = role.progress.fetched(request.replica, request.offset, core.log.end_offset, core.now_ms)
-    core.role = replace(role, progress=progress)
+    core.role = replace(role, progress=progress.bounded(core.voters))
 
 
 def _answer_or_park(core: RaftCore, token: Any, request: FetchRequest) -> None:
@@ -81,6 +82,21 @@ def _answer_or_park(core: RaftCore, token: Any, request: FetchRequest) -> None:
     has_news = core.log.end_offset > request.offset or role.high_watermark > request.high_watermark
     if has_news or waits_ms <= 0:
         leadership.answer_parked(core, (parked,))
+    else:
+        leadership.answer_parked(core, _surplus(core))
+
+
+def _surplus(core: RaftCore) -> tuple[ParkedFetch, ...]:
+    """The oldest parked fetches of observers above `OBSERVERS_MAX`: each holds memory here.
+
+    They are answered without news and come again. Voters are few, and wait.
+    """
+    role = core.role
+    assert isinstance(role, Leader)
+    if len(role.parked) <= OBSERVERS_MAX:
+        return ()
+    waiting = [each for each in role.parked if not core.voters.has(each.request.replica)]
+    return tuple(waiting[: max(0, len(waiting) - OBSERVERS_MAX)])
 
 
 def on_fetch_snapshot(core: RaftCore, token: Any, request: FetchSnapshotRequest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stratalog.metadata.raft import membership
 from stratalog.metadata.raft.actions import BOOTSTRAP, LoadSnapshot, WriteSnapshotChunk
 from stratalog.metadata.raft.core import RaftCore
 from stratalog.metadata.raft.events import SnapshotLoaded
@@ -69,7 +70,7 @@ def poll_follower(core: RaftCore) -> None:
         role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.fetch_ms)
     if role.lost and not core.may_stand:
         ask_any(core)
-    elif core.may_send(role.leader_id) and may_fetch(core):
+    elif core.may_send(role.leader_id) and not membership.ask_if_due(core) and may_fetch(core):
         fetching = role.snapshot
         if fetching is None:
             core.send(role.leader_id, _fetch(core), role.endpoints)
@@ -148,6 +149,7 @@ def on_fetch_snapshot_answer(
         return
     fetching = role.snapshot
     fits = (answer.snapshot, answer.position) == (request.snapshot, request.position)
+    fits &= bool(answer.data) or request.position >= answer.size  # without bytes it would be asked for ever
     if answer.error is not ErrorCode.NONE or not fits or request.position != fetching.position:
         core.back_off(peer)
         core.role = replace(role, snapshot=None)

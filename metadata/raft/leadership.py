@@ -68,7 +68,7 @@ def _own_facts(core: RaftCore) -> tuple[ControlRecord, ...]:
     if core.log.kraft_version == 0 or mine is None:
         return ()
     now = Voter(mine.key, core.identity.endpoints, core.identity.kraft_versions)
-    if core.log.voters_offset != BEFORE_THE_LOG and now == mine:
+    if core.log.voters_offset != BEFORE_THE_LOG and now.is_same(mine):
         return ()
     return KRaftVersion(core.log.kraft_version), Voters(core.voters.updated(now))
 
@@ -116,7 +116,8 @@ def answer_parked(core: RaftCore, fetches: tuple[ParkedFetch, ...]) -> None:
     role = core.role
     if not isinstance(role, Leader) or not fetches:
         return
-    core.role = replace(role, parked=tuple(each for each in role.parked if each not in fetches))
+    answered = {id(each) for each in fetches}
+    core.role = replace(role, parked=tuple(each for each in role.parked if id(each) not in answered))
     answer = FetchAnswer(
         ErrorCode.NONE, role.epoch, role.leader_id, core.identity.endpoints, high_watermark=role.high_watermark
     )

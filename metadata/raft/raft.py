@@ -25,7 +25,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.metadata.quorum.quorum_state import NO_VOTER, QuorumState
-from stratalog.metadata.raft import elections, fetch_serving, following, leadership, reconfiguration
+from stratalog.metadata.raft import (
+    elections,
+    fetch_serving,
+    following,
+    kraft_version,
+    leadership,
+    membership,
+    reconfiguration,
+)
 from stratalog.metadata.raft.actions import Action, DeleteLogBefore, ShutDown, WriteSnapshot
 from stratalog.metadata.raft.core import Identity, RaftCore
 from stratalog.metadata.raft.events import (
@@ -41,6 +49,7 @@ from stratalog.metadata.raft.events import (
     SnapshotLoaded,
     SnapshotWritten,
     Tick,
+    UpgradeProposed,
 )
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import (
@@ -59,6 +68,7 @@ from stratalog.metadata.raft.messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
     VoteAnswer,
+    VoterChangeAnswer,
     VoteRequest,
 )
 from stratalog.metadata.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
@@ -208,6 +218,8 @@ def _received(core: RaftCore, event: Received) -> None:
             leadership.on_begin_epoch(core, token, request)
         case EndQuorumEpochRequest():
             leadership.on_end_epoch(core, token, request)
+        case UpdateVoterRequest() if core.log.kraft_version == 0:
+            kraft_version.on_static_update(core, token, request)
         case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
             reconfiguration.on_change(core, token, request)
         case ApiVersionsRequest():
@@ -228,6 +240,10 @@ def _answered(core: RaftCore, event: Answered) -> None:
             core.heed(answer.epoch, answer.leader_id, answer.endpoints)
         case EndQuorumEpochRequest(), EpochAnswer() as answer:
             leadership.on_end_epoch_answer(core, event.peer, answer)
+        case (
+            AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest()
+        ) as request, VoterChangeAnswer() as answer:
+            membership.on_change_answer(core, request, answer)
         case ApiVersionsRequest(), ApiVersionsAnswer() as answer:
             reconfiguration.on_versions(core, event.peer, answer)
         case _:
@@ -242,6 +258,8 @@ def _failed(core: RaftCore, event: Failed) -> None:
         elections.on_vote_answer(core, event.peer, request, VoteAnswer(event.error, core.epoch))
     elif isinstance(request, FetchRequest | FetchSnapshotRequest):
         following.on_fetch_failed(core, event.peer)
+    elif isinstance(request, UpdateVoterRequest) and event.error is ErrorCode.UNSUPPORTED_VERSION:
+        membership.on_change_answer(core, request, VoterChangeAnswer(event.error))
     elif isinstance(request, ApiVersionsRequest):
         reconfiguration.on_versions(core, event.peer, None)
     else:
@@ -284,6 +302,7 @@ _HANDLERS: Final[dict[type, Callable[[RaftCore, Any], None]]] = {
     Answered: _answered,
     Failed: _failed,
     Proposed: leadership.on_proposed,
+    UpgradeProposed: kraft_version.on_upgrade,
     Flushed: _flushed,
     SnapshotDue: _snapshot_due,
     SnapshotWritten: _snapshot_written,

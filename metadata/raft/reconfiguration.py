@@ -28,17 +28,24 @@ from stratalog.metadata.raft.voter_set import Voter, VoterSet
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import ZERO_UUID
 
-__all__ = ["changed_voters", "check_change", "is_caught_up", "on_change", "on_versions"]
+__all__ = ["changed_voters", "check_change", "check_leads", "check_voter", "is_caught_up", "on_change", "on_versions"]
 
 
 def on_change(core: RaftCore, token: Any, request: VoterChange) -> None:
     """Begin a change, or refuse it with Kafka's error."""
     try:
         check_change(core, request)
+        if isinstance(request, UpdateVoterRequest):
+            _check_level(core, request.voter)
         voters = changed_voters(core.voters, request)
     except KafkaError as refusal:
         core.reply(token, core.change_answer(refusal.code, str(refusal)))
         return
+    if isinstance(request, UpdateVoterRequest):
+        leadership.heard_from(core, request.voter.key)
+        if voters == core.voters:  # the answer to the same request was lost
+            core.reply(token, core.change_answer(ErrorCode.NONE))
+            return
     role = core.role
     assert isinstance(role, Leader)
     change = PendingChange(token, request, core.now_ms + core.timeouts.fetch_ms)
@@ -52,6 +59,17 @@ def on_change(core: RaftCore, token: Any, request: VoterChange) -> None:
 
 def check_change(core: RaftCore, request: VoterChange) -> None:
     """Raise `KafkaError` unless the voters may be changed at all now."""
+    check_leads(core, request)
+    role = core.role
+    assert isinstance(role, Leader)
+    if core.log.kraft_version == 0:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the voters are static: kraft.version is 0")
+    if role.change is not None or core.log.voters_offset >= role.high_watermark:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way")
+
+
+def check_leads(core: RaftCore, request: VoterChange) -> None:
+    """Raise `KafkaError` unless this node leads and has committed a record of its epoch."""
     epoch = request.epoch if isinstance(request, UpdateVoterRequest) else core.epoch
     error = leader_problem(core, request.cluster_id, epoch)
     if error is not ErrorCode.NONE:
@@ -60,10 +78,19 @@ def check_change(core: RaftCore, request: VoterChange) -> None:
     assert isinstance(role, Leader)
     if not role.is_active:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the leader has not yet committed a record of its own epoch")
-    if core.log.kraft_version == 0:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the voters are static: kraft.version is 0")
-    if role.change is not None or core.log.voters_offset >= role.high_watermark:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way")
+
+
+def check_voter(voter: Voter) -> None:
+    """Raise `KafkaError` for a voter that could not be asked for its vote."""
+    if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a voter has a directory id and a listener of the controllers")
+
+
+def _check_level(core: RaftCore, voter: Voter) -> None:
+    """Raise `KafkaError` for a voter that could not read the log."""
+    level = core.log.kraft_version
+    if not voter.can_run(level):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"node {voter.key.id} cannot run kraft.version {level}")
 
 
 def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
@@ -76,8 +103,7 @@ def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
         return left
     voter = request.voter
-    if voter.key.directory_id == ZERO_UUID or not voter.endpoints:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a voter has a directory id and a listener of the controllers")
+    check_voter(voter)
     if isinstance(request, UpdateVoterRequest):
         if not any(each.key == voter.key for each in voters):
             raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
@@ -88,10 +114,16 @@ def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
 
 
 def _append(core: RaftCore, change: PendingChange, voters: VoterSet) -> None:
-    """Append the new set, which counts at once."""
+    """Append the new set, which counts at once.
+
+    A voter that asks for itself is answered now: it fetches nothing while it waits, and the commit may need its fetch.
+    """
     role, end = core.role, core.log.end_offset
     assert isinstance(role, Leader)
-    answered = isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed
+    request = change.request
+    answered = isinstance(request, UpdateVoterRequest) or (
+        isinstance(request, AddVoterRequest) and not request.ack_when_committed
+    )
     core.role = replace(role, change=replace(change, offset=end, answered=answered))
     core.append((Batch(end, end + 1, role.epoch, (Voters(voters),)),))
     if answered:
@@ -112,17 +144,12 @@ def on_versions(core: RaftCore, peer: int, answer: ApiVersionsAnswer | None) -> 
     try:
         if answer is None or answer.error is not ErrorCode.NONE:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} does not answer")
-        lowest, highest = answer.kraft_versions or (0, 0)
-        if not lowest <= core.log.kraft_version <= highest:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"node {peer} cannot run kraft.version {core.log.kraft_version}"
-            )
+        voter = replace(request.voter, kraft_versions=answer.kraft_versions or (0, 0))
+        _check_level(core, voter)
         if not is_caught_up(core, request.voter):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} has not fetched all of the metadata log yet")
         check_change(core, request)
-        voters = changed_voters(
-            core.voters, replace(request, voter=replace(request.voter, kraft_versions=(lowest, highest)))
-        )
+        voters = changed_voters(core.voters, replace(request, voter=voter))
     except KafkaError as refusal:
         core.reply(change.token, core.change_answer(refusal.code, str(refusal)))
     else:

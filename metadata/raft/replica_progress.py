@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from heapq import nsmallest
+from itertools import islice, takewhile
+from typing import Final
 
 from stratalog.metadata.raft.messages import UNKNOWN_OFFSET
 from stratalog.metadata.raft.voter_set import ReplicaKey, VoterSet
 
-__all__ = ["NEVER_MS", "Replica", "ReplicaProgress"]
+__all__ = ["NEVER_MS", "OBSERVERS_MAX", "Replica", "ReplicaProgress"]
 
 NEVER_MS = -1
+OBSERVERS_MAX: Final = 1000
+"""A leader keeps no more observers in mind than so many: anybody may fetch, under any id and directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +51,29 @@ class ReplicaProgress:
 
     def of(self, key: ReplicaKey) -> Replica:
         """The latest state of the replica that ``key`` means: of a voter, only fetches by its directory count."""
-        known = [each for each in self.replicas if key.matches(each.key)]
+        known = (each for each in self._with_id(key.id) if key.matches(each.key))
         return max(known, key=lambda each: each.fetched_ms, default=Replica(key))
 
     def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> ReplicaProgress:
         """After a fetch of this replica."""
-        before = next((each for each in self.replicas if each.key == key), Replica(key))
+        before = next((each for each in self._with_id(key.id) if each.key == key), Replica(key))
         after = before.fetched(offset, leader_end_offset, now_ms)
         others = (each for each in self.replicas if each.key != key)
         return ReplicaProgress(tuple(sorted((*others, after), key=lambda each: each.key)))
+
+    def _with_id(self, node_id: int) -> Iterator[Replica]:
+        """The replicas of a node, one for each of its directories."""
+        first = bisect_left(self.replicas, node_id, key=lambda each: each.key.id)
+        return takewhile(lambda each: each.key.id == node_id, islice(self.replicas, first, None))
+
+    def bounded(self, voters: VoterSet) -> ReplicaProgress:
+        """With `OBSERVERS_MAX` observers at most: those that have not fetched for longest are forgotten."""
+        if len(self.replicas) <= OBSERVERS_MAX:
+            return self
+        observers = [each for each in self.replicas if not voters.has(each.key)]
+        surplus = len(observers) - OBSERVERS_MAX
+        silent = {each.key for each in nsmallest(surplus, observers, key=lambda each: (each.fetched_ms, each.key))}
+        return ReplicaProgress(tuple(each for each in self.replicas if each.key not in silent))
 
     def remembered(self, voters: VoterSet, since_ms: int) -> ReplicaProgress:
         """Without observers that have not fetched since then."""

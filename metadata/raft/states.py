@@ -17,7 +17,7 @@ from stratalog.metadata.raft.messages import (
     VoterChange,
 )
 from stratalog.metadata.raft.replica_progress import ReplicaProgress
-from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, VoterSet
+from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, Voter, VoterSet
 
 __all__ = [
     "Candidate",
@@ -142,6 +142,8 @@ class Leader:
     """In this epoch; -1 until a record of the epoch itself is committed."""
     parked: tuple[ParkedFetch, ...] = ()
     change: PendingChange | None = None
+    told: tuple[Voter, ...] = ()
+    """The static voters as they have described themselves in this epoch, by id: all that an upgrade needs."""
 
     @property
     def voted(self) -> None:
@@ -176,6 +178,10 @@ class Follower:
     has_fetched: bool = False
     """After a first good answer of this leader no pre-vote is granted: the leader is alive."""
     snapshot: SnapshotFetch | None = None
+    change_due_ms: int = 0
+    """When this node may next ask the leader for a change of its own place among the voters."""
+    has_told: bool = False
+    """The leader has heard what a static voter has to say of itself."""
     lost: bool = False
     """An observer's last request to the leader has failed: the next one goes to a bootstrap server."""
 

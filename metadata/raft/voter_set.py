@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stratalog.wire.topic import ZERO_UUID, Uuid
@@ -42,6 +42,16 @@ class Voter:
     endpoints: Endpoints = ()
     kraft_versions: tuple[int, int] = (0, 1)
     """The lowest and the highest level of ``kraft.version`` that it can run."""
+
+    def is_same(self, other: Voter) -> bool:
+        """Whether both say the same. The order of endpoints says nothing: Kafka keeps them in a map."""
+        mine, theirs = (replace(voter, endpoints=tuple(sorted(voter.endpoints))) for voter in (self, other))
+        return mine == theirs
+
+    def can_run(self, level: int) -> bool:
+        """Whether it can run this level of ``kraft.version``."""
+        lowest, highest = self.kraft_versions
+        return lowest <= level <= highest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A leader's answers to those who copy its log."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import CleanLog, Proposed, SnapshotDue, SnapshotWritten
 from stratalog.metadata.raft.messages import FetchRequest, FetchSnapshotRequest, OffsetAndEpoch, RemoveVoterRequest
+from stratalog.metadata.raft.replica_progress import OBSERVERS_MAX
+from stratalog.metadata.raft.voter_set import ReplicaKey
 from stratalog.wire.errors import ErrorCode
 
 
@@ -48,6 +51,32 @@ def test_a_parked_fetch_ends_with_its_time_or_with_a_second_fetch_of_its_replica
     assert len(one.all(act.ReplyWithRecords)) == 1
     one.wait(500)
     assert len(one.all(act.ReplyWithRecords)) == 1
+
+
+def test_parked_fetches_of_observers_are_bounded_and_the_oldest_is_answered(node, quorum):
+    """Anybody may fetch, and each parked fetch holds memory. Voters wait on: they are few, and the quorum needs them."""
+    one = node().lead()
+    one.fetch(quorum.key(2), max_wait_ms=500, high_watermark=3)
+    for stranger in range(OBSERVERS_MAX + 3):
+        one.fetch(ReplicaKey(100 + stranger, bytes(16)), max_wait_ms=500, high_watermark=3)
+    assert [each.token for each in one.all(act.ReplyWithRecords)] == [("fetch", 102)]
+    one.fetch(quorum.key(3), max_wait_ms=500, high_watermark=3)
+    assert one.all(act.ReplyWithRecords) == []
+    waiting = [each.request.replica.id for each in one.raft.role.parked]
+    assert waiting == [2, *range(103, 103 + OBSERVERS_MAX), 3]
+    one.fetch(quorum.key(2), max_wait_ms=500, high_watermark=3)
+    assert [each.token for each in one.all(act.ReplyWithRecords)] == [("fetch", 2)]
+
+
+def test_all_parked_fetches_are_answered_within_a_turn_of_the_loop(node, quorum):
+    """As many as may wait: the time grows with their number, not with its square."""
+    one = node().lead()
+    for stranger in range(OBSERVERS_MAX):
+        one.fetch(ReplicaKey(100 + stranger, bytes(16)), max_wait_ms=500, high_watermark=3)
+    begun = time.process_time()
+    one.step(Proposed("p", 1, 1, "x"))
+    assert time.process_time() - begun < 0.05
+    assert len(one.all(act.ReplyWithRecords)) == OBSERVERS_MAX
 
 
 def test_parked_fetches_learn_that_the_leader_has_gone(node, quorum):

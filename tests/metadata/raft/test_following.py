@@ -185,6 +185,7 @@ def test_a_snapshot_is_fetched_in_parts_and_takes_the_place_of_the_log(follower,
     [
         FetchSnapshotAnswer(ErrorCode.SNAPSHOT_NOT_FOUND, 1, 2),
         FetchSnapshotAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, 1, 2),
+        FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=5, position=0),
         FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(8, 1), size=5, data=b"x"),
         FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=5, position=1, data=b"x"),
     ],

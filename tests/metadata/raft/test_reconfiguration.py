@@ -170,6 +170,37 @@ def test_an_update_changes_endpoints(node, quorum):
     assert one.raft.log.voters.voter(2) == moved
 
 
+def test_an_update_is_answered_at_its_append(node, quorum):
+    """The voter fetches nothing while it waits, and the commit may need its fetch."""
+    one = node().lead()
+    one.get(UpdateVoterRequest(1, replace(quorum.voter(2), endpoints=quorum.endpoints(9))))
+    assert error_of(one) is ErrorCode.NONE
+    assert one.raft.high_watermark < one.raft.log.end_offset
+
+
+def test_an_update_that_says_nothing_new_appends_nothing(node, quorum):
+    """The answer to the first one was lost."""
+    one = node().lead()
+    assert one.reply(UpdateVoterRequest(1, quorum.voter(2))).error is ErrorCode.NONE
+    assert one.all(act.Append) == []
+
+
+def test_an_update_by_a_voter_that_cannot_read_the_log_is_refused(node, quorum):
+    """It would be counted and could follow no leader."""
+    one = node().lead()
+    older = replace(quorum.voter(2), kraft_versions=(0, 0))
+    assert one.reply(UpdateVoterRequest(1, older)).error is ErrorCode.INVALID_REQUEST
+
+
+def test_updates_keep_the_leader_in_office(node, quorum):
+    """Check-quorum counts them as fetches: a voter sends one in place of a fetch."""
+    one = node().lead()
+    before = one.raft.role.check_quorum_deadline_ms
+    one.now_ms += 1000
+    one.reply(UpdateVoterRequest(1, quorum.voter(2)))
+    assert one.raft.role.check_quorum_deadline_ms == before + 1000
+
+
 def test_a_leader_that_loses_its_epoch_answers_the_open_change(node, quorum):
     """The outcome is unknown; the administrator asks the next leader."""
     one = adding(node, quorum)

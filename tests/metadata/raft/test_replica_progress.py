@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.metadata.raft.replica_progress import NEVER_MS, ReplicaProgress
+from stratalog.metadata.raft.replica_progress import NEVER_MS, OBSERVERS_MAX, ReplicaProgress
 from stratalog.metadata.raft.voter_set import ReplicaKey, Voter, VoterSet
 
 
@@ -68,6 +68,18 @@ def test_silent_observers_are_forgotten_and_voters_are_not(quorum):
     kept = progress.remembered(quorum.voters(), 1)
     assert [each.key for each in kept.replicas] == [quorum.key(2)]
     assert progress.remembered(quorum.voters(), 0) == replace(progress)
+
+
+def test_observers_beyond_the_most_are_forgotten_the_most_silent_first(quorum):
+    """Voters stay, under any number of strangers; also strangers under the id of a voter."""
+    progress = ReplicaProgress().fetched(quorum.key(2), 1, 1, 0)
+    for at in range(OBSERVERS_MAX + 5):
+        stranger = ReplicaKey(2 if at % 2 else 50, at.to_bytes(16, "big"))
+        progress = progress.fetched(stranger, 1, 1, at).bounded(quorum.voters())
+    assert len(progress.replicas) == OBSERVERS_MAX + 1
+    assert progress.of(quorum.key(2)).end_offset == 1
+    strangers = {each.fetched_ms for each in progress.replicas if each.key != quorum.key(2)}
+    assert strangers == set(range(5, OBSERVERS_MAX + 5))
 
 
 def test_the_successor_with_most_of_the_log_comes_first(quorum):

@@ -1,9 +1,11 @@
 """Voters by id and directory."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.metadata.raft.voter_set import ReplicaKey, Voter, VoterSet
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
 
 def test_a_key_without_a_directory_means_any():
@@ -14,6 +16,21 @@ def test_a_key_without_a_directory_means_any():
     assert not ReplicaKey(1, disk).matches(ReplicaKey(1, other))
     assert not ReplicaKey(1, disk).matches(ReplicaKey(1))
     assert not ReplicaKey(1).matches(ReplicaKey(2, disk))
+
+
+def test_a_voter_is_the_same_with_its_endpoints_in_any_order():
+    """A record by Kafka has them in the order of a map."""
+    one, two = Endpoint("A", "a", 1), Endpoint("B", "b", 2)
+    voter = Voter(ReplicaKey(1, bytes(16)), (one, two))
+    assert voter.is_same(replace(voter, endpoints=(two, one)))
+    assert not voter.is_same(replace(voter, endpoints=(one,)))
+    assert not voter.is_same(replace(voter, kraft_versions=(0, 0)))
+
+
+def test_a_voter_runs_the_levels_of_its_range():
+    """Both ends included."""
+    voter = Voter(ReplicaKey(1), kraft_versions=(1, 2))
+    assert [voter.can_run(level) for level in (0, 1, 2, 3)] == [False, True, True, False]
 
 
 @given(st.sets(st.integers(1, 9), min_size=1, max_size=9))
