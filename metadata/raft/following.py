@@ -32,8 +32,10 @@ __all__ = [
 
 
 def ask_any(core: RaftCore) -> None:
-    """Fetch from any server: its answer names the leader."""
-    if core.may_send(BOOTSTRAP):
+    """Fetch from any server: its answer names the leader. It may be the leader itself, which counts the fetch."""
+    if core.syncs:
+        core.request_flush()
+    if core.may_send(BOOTSTRAP) and may_fetch(core):
         core.send(BOOTSTRAP, _fetch(core))
 
 

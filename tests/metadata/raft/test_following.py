@@ -59,6 +59,30 @@ def test_a_controller_that_is_no_voter_yet_syncs_and_a_broker_does_not(node, quo
         assert bool(four.sent(FetchRequest)) is not can_become_voter
 
 
+def test_a_controller_asks_any_server_only_when_it_has_synced(node, quorum):
+    """The server may be the leader, which counts the fetch once the controller is a voter."""
+    four = node(4)
+    fetched(four, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    fetched(four, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 1),)))
+    sync = four.one(act.Flush)
+    four.wait(2000)
+    assert four.sent(FetchRequest) == {}
+    four.step(Flushed(sync.end_offset, sync.truncations))
+    assert {peer: each.offset for peer, each in four.sent(FetchRequest).items()} == {act.BOOTSTRAP: 1}
+
+
+def test_a_voter_without_a_leader_asks_any_server_only_when_it_has_synced(follower, quorum):
+    """The server may lead the epoch that the voter is in."""
+    one = follower()
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0, batches=(batch(0, 1),)))
+    sync = one.one(act.Flush)
+    one.get(VoteRequest(2, quorum.key(3), quorum.key(1), 0, 0))
+    assert isinstance(one.raft.role, Unattached)
+    assert one.sent(FetchRequest) == {}
+    one.step(Flushed(sync.end_offset, sync.truncations))
+    assert {peer: each.offset for peer, each in one.sent(FetchRequest).items()} == {act.BOOTSTRAP: 1}
+
+
 def test_records_are_acted_on_up_to_the_leaders_high_watermark_and_the_own_end(follower):
     """A follower may lack records that the leader has committed: it goes to its own end."""
     one = follower()
