@@ -7,8 +7,10 @@ from itertools import count
 from typing import Final
 
 from sim.raft.disk import Disk
-from sim.raft.node import Node, endpoints_of
+from sim.raft.node import Node
 from sim.raft.surroundings import Surroundings
+from stratalog.metadata.raft.events import UpgradeProposed
+from stratalog.metadata.raft.log_view import BEFORE_THE_LOG
 from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from stratalog.metadata.raft.voter_set import Voter, VoterSet
 
@@ -93,10 +95,25 @@ class Faults:
         whole = [voter for voter in voters if voter.key.id != lost and voter.key.matches(nodes[voter.key.id].key)]
         return len(whole) >= voters.majority
 
+    def _knows_disks(self) -> bool:
+        """Whether every log has committed voters with directories: votes of static voters count for any disk."""
+        committed = self._world.invariants.committed
+        for node in self._world.nodes.values():
+            log = node.raft.log if node.raft is not None else node.disk.view()
+            at = log.kraft_versions[-1][0] if log.kraft_versions else BEFORE_THE_LOG
+            is_open = at > BEFORE_THE_LOG and (at >= len(committed) or log.epoch_at(at + 1) != committed[at][0])
+            if log.voters.voters and (log.kraft_version == 0 or is_open):
+                return False
+        return True
+
     def _wipe(self) -> None:
         """A disk is replaced, unless no majority of disks would be left: the quorum could not go on without it."""
         world, node = self._world, self._any()
-        if len(node.disk.batches) and all(self._survives(voters, node.id) for voters in self._voter_sets()):
+        if (
+            len(node.disk.batches)
+            and self._knows_disks()
+            and all(self._survives(voters, node.id) for voters in self._voter_sets())
+        ):
             node.die(power=True)
             node.disk = Disk(world.new_directory_id(), kraft_version=world.plan.kraft_version)
             world.note(node.id, "has a new disk")
@@ -113,14 +130,20 @@ class Faults:
             if len(voters) < _VOTERS_MAX and node.is_controller:
                 self._add(leader, node)
         elif self._world.dice.random() < 0.2:
-            self._ask(leader, UpdateVoterRequest(leader.raft.role.epoch, Voter(voter.key, endpoints_of(node.id))))
+            self._ask(leader, UpdateVoterRequest(leader.raft.role.epoch, Voter(voter.key, node.endpoints)))
         elif len(voters) > 1 and all(self._survives(known.removed(voter.key), 0) for known in self._voter_sets()):
             self._ask(leader, RemoveVoterRequest(voter.key))
 
     def _repair(self) -> None:
-        """The administrator takes voters out whose disk is gone, and puts their nodes back in, for as long as needed."""
+        """The administrator takes voters out whose disk is gone, and puts their nodes back in, for as long as needed.
+
+        Controllers that join by themselves do that themselves. An upgrade that faults have prevented is asked for again.
+        """
         world, leader = self._world, self._world.leader
-        if leader is not None and leader.raft is not None and world.plan.kraft_version:
+        if leader is not None and leader.raft is not None and leader.raft.log.kraft_version == 0:
+            if "upgrade" in world.plan.faults and not world.faulty:
+                self._upgrade()
+        elif leader is not None and leader.raft is not None and not world.plan.auto_join:
             voters = leader.raft.log.voters
             gone = [voter.key for voter in voters if voter.key != world.nodes[voter.key.id].key]
             if gone:
@@ -133,7 +156,20 @@ class Faults:
 
     def _add(self, leader: Node, node: Node) -> None:
         acks = self._world.dice.random() < 0.5
-        self._ask(leader, AddVoterRequest(Voter(node.key, endpoints_of(node.id)), ack_when_committed=acks))
+        self._ask(leader, AddVoterRequest(Voter(node.key, node.endpoints), ack_when_committed=acks))
+
+    def _move(self) -> None:
+        """A node is started under another address."""
+        node = self._any()
+        node.die(power=False)
+        node.moves += 1
+        self._world.schedule(self._world.dice.randrange(2000), node.revive)
+
+    def _upgrade(self) -> None:
+        """An administrator raises ``kraft.version``."""
+        for node in self._world.nodes.values():
+            if node.active_epoch is not None:
+                node.step(UpgradeProposed(f"upgrade {next(self._tokens)}", node.active_epoch, 1))
 
     def _ask(self, leader: Node, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> None:
         world = self._world
@@ -148,4 +184,6 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "pause": Faults._pause,
     "wipe": Faults._wipe,
     "reconfigure": Faults._reconfigure,
+    "move": Faults._move,
+    "upgrade": Faults._upgrade,
 }

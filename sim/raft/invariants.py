@@ -4,7 +4,7 @@ Kafka's: epochs never go back and one node leads each (`after_step`), the high w
 has what is below it (`_leader_commits`), committed records are neither lost nor changed and the same everywhere
 (`_committed`, `_new_leader`), logs do not part under one epoch (`_append`), snapshots end at or below the high watermark
 and agree (`_snapshot`). Ours: voters change one at a time (`_voters_change`), epoch and vote are on disk before they leave the node
-(`_reply`, `_send`), a voter says only what it has synced (`_send`), every node acts on committed records only
+(`_reply`, `_send`), a controller says only what it has synced (`_send`), every node acts on committed records only
 (`_committed`).
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from sim.raft.disk import Record, decoded, records_of
 from sim.raft.surroundings import SimulatedNode
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.messages import FetchRequest, OffsetAndEpoch, VoteAnswer, VoteRequest, Voters
+from stratalog.metadata.raft.messages import FetchRequest, KRaftVersion, OffsetAndEpoch, VoteAnswer, VoteRequest, Voters
 from stratalog.metadata.raft.states import Leader, Resigned
 from stratalog.metadata.raft.voter_set import ReplicaKey
 
@@ -84,12 +84,10 @@ class Invariants:
             and state.voted_id != node.id
         ):
             raise Violation(f"node {node.id} stands without its own vote on its disk")
-        is_voter = node.raft is not None and node.raft.is_voter
-        if not isinstance(request, FetchRequest) or not is_voter or action.peer == act.BOOTSTRAP:
-            return
-        if request.offset > node.disk.flushed_offset:
+        counts = node.is_controller or (node.raft is not None and node.raft.is_voter)
+        if isinstance(request, FetchRequest) and counts and request.offset > node.disk.flushed_offset:
             raise Violation(
-                f"voter {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
+                f"node {node.id} says that it has {request.offset} records, synced are {node.disk.flushed_offset}"
             )
 
     def _append(self, node: SimulatedNode, action: act.Append) -> None:
@@ -107,15 +105,22 @@ class Invariants:
                 last = batch.epoch
 
     def _voters_change(self, node: SimulatedNode, action: act.Append) -> None:
-        """One change of the voters at a time, by one voter."""
+        """One change of the voters at a time, by one voter; an upgrade only names the disks of those that there are."""
         (batch,) = action.batches
-        if node.raft is None or not isinstance(batch.control[0] if batch.control else None, Voters):
+        first = batch.control[0] if batch.control else None
+        if node.raft is None or not isinstance(first, Voters | KRaftVersion):
             return
         (_, before), (_, after) = node.raft.log.voter_sets[-2:]
         at = node.raft.log.voter_sets[-2][0]
         if at >= len(self.committed):
             raise Violation(f"leader {node.id} changes the voters again, the change at offset {at} is not committed")
-        if len({voter.key for voter in before} ^ {voter.key for voter in after}) > 1:
+        if len(after.ids) != len(after):
+            raise Violation(f"leader {node.id} lets one node vote twice: {after}")
+        if isinstance(first, KRaftVersion):
+            unknown = [voter.key for voter in after if voter.key not in self._epochs]
+            if before.ids != after.ids or unknown:
+                raise Violation(f"leader {node.id} upgrades {before} to {after}, without a disk: {unknown}")
+        elif len({voter.key for voter in before} ^ {voter.key for voter in after}) > 1:
             raise Violation(f"leader {node.id} changes the voters from {before} to {after} at once")
 
     def _truncate(self, node: SimulatedNode, action: act.Truncate) -> None:

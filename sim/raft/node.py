@@ -39,12 +39,14 @@ __all__ = ["Asker", "Node", "endpoints_of"]
 
 _REQUEST_TIMEOUT_MS: Final = 2000
 _BATCHES_MAX: Final = 3
+_BATCHES_OF_A_CALM_MAX: Final = 60
+"""More than come in while a follower syncs: without faults every node catches up."""
 _CHUNK_MIN: Final = 60
 
 
-def endpoints_of(node_id: int) -> Endpoints:
-    """Where a node listens."""
-    return (Endpoint("CONTROLLER", f"node{node_id}", 9093),)
+def endpoints_of(node_id: int, moves: int = 0) -> Endpoints:
+    """Where a node listens after it has moved so often."""
+    return (Endpoint("CONTROLLER", f"node{node_id}", 9093 + moves),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Node:
         self.id = node_id
         self.is_controller = is_controller
         self.disk = disk
+        self.moves = 0
+        """How often it was started with another address."""
         self.raft: Raft | None = None
         self.life = 0
         self.paused_until_ms = 0
@@ -82,6 +86,11 @@ class Node:
         """The id and the directory of now."""
         return ReplicaKey(self.id, self.disk.directory_id)
 
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where it listens now."""
+        return endpoints_of(self.id, self.moves)
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -89,7 +98,13 @@ class Node:
         self.life += 1
         self.waiting, self.admin, self.active_epoch, self._chunks = {}, {}, None, b""
         self._truncations = self._tick_ms = 0
-        identity = Identity(self.key, endpoints_of(self.id), "cluster", can_become_voter=self.is_controller)
+        identity = Identity(
+            self.key,
+            self.endpoints,
+            "cluster",
+            can_become_voter=self.is_controller,
+            auto_join=self.world.plan.auto_join,
+        )
         self.raft = Raft(identity, self.disk.view(), self.disk.quorum_state)
         self.world.note(self.id, f"starts with {self.disk.quorum_state} and log end {self.disk.end_offset}")
         self._carry_out(self.raft.start(now_ms=self.world.now_ms, jitter=self.world.dice.random()))
@@ -220,7 +235,8 @@ class Node:
     def _reply_with_records(self, action: act.ReplyWithRecords) -> None:
         answer = action.answer
         assert isinstance(answer, FetchAnswer)
-        count = 1 + self.world.dice.randrange(_BATCHES_MAX)
+        most = _BATCHES_MAX if self.world.faulty else _BATCHES_OF_A_CALM_MAX
+        count = 1 + self.world.dice.randrange(most)
         batches = self.disk.read(action.offset, action.end_offset, count)
         self._answer(action.token, replace(answer, batches=batches))
 

@@ -29,6 +29,8 @@ class Plan:
     """How long there are faults; afterwards everything has to work again."""
     faults: tuple[str, ...] = ("cut", "kill", "power", "pause")
     """The kinds that happen."""
+    auto_join: bool = False
+    """Controllers that are no voters join by themselves, and the administrator leaves the voters alone."""
 
     @staticmethod
     def draw(dice: random.Random) -> Plan:
@@ -36,7 +38,9 @@ class Plan:
         kraft_version = 0 if dice.random() < 0.2 else 1
         kinds = ["cut", "kill", "power", "isolate", "pause"]
         if kraft_version:
-            kinds += ["wipe", "reconfigure", "reconfigure"]
+            kinds += ["wipe", "reconfigure", "reconfigure", "move"]
+        else:
+            kinds += ["upgrade", "upgrade", "wipe", "reconfigure", "move"]
         return Plan(
             voters=dice.choice((1, 3, 3, 3, 5)),
             observers=dice.randrange(3),
@@ -50,4 +54,5 @@ class Plan:
             snapshot_every_ms=dice.choice((1000, 5000, 1_000_000)),
             faults_ms=dice.choice((10_000, 20_000, 40_000)),
             faults=tuple(sorted(set(dice.choices(kinds, k=dice.randrange(1, 6))))),
+            auto_join=dice.random() < 0.3,
         )

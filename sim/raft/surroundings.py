@@ -19,6 +19,7 @@ class SimulatedNode(Protocol):
     """One node; ``raft`` is None while its process is down."""
 
     id: int
+    is_controller: bool
     disk: Disk
     raft: Raft | None
 

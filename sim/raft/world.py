@@ -145,6 +145,7 @@ class World:
         self.faults.end()
         self.network.calm = True
         self._check_recovery()
+        self._check_voters()
         self._check_isolation()
 
     def _propose(self) -> None:
@@ -177,6 +178,31 @@ class World:
             raise Violation(
                 f"{RECOVERY_MS} ms after the last fault offset {target} is not committed everywhere: {roles}"
             )
+
+    def _check_voters(self) -> None:
+        """The voters are named as they are, and all are in that want to be."""
+        if not self.run_for(RECOVERY_MS, lambda: self._voters_problem() is None):
+            raise Violation(f"{RECOVERY_MS} ms after the recovery the voters are not right: {self._voters_problem()}")
+
+    def _voters_problem(self) -> str | None:
+        """The first thing that the leader's voters have wrong."""
+        leader = self.leader
+        if leader is None or leader.raft is None or not isinstance(leader.raft.role, Leader):
+            return "there is no leader"
+        log, role = leader.raft.log, leader.raft.role
+        if log.voters_offset >= role.high_watermark:
+            return f"the change at offset {log.voters_offset} is not committed"
+        if log.kraft_version == 0 and "upgrade" in self.plan.faults:
+            return "kraft.version is 0"
+        known = log.voters.others(leader.id) if log.kraft_version else role.told
+        wrong = [
+            voter for voter in known if voter != Voter(self.nodes[voter.key.id].key, self.nodes[voter.key.id].endpoints)
+        ]
+        if self.plan.auto_join and log.kraft_version:
+            missing = {node.id for node in self.controllers} - log.voters.ids
+        else:
+            missing = log.voters.ids - {voter.key.id for voter in known} - {leader.id}
+        return f"{wrong} are other nodes, {missing} are missing" if wrong or missing else None
 
     def _check_isolation(self) -> None:
         """A voter that was cut off comes back without raising the epoch (KIP-996)."""
