@@ -26,7 +26,7 @@ help:
 	@echo "make model              every order of events of the archive's protocol, with states counted"
 	@echo "make mutants [ONLY=text] [PART=1/5]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
-	@echo "make sim-quorum SEED=n [TRACE=1]  one run of the simulated metadata quorum; SEEDS=a-b runs many"
+	@echo "make sim-quorum SEED=n [TRACE=1]  one run of the simulated metadata quorum; SEEDS=a-b runs many, SEEDS=0-100000 a night of them"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
@@ -141,7 +141,7 @@ sim: $(VENV)/.ready
 	$(PY) -m sim $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
 
 sim-quorum: $(VENV)/.ready
-	$(PY) -m sim.raft $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace,--processes 2)
+	$(PY) -m sim.raft $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
 
 check: lint
 	$(PY) -m pytest -q tests/test_tidy.py

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from sim.__main__ import report
+from sim.__main__ import BROKER
 from sim.trace import Trace
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
@@ -21,7 +21,7 @@ def failures() -> Callable[[Iterable[int]], list[str]]:
 
     def run(seeds: Iterable[int]) -> list[str]:
         outcomes = map(run_seed, seeds)
-        return [report(one, one.lines) for one in outcomes if one.problem is not None]
+        return [BROKER.report(one, one.lines) for one in outcomes if one.problem is not None]
 
     return run
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sim.raft.__main__ import QUORUM
 from sim.raft.world import run_seed
 
 _TOGETHER = 4
@@ -14,6 +15,5 @@ def test_every_promise_is_kept(first):
     """A failing seed prints its last events and the command that repeats it."""
     for seed in range(first, first + _TOGETHER):
         outcome = run_seed(seed)
-        again = f"again: python -m sim.raft {seed} --trace"
-        assert outcome.problem is None, "\n".join([*outcome.lines, outcome.problem, again])
+        assert outcome.problem is None, QUORUM.report(outcome, outcome.lines)
         assert outcome.committed > 0

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sim.raft.__main__ import main
 from sim.raft.disk import Disk
 from sim.raft.invariants import Violation
 from sim.raft.plan import Plan
@@ -68,9 +67,3 @@ def test_a_machine_that_stops_itself_fails_the_run():
     world = World(1, Plan())
     with pytest.raises(Violation, match="two leaders"):
         world.invariants.before(world.nodes[1], act.Stop("two leaders"))
-
-
-def test_the_command_counts_seeds(capsys):
-    """Its exit code is that of a test."""
-    assert main(["1-2"]) == 0
-    assert capsys.readouterr().out.startswith("2 seeds, 0 failed")
