@@ -1,0 +1,377 @@
+"""Carries out what `BrokerLifecycle` decides: registrations and heartbeats over a channel, on the timers of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, Protocol
+
+from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
+from stratalog.broker.lifecycle.lifecycle_events import (
+    Action,
+    Beat,
+    BeatAnswered,
+    CaughtUp,
+    DirectoryFailed,
+    End,
+    Ended,
+    Event,
+    FencedAgain,
+    LeaderChanged,
+    LifecycleTimes,
+    LogsOpened,
+    MetadataProgress,
+    Phase,
+    Refused,
+    Register,
+    Registered,
+    RegistrationChanged,
+    RegistrationLost,
+    Started,
+    StopWanted,
+    Ticked,
+    TookEpoch,
+    Unanswered,
+    Unfenced,
+)
+from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.wire.errors import ErrorCode, StratalogError
+from stratalog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from stratalog.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
+
+__all__ = ["BrokerSelf", "Channel", "Lifecycle", "LifecycleEnded", "MetadataView"]
+
+log = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """The way to the active controller: see `ControllerChannel`."""
+
+    def ask(self, request: Message, *, timeout_ms: int, version: int | None = None) -> asyncio.Future[Any]:
+        """Send a request, and return its answer to come."""
+        ...
+
+    def not_controller(self, leader_epoch: int) -> None:
+        """The leader of this epoch has answered NOT_CONTROLLER."""
+        ...
+
+
+class MetadataView(Protocol):
+    """What this broker knows of the metadata log."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image as it is applied here."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset behind the last record that is known to be committed; -1 if none is known."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the quorum."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSelf:
+    """A broker's description of itself."""
+
+    broker_id: int
+    cluster_id: str
+    listeners: Mapping[str, ListenerAddress]
+    """The addresses that others are told, by the name of the listener; without those of a controller."""
+    features: Mapping[str, SupportedLevels]
+    """The levels that it can run; all features that the cluster uses are named, or it is refused."""
+    directories: Callable[[], tuple[Uuid, ...]]
+    """The log directories that are online."""
+    rack: str | None = None
+    previous_broker_epoch: int = -1
+    """The epoch of the process before, if it stopped without a loss."""
+    cordoned_directories: tuple[Uuid, ...] = field(default=())
+
+
+class LifecycleEnded(StratalogError):
+    """The registration has ended before what was waited for."""
+
+
+class Lifecycle:
+    """One broker's registration. Used on one event loop only."""
+
+    def __init__(
+        self,
+        me: BrokerSelf,
+        times: LifecycleTimes,
+        *,
+        channel: Channel,
+        metadata: MetadataView,
+        monotonic: Callable[[], float],
+        draw: Callable[[], float],
+        new_incarnation: Callable[[], Uuid],
+        on_failed: Callable[[str], None],
+        on_registration_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is sent before :meth:`start`.
+
+        ``on_failed`` is called with a sentence if the process must end though it was not asked to. ``on_registration_lost``
+        is called when the controller knows this registration no more: the broker leads nothing, and is registered anew.
+        """
+        self._me = me
+        self._times = times
+        self._channel = channel
+        self._metadata = metadata
+        self._monotonic = monotonic
+        self._on_failed = on_failed
+        self._on_registration_lost = on_registration_lost
+        self._machine = BrokerLifecycle(
+            times, previous_broker_epoch=me.previous_broker_epoch, new_incarnation=new_incarnation, draw=draw
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = inf
+        self._asked: asyncio.Future[Any] | None = None
+        self._complained = ""
+        """The kind of the last failure, empty after a success."""
+        loop = asyncio.get_running_loop()
+        self._registered: asyncio.Future[None] = loop.create_future()
+        self._caught_up: asyncio.Future[None] = loop.create_future()
+        self._unfenced: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[End] = loop.create_future()
+
+    # -- what others ask ----------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> Phase:
+        """Where the broker is in its life."""
+        return self._machine.phase
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the present registration; -1 without one."""
+        return self._machine.broker_epoch
+
+    @property
+    def incarnation_id(self) -> Uuid:
+        """The incarnation that is registered, or tries to be."""
+        return self._machine.incarnation_id
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether the controller cannot have ended the session of this broker yet."""
+        return self._machine.in_contact(self._now_ms())
+
+    async def registered(self) -> int:
+        """Wait until the broker is registered for the first time; its epoch. Raises `LifecycleEnded`."""
+        await asyncio.shield(self._registered)
+        return self._machine.broker_epoch
+
+    async def caught_up(self) -> None:
+        """Wait until the image has the registration and all that was committed before. Raises `LifecycleEnded`."""
+        await asyncio.shield(self._caught_up)
+
+    async def unfenced(self) -> None:
+        """Wait until clients may be served. Raises `LifecycleEnded`."""
+        await asyncio.shield(self._unfenced)
+
+    # -- what others say ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Register, and go on from there."""
+        self._step(Started())
+
+    def logs_opened(self) -> None:
+        """The logs are open: ask to be unfenced."""
+        self._step(LogsOpened())
+
+    def directory_failed(self, directory: Uuid) -> None:
+        """Report a directory that has failed, with each heartbeat from now on."""
+        self._step(DirectoryFailed(directory))
+
+    def register_again(self) -> None:
+        """Send the registration again under the same epoch: the image has other directories than this broker, say."""
+        self._step(RegistrationChanged())
+
+    def leader_changed(self) -> None:
+        """Another controller is active: what has failed is tried at once."""
+        self._step(LeaderChanged())
+
+    async def shut_down(self, timeout_ms: int) -> End:
+        """Ask the controller to move what this broker leads, and wait until it says that the broker may stop.
+
+        Kafka waits for 5 minutes. Afterwards no heartbeat is sent any more.
+        """
+        self._step(StopWanted(timeout_ms))
+        return await asyncio.shield(self._ended)
+
+    def close(self) -> None:
+        """Send nothing any more. The channel stays open: it is the caller's."""
+        timer, self._timer, self._timer_at_ms = self._timer, None, inf
+        if timer is not None:
+            timer.cancel()
+        if not self._ended.done():
+            self._finish(End.NEVER_SERVED, "it is closed")
+
+    # -- driving ------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._monotonic() * 1000)
+
+    def _step(self, event: Event) -> None:
+        if self._ended.done():
+            return
+        for action in self._machine.step(event, self._now_ms()):
+            self._carry_out(action)
+        self._arm()
+
+    def _carry_out(self, action: Action) -> None:
+        me = self._me
+        match action:
+            case Register():
+                self._ask(action.number, _registration(me, action), self._times.session_timeout_ms)
+            case Beat():
+                # Half of a session: if the controller is silent, another attempt is made within it.
+                self._ask(action.number, self._heartbeat(action), self._times.session_timeout_ms // 2)
+            case TookEpoch(epoch):
+                log.info("broker %d is registered with epoch %d", me.broker_id, epoch)
+                _resolve(self._registered)
+            case CaughtUp():
+                log.info("broker %d has caught up with the metadata log", me.broker_id)
+                _resolve(self._caught_up)
+            case Unfenced():
+                log.info("broker %d is unfenced", me.broker_id)
+                _resolve(self._unfenced)
+            case FencedAgain():
+                log.warning("broker %d was fenced: its heartbeats came too late; it asks to be unfenced", me.broker_id)
+            case RegistrationLost(epoch):
+                text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"
+                log.warning(text, me.broker_id, epoch)
+                self._on_registration_lost()
+            case Ended(end, error_code):
+                self._finish(end, f"{end.value}{_with_error(error_code)}")
+
+    def _finish(self, end: End, why: str) -> None:
+        text = f"broker {self._me.broker_id}: the registration has ended: {why}"
+        for future in (self._registered, self._caught_up, self._unfenced):
+            if not future.done():
+                future.set_exception(LifecycleEnded(text))
+                future.exception()  # seen: not everybody waits for each of them
+        self._ended.set_result(end)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._asked is not None:
+            self._asked.cancel()
+        if end.is_failure:
+            log.error("%s", text)
+            self._on_failed(text)
+        else:
+            log.info("%s", text)
+
+    def _heartbeat(self, beat: Beat) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._me.broker_id,
+            broker_epoch=beat.broker_epoch,
+            current_metadata_offset=self._metadata.image.provenance.offset,
+            want_fence=beat.wants_fence,
+            want_shut_down=beat.wants_shutdown,
+            offline_log_dirs=list(beat.offline_directories),
+            cordoned_log_dirs=list(self._me.cordoned_directories) if beat.names_cordoned else None,
+        )
+
+    def _progress(self) -> MetadataProgress:
+        image = self._metadata.image
+        mine = image.brokers.brokers.get(self._me.broker_id)
+        own = mine is not None and mine.incarnation_id == self._machine.incarnation_id
+        return MetadataProgress(
+            applied_offset=image.provenance.offset,
+            high_watermark=self._metadata.high_watermark,
+            registered_epoch=mine.epoch if mine is not None and own else -1,
+        )
+
+    def _ask(self, number: int, request: Message, timeout_ms: int) -> None:
+        self._asked = self._channel.ask(request, timeout_ms=timeout_ms)
+        self._asked.add_done_callback(partial(self._answered, number, type(request)))
+
+    def _answered(self, number: int, kind: type[Message], asked: asyncio.Future[Any]) -> None:
+        if asked.cancelled() or self._ended.done():
+            return
+        error = asked.exception()
+        if error is not None:
+            self._complain(type(error).__name__, str(error))
+            self._step(Unanswered(number))
+            return
+        answer = asked.result()
+        if answer.error_code:
+            if answer.error_code == ErrorCode.NOT_CONTROLLER:
+                self._channel.not_controller(self._metadata.leader_epoch)
+            name = kind.__name__.removesuffix("Request")
+            text = f"{name}: the active controller refuses it{_with_error(answer.error_code)}; it is asked again"
+            self._complain(str(answer.error_code), text)
+            self._step(Refused(number, answer.error_code))
+            return
+        self._complained = ""
+        if kind is BrokerRegistrationRequest:
+            self._step(Registered(number, answer.broker_epoch, self._progress()))
+        else:
+            said = (answer.is_caught_up, answer.is_fenced, answer.should_shut_down)
+            self._step(BeatAnswered(number, *said, self._progress()))
+
+    def _complain(self, kind: str, text: str) -> None:
+        """A line for each kind of failure; its repetitions in a row are for those who look closely."""
+        level = logging.DEBUG if kind == self._complained else logging.WARNING
+        log.log(level, "broker %d: %s", self._me.broker_id, text)
+        self._complained = kind
+
+    def _arm(self) -> None:
+        """Be woken when the machine wants it. A timer that is early stays: it costs one look."""
+        due_ms = self._machine.wake_at_ms
+        if due_ms >= self._timer_at_ms or self._ended.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = due_ms
+        delay = max(0.0, (due_ms + 1) / 1000 - self._monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at_ms = None, inf
+        self._step(Ticked())
+
+
+def _registration(me: BrokerSelf, action: Register) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=me.broker_id,
+        cluster_id=me.cluster_id,
+        incarnation_id=action.incarnation_id,
+        listeners=[
+            Listener(name=name, host=at.host, port=at.port, security_protocol=at.security_protocol)
+            for name, at in me.listeners.items()
+        ],
+        features=[
+            Feature(name=name, min_supported_version=levels.minimum, max_supported_version=levels.maximum)
+            for name, levels in me.features.items()
+        ],
+        rack=me.rack,
+        is_migrating_zk_broker=False,
+        log_dirs=sorted(me.directories()),
+        previous_broker_epoch=action.previous_broker_epoch,
+    )
+
+
+def _with_error(error_code: int) -> str:
+    if not error_code:
+        return ""
+    known = error_code in ErrorCode.__members__.values()
+    return f" (error {error_code}{f', {ErrorCode(error_code).name}' if known else ''})"
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
