@@ -16,10 +16,11 @@ from stratalog.broker import api, assembly
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.archive.deleted_archives import note_deletions
 from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.control.control_plane import ControlPlane, ProducerIds, new_topic_id
+from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
 from stratalog.broker.control.dynamic_config import effective_config
 from stratalog.broker.control.metadata_fragments import MetadataFragments
 from stratalog.broker.control.metadata_log import first_records, open_metadata
+from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
@@ -237,7 +238,7 @@ class Node:
         self.control: ControlPlane = ControlPlane(
             image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices, aside=slices.run
         )
-        self.producer_ids = ProducerIds(self.control, self.node_id)
+        self.producer_ids = ProducerIds(partial(allocate_here, self.control, self.node_id))
         await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
 
     async def _register(self) -> None:

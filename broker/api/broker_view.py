@@ -9,8 +9,8 @@ from typing import Protocol
 
 from stratalog.broker.api.metadata_view import MetadataView
 from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.control.control_plane import ProducerIds
 from stratalog.broker.control.metadata_fragments import MetadataFragments
+from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator

@@ -19,13 +19,13 @@ from typing import Any, Final, TypeVar
 from stratalog.broker.control.command_turns import CommandTurns
 from stratalog.broker.control.metadata_log import MetadataLog
 from stratalog.broker.runtime.clock import Clock
-from stratalog.metadata.controller.controller import Decision, allocate_producer_ids
+from stratalog.metadata.controller.controller import Decision
 from stratalog.metadata.image.decision import Steps, at_once
 from stratalog.metadata.image.image import ClusterImage, ImageDelta, Provenance
 from stratalog.metadata.image.same_image import Same, same_everywhere
 from stratalog.wire.schema import Message
 
-__all__ = ["ControlPlane", "ProducerIds", "new_topic_id"]
+__all__ = ["ControlPlane", "new_topic_id"]
 
 _UUID_BYTES: Final = 16
 _DASH: Final = 62
@@ -175,35 +175,3 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
         raise cancelled from failure
     if failure is not None:
         raise failure
-
-
-class ProducerIds:
-    """Producer ids for idempotent producers, from blocks that are given out once for good (KIP-730)."""
-
-    def __init__(self, control: ControlPlane, node_id: int) -> None:
-        self._control = control
-        self._node_id = node_id
-        self._next = 0
-        self._left = 0
-        self._turn = asyncio.Lock()
-
-    def skip_to(self, first: int) -> None:
-        """Give out nothing below ``first`` any more; what is left of the present block goes."""
-        if self._next < first:
-            self._left = 0
-
-    async def next(self) -> int:
-        """An id that is unused and will never be given out again. Raises `KafkaError`."""
-        async with self._turn:
-            if not self._left:
-                block = await self._control.execute(
-                    lambda image: allocate_producer_ids(
-                        image, self._node_id, image.brokers.brokers[self._node_id].epoch
-                    ),
-                    source=self,
-                )
-                self._next, self._left = block
-            producer_id = self._next
-            self._next += 1
-            self._left -= 1
-            return producer_id

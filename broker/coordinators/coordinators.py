@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stratalog.broker.control.control_plane import ProducerIds
+from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.coordinators.group_metrics import add_group_figures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.hanging import HangingTransactions, add_hanging_figures

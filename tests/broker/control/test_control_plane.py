@@ -1,13 +1,14 @@
 """Commands: one at a time, written before they hold."""
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.broker.control.control_plane import LONG, ControlPlane, ProducerIds
+from stratalog.broker.control.control_plane import LONG, ControlPlane
 from stratalog.metadata.controller.controller import Decision
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE
@@ -192,11 +193,12 @@ async def test_snapshots_are_written_behind_commands_and_their_errors_are_the_di
 
 async def test_producer_ids_come_in_blocks_one_after_the_other(control, log):
     """For 1500 callers at once each block is written once, before any id of it is given."""
+    from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
     from stratalog.metadata.controller.controller import BrokerStart, register_broker
 
     start = BrokerStart(broker_id=1, incarnation_id=b"x" * 16, listeners={}, directories=(b"d" * 16,), rack=None)
     await control.execute(lambda image: register_broker(image, start, broker_epoch=0, unclean_allowed=lambda _: False))
-    ids = ProducerIds(control, 1)
+    ids = ProducerIds(partial(allocate_here, control, 1))
     given = await asyncio.gather(*[ids.next() for _ in range(1500)])
     assert given == list(range(1500))
     blocks = [record for records in log.appended for record in records if isinstance(record, ProducerIdsRecord)]

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from stratalog.broker.lifecycle.lifecycle import BrokerSelf, Lifecycle, LifecycleEnded
+from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle, LifecycleEnded
 from stratalog.broker.lifecycle.lifecycle_events import End, LifecycleTimes, Phase
 from stratalog.metadata.controller.broker_registration import BrokerRegistration
 from stratalog.metadata.controller.heartbeat_commands import Heartbeat, answer_heartbeat
