@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from typing import Any, Protocol
 
+from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from stratalog.broker.lifecycle.lifecycle_events import (
     Action,
@@ -129,14 +129,12 @@ class Lifecycle:
         self._times = times
         self._channel = channel
         self._metadata = metadata
-        self._monotonic = monotonic
         self._on_failed = on_failed
         self._on_registration_lost = on_registration_lost
         self._machine = BrokerLifecycle(
             times, previous_broker_epoch=me.previous_broker_epoch, new_incarnation=new_incarnation, draw=draw
         )
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = inf
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
         self._complained = ""
         """The kind of the last failure, empty after a success."""
@@ -166,7 +164,7 @@ class Lifecycle:
     @property
     def in_contact(self) -> bool:
         """Whether the controller cannot have ended the session of this broker yet."""
-        return self._machine.in_contact(self._now_ms())
+        return self._machine.in_contact(self._alarm.now_ms())
 
     async def registered(self) -> int:
         """Wait until the broker is registered for the first time; its epoch. Raises `LifecycleEnded`."""
@@ -213,23 +211,18 @@ class Lifecycle:
 
     def close(self) -> None:
         """Send nothing any more. The channel stays open: it is the caller's."""
-        timer, self._timer, self._timer_at_ms = self._timer, None, inf
-        if timer is not None:
-            timer.cancel()
         if not self._ended.done():
             self._finish(End.NEVER_SERVED, "it is closed")
 
     # -- driving ------------------------------------------------------------------------------------------
 
-    def _now_ms(self) -> int:
-        return int(self._monotonic() * 1000)
-
     def _step(self, event: Event) -> None:
         if self._ended.done():
             return
-        for action in self._machine.step(event, self._now_ms()):
+        for action in self._machine.step(event, self._alarm.now_ms()):
             self._carry_out(action)
-        self._arm()
+        if not self._ended.done():
+            self._alarm.set(self._machine.wake_at_ms)
 
     def _carry_out(self, action: Action) -> None:
         me = self._me
@@ -264,8 +257,7 @@ class Lifecycle:
                 future.set_exception(LifecycleEnded(text))
                 future.exception()  # seen: not everybody waits for each of them
         self._ended.set_result(end)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         if self._asked is not None:
             self._asked.cancel()
         if end.is_failure:
@@ -328,21 +320,6 @@ class Lifecycle:
         level = logging.DEBUG if kind == self._complained else logging.WARNING
         log.log(level, "broker %d: %s", self._me.broker_id, text)
         self._complained = kind
-
-    def _arm(self) -> None:
-        """Be woken when the machine wants it. A timer that is early stays: it costs one look."""
-        due_ms = self._machine.wake_at_ms
-        if due_ms >= self._timer_at_ms or self._ended.done():
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = due_ms
-        delay = max(0.0, (due_ms + 1) / 1000 - self._monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self._timer_at_ms = None, inf
-        self._step(Ticked())
 
 
 def _registration(me: BrokerSelf, action: Register) -> BrokerRegistrationRequest:

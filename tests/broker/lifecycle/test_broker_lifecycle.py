@@ -284,7 +284,7 @@ def test_a_controlled_shutdown_asks_until_the_controller_agrees():
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_controlled_shutdown_ends_when_its_time_is_over(answers):
-    """Whether the controller keeps it waiting or does not answer."""
+    """The controller keeps it waiting, or does not answer."""
     told = Told().run()
     told.do(StopWanted(5000))
     begun_ms, ended = told.now_ms, []

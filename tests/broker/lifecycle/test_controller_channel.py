@@ -1,4 +1,4 @@
-"""Requests to whichever node is the active controller."""
+"""Requests to the active controller, over loopback."""
 
 import asyncio
 import time
@@ -128,7 +128,7 @@ async def test_a_silent_leader_costs_a_request_its_time(quorum, controller, new_
 
 
 async def test_a_request_that_no_version_can_carry_is_refused_at_once(quorum, controller, new_channel):
-    """Whether it would wait or not."""
+    """With a controller and without one."""
     node, channel = await controller(gives(5)), new_channel()
     bad = AllocateProducerIdsRequest(broker_id=2**40)
     for _ in range(2):

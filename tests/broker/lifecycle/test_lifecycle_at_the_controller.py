@@ -240,7 +240,7 @@ class Sim:
 
 @pytest.mark.parametrize("first_seed", range(0, 120, 20))
 def test_a_broker_is_unfenced_in_its_own_epoch_only_and_always_in_the_end(first_seed):
-    """Whatever becomes of messages, processes and controllers meanwhile; then it leaves in order."""
+    """Though messages, processes and controllers fail meanwhile; then it leaves in order."""
     for seed in range(first_seed, first_seed + 20):
         sim = Sim(seed).run()
         process, broker = sim.processes[-1], sim.world.image.brokers.brokers[BROKER]
