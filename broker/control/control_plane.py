@@ -21,6 +21,7 @@ from stratalog.broker.control.metadata_log import MetadataLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import Decision
 from stratalog.metadata.image.decision import Steps, at_once
+from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage, ImageDelta, Provenance
 from stratalog.metadata.image.same_image import Same, same_everywhere
 from stratalog.wire.schema import Message
@@ -146,7 +147,8 @@ class ControlPlane:
     async def _write(self, records: tuple[Message, ...]) -> None:
         now_ms = self._clock.wall_ms()
         self._before(self.image, records)
-        last_offset = await self.log.append(records, now_ms)
+        level = self.image.features.get(METADATA_VERSION, 0)
+        last_offset = await self.log.append(records, now_ms, level)
         delta = ImageDelta(self.image)
         for record in records:
             delta.replay(record)

@@ -27,6 +27,7 @@ from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.metadata.image.features import bootstrap_records, runnable_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.image.snapshot import (
     SnapshotId,
@@ -41,7 +42,6 @@ from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Corrupt, Invalid, KafkaError
-from stratalog.wire.records import metadata
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid, uuid_text
 
@@ -222,13 +222,15 @@ class MetadataLog:
         self._snapshot_bytes = snapshot_bytes
         self._bytes_since_snapshot = partition.log.size_bytes
 
-    async def append(self, records: Sequence[Message], now_ms: int) -> int:
+    async def append(self, records: Sequence[Message], now_ms: int, level: int) -> int:
         """Append the records as one batch, all or none; the offset of the last one, once they are on disk.
+
+        They are written for ``level`` of ``metadata.version``, which is 0 before the first record says it.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR; whether they hold is then known after a restart only.
         """
-        values = [metadata.encode_record(record) for record in records]
-        return await self._append(build_batch([Record(at, now_ms, None, value) for at, value in enumerate(values)]))
+        values = enumerate(record_values(records, level))
+        return await self._append(build_batch([Record(at, now_ms, None, value) for at, value in values]))
 
     async def append_leader_change(self, node_id: int, now_ms: int) -> int:
         """Begin this start's epoch; the offset of the message."""

@@ -37,12 +37,12 @@ from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.state.producer_snapshot import snapshot_from_bytes
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState, write_meta_properties, write_remote_log
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC, is_internal
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.tier.care.restore_plan import BucketState, PartitionState
 from stratalog.tier.stores.store import NotFound
 from stratalog.wire.errors import Corrupt, Invalid
-from stratalog.wire.records.metadata import encode_record
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Producers", "RestoreReport", "Restorer", "check_target"]
@@ -281,7 +281,7 @@ class Restorer:
             incarnation=self._incarnation,
             next_producer_id=self._next_producer_id,
         )
-        for batch in batches_of([(None, encode_record(record)) for record in records], self._now_ms):
+        for batch in batches_of([(None, value) for value in record_values(records, 0)], self._now_ms):
             log_.append_as_leader(batch, leader_epoch=epoch, now_ms=self._now_ms)
         self._logs[METADATA_PARTITION] = log_
         self._close([log_], threads)

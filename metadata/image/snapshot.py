@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, Provenance
+from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.quorum.checkpoint import (
     STATIC_QUORUM,
     QuorumRecords,
@@ -30,7 +31,6 @@ from stratalog.wire.records.metadata import (
     ProducerIdsRecord,
     TopicRecord,
     decode_record,
-    encode_record,
 )
 from stratalog.wire.schema import Message
 
@@ -96,7 +96,7 @@ def snapshot_steps(
 ) -> Generator[None, None, Sequence[bytearray]]:
     """The batches of the file of ``image``, which are its whole content in order; pauses every 100 records.
 
-    ``quorum`` is what the log says of the voters up to the end of the image.
+    ``quorum`` is what the log says of the voters up to the end of the image. Records are of the image's own level.
     """
     epoch, timestamp_ms = image.provenance.epoch, image.provenance.timestamp_ms
     first, offset = header_batch(
@@ -104,8 +104,8 @@ def snapshot_steps(
     )
     batches = [first]
     values = []
-    for record in image_records(image):
-        values.append(encode_record(record))
+    for value in record_values(image_records(image), image.features.get(METADATA_VERSION, 0)):
+        values.append(value)
         if len(values) % _RECORDS_PER_PAUSE == 0:
             yield
     for batch, end in record_batches(values, first_offset=offset, timestamp_ms=timestamp_ms, epoch=epoch):

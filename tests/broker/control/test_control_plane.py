@@ -35,7 +35,8 @@ class MetadataLog:
     def _report(self, error, partition):
         self.reported.append(error)
 
-    async def append(self, records, now_ms):
+    async def append(self, records, now_ms, level):
+        assert level == 0
         await self.open.wait()
         if self.error is not None:
             raise self.error

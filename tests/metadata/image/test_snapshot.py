@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stratalog.metadata.image.brokers_image import BrokerImage, ControllerImage, ListenerAddress, SupportedLevels
 from stratalog.metadata.image.configs_image import ConfigResource
-from stratalog.metadata.image.features import bootstrap_records
+from stratalog.metadata.image.features import METADATA_VERSION, bootstrap_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
 from stratalog.metadata.image.snapshot import (
     SnapshotId,
@@ -65,9 +65,9 @@ _CONFIG = st.tuples(st.sampled_from([2, 4, 32]), st.sampled_from(["", "a", "1"])
 @st.composite
 def images(draw):
     """Any image that records can make."""
-    records = [
-        FeatureLevelRecord(name=name, feature_level=1) for name in draw(st.lists(_NAME, unique=True, max_size=2))
-    ]
+    names = draw(st.lists(_NAME, unique=True, max_size=2))
+    records = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)]
+    records += [FeatureLevelRecord(name=name, feature_level=1) for name in names]
     records += [controller.to_record() for controller in draw(st.lists(_CONTROLLER, max_size=2))]
     records += [broker.to_record() for broker in draw(st.lists(_BROKER, max_size=3))]
     topics = draw(st.lists(_TOPIC, max_size=3, unique_by=(lambda each: each[0], lambda each: each[1])))
