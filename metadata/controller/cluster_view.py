@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from stratalog.metadata.controller.partition_change import Election, OfReplica, PartitionRules
+from stratalog.metadata.image.configs_image import ConfigResource
 from stratalog.metadata.image.directory_ids import UNASSIGNED, is_online
 from stratalog.metadata.image.features import METADATA_VERSION, has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
@@ -34,13 +35,22 @@ TopicSettings = Callable[[str], ReplicationSettings]
 
 
 def topic_settings(image: ClusterImage, resolver: ConfigResolver) -> TopicSettings:
-    """The settings of the topics of an image. A topic that is asked for twice is resolved once."""
-    defaults = _replication_settings(resolver, NOTHING)
+    """The settings of the topics of an image, and of all images with the same ones.
 
-    @cache
+    A topic with settings of its own is resolved once. Only these are kept: names come from strangers, and others need
+    no place.
+    """
+    configs, defaults = image.configs, _replication_settings(resolver, NOTHING)
+    known: dict[str, ReplicationSettings] = {}
+
     def settings(name: str) -> ReplicationSettings:
-        overrides = image.topic_configs(name)
-        return _replication_settings(resolver, overrides) if overrides else defaults
+        overrides = configs.of(ConfigResource.topic(name))
+        if not overrides:
+            return defaults
+        found = known.get(name)
+        if found is None:
+            found = known[name] = _replication_settings(resolver, overrides)
+        return found
 
     return settings
 

@@ -37,6 +37,8 @@ class PartitionIndex:
     _by_broker: Mapping[int, _Keys] = field(default_factory=lambda: MappingProxyType({}))
     _leaderless: _Keys = field(default_factory=lambda: _NONE)
     _not_preferred: _Keys = field(default_factory=lambda: _NONE)
+    partition_count: int = 0
+    """All partitions of the image."""
 
     @classmethod
     def of(cls, image: ClusterImage) -> PartitionIndex:
@@ -61,6 +63,16 @@ class PartitionIndex:
         """The partitions that another replica than the preferred one leads, or none, in one and the same order."""
         return sorted(self._not_preferred)
 
+    @property
+    def leaderless_count(self) -> int:
+        """The number of partitions without a leader."""
+        return len(self._leaderless)
+
+    @property
+    def not_preferred_count(self) -> int:
+        """The number of partitions that another replica than the preferred one leads, or none."""
+        return len(self._not_preferred)
+
     def after(self, before: ClusterImage, delta: ImageDelta, image: ClusterImage) -> PartitionIndex:
         """The index of ``image``, which ``delta`` made from ``before``, whose index this is."""
         keys = [PartitionKey(id_, number) for id_, numbers in delta.changed_partitions.items() for number in numbers]
@@ -74,9 +86,11 @@ def _updated(
 ) -> PartitionIndex:
     """The index of ``image``, which differs from ``before`` in the partitions ``keys``, or in fewer."""
     by_broker, leaderless, not_preferred = _Changes(), _Changes(), _Changes()
+    count = index.partition_count
     for key in keys:
         old, new = _partition(before, key), _partition(image, key)
         if old is not new:
+            count += (new is not None) - (old is not None)
             by_broker.note(key, _replicas(old), _replicas(new))
             leaderless.note(key, _where(is_leaderless(old)), _where(is_leaderless(new)))
             not_preferred.note(key, _where(is_not_preferred(old)), _where(is_not_preferred(new)))
@@ -84,6 +98,7 @@ def _updated(
         by_broker.applied_to(index._by_broker),  # noqa: SLF001
         leaderless.applied_to({_HERE: index._leaderless}).get(_HERE, _NONE),  # noqa: SLF001
         not_preferred.applied_to({_HERE: index._not_preferred}).get(_HERE, _NONE),  # noqa: SLF001
+        count,
     )
 
 

@@ -60,6 +60,9 @@ def test_an_index_that_follows_is_the_one_made_anew_and_what_a_look_at_all_finds
         for broker in BROKERS:
             assert index.held_by(broker) == anew.held_by(broker) == sorted(scanned.held_by(broker))
         assert index.leaderless() == anew.leaderless() == sorted(scanned.leaderless())
+        assert index.partition_count == sum(len(topic.partitions) for topic in image.topics.by_id.values())
+        assert index.leaderless_count == len(index.leaderless())
+        assert index.not_preferred_count == len(index.not_preferred())
         assert index.not_preferred() == anew.not_preferred() == sorted(scanned.not_preferred())
 
 
