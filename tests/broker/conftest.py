@@ -16,6 +16,7 @@ from stratalog.broker.settings.listeners import Listener, SecurityProtocol
 from stratalog.wire.frame import decode_response_header, encode_request
 from stratalog.wire.schema import Int16, Int32, Message, Records, decode, encode_bytes
 from stratalog.wire.schema import field as wire_field
+from tests.broker.memory_controller import MemoryController
 
 ECHO_KEY = 1000
 FILE_KEY = 1001
@@ -267,3 +268,20 @@ def topic(stratalog, request):
     name = re.sub(r"[^a-zA-Z0-9]+", "-", f"{request.path.stem}-{request.node.name}")[:200]
     stratalog("topic", "create", name, "--partitions", "3")
     return name
+
+
+@pytest.fixture
+def memory_controller():
+    """Make active controllers of brokers that are not there: ``memory_controller(active=False, ...)``."""
+    made = []
+
+    def make(*, active: bool = True, **options) -> MemoryController:
+        one = MemoryController(**options)
+        made.append(one)
+        if active:
+            one.become_active()
+        return one
+
+    yield make
+    for one in made:
+        one.close()

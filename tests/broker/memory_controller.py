@@ -1,0 +1,225 @@
+"""The active controller of brokers that are not there: its log is a list, and its time is virtual."""
+
+import asyncio
+import itertools
+import random
+from types import SimpleNamespace
+
+from sim.trace import Trace
+from sim.under.loop import VirtualLoop
+from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
+from stratalog.broker.control.cluster_index import ClusterIndex
+from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.requests.dispatch_row import PENDING, failed_response
+from stratalog.broker.runtime.clock import LoopClock
+from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules
+from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
+from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.metadata.image.record_values import record_values
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.records.metadata import FeatureLevelRecord, PartitionRecord, TopicRecord, decode_record
+from stratalog.wire.schema import decode, encode_bytes
+
+CLUSTER_ID = "abc"
+ELR = "eligible.leader.replicas.version"
+SESSION_MS = 9000
+
+
+class MemoryLog:
+    """Keeps records. ``open`` lets appends through, ``error`` is what they raise."""
+
+    def __init__(self):
+        self.records = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error = None
+        self.snapshot_due = False
+        self.partition = SimpleNamespace(leader_epoch=1)
+
+    async def append(self, records, _now_ms, level):
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        self.records += map(decode_record, record_values(records, level))
+        return len(self.records) - 1
+
+
+class MemoryController:
+    """A controller with its sessions, and all that handlers see of it as ``context.broker``."""
+
+    node_id, cluster_id = 100, CLUSTER_ID
+
+    def __init__(self, *, elr=False, static=None, seed=0):
+        self.loop = VirtualLoop(random.Random(seed), Trace())
+        self.dice = random.Random(seed)
+        self.clock = LoopClock(self.loop, 1_700_000_000_000)
+        self.log = MemoryLog()
+        self.static = static or {}
+        self.cluster = ClusterIndex(self._resolver)
+        self.control = ControlPlane(EMPTY_IMAGE, self.log, self.clock, self._applied)
+        self.sessions = BrokerSessions(
+            SessionServices(
+                control=self.control,
+                cluster=self.cluster,
+                clock=self.clock,
+                cluster_id=CLUSTER_ID,
+                next_offset=lambda: len(self.log.records),
+                session_timeout_ms=SESSION_MS,
+                heartbeat_timeout_ms=1000,
+            )
+        )
+        self.config = SimpleNamespace(roles=SimpleNamespace(has_peers=True))
+        self.views = SimpleNamespace(access_name=lambda name: name)
+        self.starts = itertools.count(1)
+        self.ids = itertools.count(1)
+        self.write(*bootstrap_records())
+        if elr:
+            self.write(FeatureLevelRecord(name=ELR, feature_level=1))
+
+    def _resolver(self, _image):
+        return ConfigResolver.for_topics(self.static)
+
+    async def _applied(self, image, delta):
+        self.cluster.follow(image, delta)
+        self.sessions.follow(image, delta)
+
+    # -- what handlers see --------------------------------------------------------------------------------------------
+
+    @property
+    def image(self):
+        return self.control.image
+
+    def cluster_view(self, image):
+        return self.cluster.view(image)
+
+    def topic_rules(self):
+        return TopicRules(resolver=self._resolver(self.image))
+
+    def new_topic_id(self):
+        return next(self.ids).to_bytes(16, "big")
+
+    def random_int(self, bound):
+        return self.dice.randrange(bound)
+
+    def close(self):
+        """End the timers and the loop."""
+        self.sessions.close()
+        self.pass_ms(1)
+        self.loop.close()
+
+    # -- time and turns -----------------------------------------------------------------------------------------------
+
+    def run(self, work):
+        """The result of a coroutine."""
+        return self.loop.run_until_complete(work)
+
+    def pass_ms(self, milliseconds):
+        """Let time go by."""
+        self.run(asyncio.sleep(milliseconds / 1000))
+
+    def write(self, *records):
+        """Commit records."""
+        self.run(self.control.write(records))
+
+    def become_active(self, epoch=1):
+        """Win the office, or win it again."""
+        self.run(self._lead(epoch, is_active=True))
+
+    def resign(self, epoch=1):
+        """Lose the office."""
+        self.run(self._lead(epoch, is_active=False))
+
+    async def _lead(self, epoch, *, is_active):
+        self.sessions.leader_changed(SimpleNamespace(epoch=epoch), is_active)
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    def registration(self, broker_id, **fields):
+        """The description of a process that has just started."""
+        values = {
+            "broker_id": broker_id,
+            "cluster_id": CLUSTER_ID,
+            "incarnation_id": next(self.starts).to_bytes(16, "big"),
+            "listeners": {"PLAINTEXT": ListenerAddress("localhost", 9092)},
+            "features": {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)},
+            "directories": (bytes([broker_id]) * 16,),
+            **fields,
+        }
+        return BrokerRegistration(**values)
+
+    def epoch(self, broker_id):
+        """The epoch of a registered broker."""
+        return self.image.brokers.brokers[broker_id].epoch
+
+    def beating(self, broker_id, **fields):
+        """A heartbeat of the present incarnation, whose image holds everything, as it arrives; a coroutine."""
+        values = {"broker_epoch": self.epoch(broker_id), "metadata_offset": len(self.log.records) - 1, **fields}
+        beat = Heartbeat(broker_id=broker_id, **values)
+        self.sessions.contacted(broker_id, beat.broker_epoch)
+        return self.sessions.heartbeat(beat, source=broker_id)
+
+    def beat(self, broker_id, **fields):
+        """The answer to a heartbeat."""
+        return self.run(self.beating(broker_id, **fields))
+
+    def start(self, *broker_ids):
+        """Register brokers and unfence them."""
+        for broker_id in broker_ids:
+            self.run(self.sessions.register(self.registration(broker_id), source=broker_id))
+            self.beat(broker_id)
+
+    def active(self):
+        """The brokers that are active."""
+        return [one.broker_id for one in self.image.brokers.brokers.values() if one.is_active]
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def topic(self, name, *replicas, in_sync=None):
+        """Create a topic whose partitions have these replicas, all of them in sync or just some; its id."""
+        topic_id = name.encode().ljust(16, b".")
+        records = [
+            PartitionRecord(
+                topic_id=topic_id,
+                partition_id=number,
+                replicas=list(each),
+                isr=list(in_sync or each),
+                leader=each[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[self.image.brokers.brokers[one].default_directory for one in each],
+            )
+            for number, each in enumerate(replicas)
+        ]
+        self.write(TopicRecord(name=name, topic_id=topic_id), *records)
+        return topic_id
+
+    def state(self, name="t", number=0):
+        """A partition."""
+        return self.image.topics.by_name[name].partitions[number]
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def ask(self, api, request, version=None):
+        """The answer of a handler, as bytes of this version and back."""
+        version = api.versions[1] if version is None else version
+        request = decode(api.request, version, encode_bytes(request, version))
+        context = SimpleNamespace(
+            broker=self, api_version=version, connection="client", run=self._run, allows=lambda *_, **__: True
+        )
+        try:
+            answer = api.handle(context, request)
+            if answer is PENDING:
+                answer = self.run(self.pending)
+        except KafkaError as error:
+            answer = (
+                failed_response(api.response, version, error)
+                if api.failure is None
+                else api.failure(request, version, error)
+            )
+        return decode(api.response, version, encode_bytes(answer, version))
+
+    def _run(self, work):
+        self.pending = work
+        return PENDING
