@@ -7,9 +7,8 @@ import itertools
 import logging
 import os
 import random
-from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stratalog.broker import api, assembly
@@ -55,6 +54,7 @@ from stratalog.broker.workers.metrics import add_worker_metrics
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
+from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
@@ -255,16 +255,13 @@ class Node:
         log_ = self.control.log.partition.log
         await self.control.execute(
             lambda image: register_broker(
-                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self._unclean_allowed(image)
+                image,
+                start,
+                broker_epoch=log_.log_end_offset,
+                unclean_allowed=self.cluster_view(image).allows_unclean,
             )
         )
         self.deleted_archives.start(self.image.topics.by_id)
-
-    def _unclean_allowed(self, image: ClusterImage) -> Callable[[str], bool]:
-        """By topic; asked for each partition, so that a topic's settings are resolved only once."""
-        resolver = self._resolver(image)
-        name = "unclean.leader.election.enable"
-        return cache(lambda topic: bool(resolver.resolve(image.topic_configs(topic))[name].value))
 
     # -- following the image --------------------------------------------------------------------------------------
 
@@ -329,6 +326,11 @@ class Node:
     def kafka_address(self) -> tuple[str, int]:
         """Where the first listener is bound."""
         return self.server.addresses[self.config.listeners[0].name]
+
+    def cluster_view(self, image: ClusterImage) -> ClusterView:
+        """The view of a decision about partitions, without an index: one broker needs none."""
+        settings = topic_settings(image, self._resolver(image))
+        return ClusterView(image=image, settings=settings, heeds_directories=False)
 
     def topic_rules(self) -> TopicRules:
         """The rules that new topics must keep."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stratalog.broker.api.metadata_view import MetadataView
+from stratalog.broker.control.broker_sessions import BrokerSessions
 from stratalog.broker.requests.context import RequestContext
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoints
@@ -83,6 +84,10 @@ class ControllerView(MetadataView, Protocol):
     @property
     def quorum(self) -> QuorumView:
         """The replica of the metadata log."""
+
+    @property
+    def sessions(self) -> BrokerSessions:
+        """The sessions of brokers, while this controller is active."""
 
 
 Context = RequestContext[ControllerView]

@@ -1,14 +1,13 @@
 """ElectLeaders (key 43): hand leadership to preferred replicas, or to any that is alive.
 
-Behaviour: with one broker every partition has one replica, which leads: ELECTION_NOT_NEEDED for each that is named,
-nothing for a request that names none.
+Behaviour: where every partition has one replica, which leads, each that is named is ELECTION_NOT_NEEDED, and a request that
+names none is answered with nothing.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.controller import ElectionType, elect_leaders
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.elect_leaders import (
@@ -35,9 +34,7 @@ async def _elect(context: Context, request: ElectLeadersRequest) -> Message:
     kind = request.election_type if context.api_version >= _TYPE_SINCE else ElectionType.PREFERRED
     named = _named(request)
     outcomes = await context.broker.control.execute(
-        lambda image: elect_leaders(
-            ClusterView(image=image, settings=topic_settings(image, context.broker.topic_rules().resolver)), kind, named
-        ),
+        lambda image: elect_leaders(context.broker.cluster_view(image), kind, named),
         source=context.connection,
         size=len(context.broker.image.topics.by_id) if named is None else len(named),
     )

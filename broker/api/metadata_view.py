@@ -13,7 +13,7 @@ from stratalog.broker.requests.context import RequestContext, TopicNames
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
-from stratalog.metadata.controller.controller import ConfigRules, TopicRules
+from stratalog.metadata.controller.controller import ClusterView, ConfigRules, TopicRules
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
@@ -50,6 +50,9 @@ class MetadataView(Protocol):
     @property
     def control(self) -> ControlPlane:
         """Carries commands out that change the cluster."""
+
+    def cluster_view(self, image: ClusterImage, /) -> ClusterView:
+        """The view that a decision about partitions is made on."""
 
     def topic_rules(self) -> TopicRules:
         """The rules for new topics."""

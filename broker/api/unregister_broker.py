@@ -1,12 +1,12 @@
 """UnregisterBroker (key 64): forget a broker that is gone for good.
 
-Behaviour: a cluster is one broker, and that one runs: its own id is refused with INVALID_REQUEST, every other with
-BROKER_ID_NOT_REGISTERED, unless the metadata came from a cluster that had more of them.
+Behaviour: one that runs may be named, too, as in Kafka: it registers again. Only a broker that is a cluster by itself does
+not, and refuses its own id with INVALID_REQUEST. A stranger is BROKER_ID_NOT_REGISTERED.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.controller.controller import unregister_broker
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -17,16 +17,9 @@ __all__ = ["API"]
 
 async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Message:
     broker = context.broker
-    resolver = broker.topic_rules().resolver
-
-    def unclean_allowed(topic: str) -> bool:
-        entries = resolver.resolve(broker.image.topic_configs(topic))
-        return bool(entries["unclean.leader.election.enable"].value)
-
+    only_broker = None if broker.config.roles.has_peers else broker.node_id
     await broker.control.execute(
-        lambda image: unregister_broker(
-            image, request.broker_id, own_id=broker.node_id, unclean_allowed=unclean_allowed
-        ),
+        lambda image: unregister_broker(broker.cluster_view(image), request.broker_id, only_broker=only_broker),
         source=context.connection,
     )
     return UnregisterBrokerResponse()

@@ -141,22 +141,16 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
     return fence_brokers(_view(image, unclean_allowed), (broker_id,))
 
 
-def unregister_broker(
-    image: ClusterImage, broker_id: int, *, own_id: int, unclean_allowed: UncleanAllowed
-) -> Decision[None]:
+def unregister_broker(view: ClusterView, broker_id: int, *, only_broker: int | None) -> Decision[None]:
     """Unregister a broker that is gone for good.
 
-    Raises `KafkaError` BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST for the broker that handles the request: it is
-    alive, and the only one.
+    ``only_broker`` is the one that answers, where it has no peers: it would never register again while it runs. Raises
+    `KafkaError` INVALID_REQUEST for that one, BROKER_ID_NOT_REGISTERED for a stranger.
     """
-    broker = image.brokers.brokers.get(broker_id)
-    if broker is None:
-        why = f"Broker ID {broker_id} is not currently registered"
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
-    if broker_id == own_id:
+    if broker_id == only_broker:
         why = f"Broker {broker_id} answers this request; a running broker cannot be unregistered."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    return forget_broker(_view(image, unclean_allowed), broker_id)
+    return forget_broker(view, broker_id)
 
 
 def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, above: int) -> Decision[int]:

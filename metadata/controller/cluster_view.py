@@ -104,6 +104,10 @@ class ClusterView:
         """The level of ``metadata.version``."""
         return self.image.features.get(METADATA_VERSION, 0)
 
+    def allows_unclean(self, topic: str) -> bool:
+        """Whether a replica that may lack records may lead the partitions of a topic if no other can."""
+        return self.settings(topic).unclean_allowed
+
     def held_by(self, broker_id: int) -> list[Held]:
         """The partitions that a broker is assigned."""
         return self._found(self._partitions.held_by(broker_id))

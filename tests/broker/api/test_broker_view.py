@@ -42,7 +42,7 @@ def test_a_handler_sees_all_that_a_fetch_sees() -> None:
 def test_a_node_has_the_methods_of_the_view() -> None:
     """Parameters in the same order; that types fit is checked by mypy where the dispatcher is made."""
     methods = {name for name in attributes(BrokerView) if inspect.isfunction(getattr(BrokerView, name))}
-    assert methods == {"config_rules", "random_int", "report_corruption", "topic_rules"}
+    assert methods == {"cluster_view", "config_rules", "random_int", "report_corruption", "topic_rules"}
     for name in methods:
         assert list(inspect.signature(getattr(Node, name)).parameters) == list(
             inspect.signature(getattr(BrokerView, name)).parameters

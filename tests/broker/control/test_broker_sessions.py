@@ -213,7 +213,7 @@ def test_fencing_that_fails_is_logged_and_tried_again(one, caplog):
 
 def test_a_broker_that_is_unregistered_has_no_session(one):
     """One of the same id begins anew."""
-    from stratalog.metadata.controller.controller import forget_broker  # noqa: PLC0415 - one test's command
+    from stratalog.metadata.controller.controller import forget_broker
 
     one.run(one.control.execute(lambda image: forget_broker(one.cluster.view(image), 1)))
     one.run(one.sessions.register(one.registration(1), source=1))

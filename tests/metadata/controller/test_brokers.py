@@ -11,6 +11,7 @@ from stratalog.metadata.controller.brokers import (
     first_producer_id_of_era,
     raise_leader_epoch,
 )
+from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.controller import (
     NewTopic,
     allocate_producer_ids,
@@ -24,6 +25,10 @@ from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import FeatureLevelRecord, PartitionChangeRecord, ProducerIdsRecord
+
+
+def _view(image):
+    return ClusterView(image=image, settings=lambda _topic: ReplicationSettings())
 
 
 def _never(_topic):
@@ -155,7 +160,7 @@ def test_a_request_of_another_registration_is_stale(cluster, broker_id, epoch):
 
 def test_a_broker_that_is_gone_is_forgotten(with_topic):
     """It leaves the registrations and the in-sync sets, what it led is led by another."""
-    decision = unregister_broker(with_topic, 1, own_id=2, unclean_allowed=_never)
+    decision = unregister_broker(_view(with_topic), 1, only_broker=2)
     after = with_topic.apply(decision.records)
     assert sorted(after.brokers.brokers) == [2, 3]
     partition = after.topics.partition("t", 0)
@@ -166,7 +171,7 @@ def test_a_broker_that_is_gone_is_forgotten(with_topic):
 def test_neither_an_unknown_broker_nor_the_one_that_answers_is_forgotten(with_topic, broker_id, code):
     """A running broker would only come back."""
     with pytest.raises(KafkaError) as caught:
-        unregister_broker(with_topic, broker_id, own_id=2, unclean_allowed=_never)
+        unregister_broker(_view(with_topic), broker_id, only_broker=2)
     assert caught.value.code is ErrorCode[code]
 
 
