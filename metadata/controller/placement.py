@@ -13,11 +13,14 @@ from typing import Final, TypeVar
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["NextInt", "place_replicas"]
+__all__ = ["REPLICAS_MAX", "NextInt", "check_replica_count", "place_replicas"]
 
 NextInt = Callable[[int], int]
 
 T = TypeVar("T")
+
+REPLICAS_MAX: Final = 1
+"""The replicas of a partition that this release keeps: more would never join the in-sync set."""
 
 _NO_RACK: Final = -1
 
@@ -117,6 +120,16 @@ def _shuffle(items: list[T], next_int: NextInt) -> None:
     for last in range(len(items) - 1, 0, -1):
         other = next_int(last + 1)
         items[last], items[other] = items[other], items[last]
+
+
+def check_replica_count(count: int, replicas_max: int) -> None:
+    """Raise `KafkaError` INVALID_REPLICATION_FACTOR if a partition would have more replicas than are kept."""
+    if count > replicas_max:
+        why = (
+            f"A replication factor of {count} cannot be kept: this release keeps {replicas_max} replica(s) of each "
+            f"partition; ask for {replicas_max}."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
 
 
 def place_replicas(

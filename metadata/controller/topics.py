@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from stratalog.metadata.controller.placement import NextInt, place_replicas
+from stratalog.metadata.controller.placement import REPLICAS_MAX, NextInt, check_replica_count, place_replicas
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.metadata.image.decision import Decision, Failure, Permit, Steps, at_once, failure_of, no_limit
@@ -77,6 +77,7 @@ class TopicRules:
     resolver: ConfigResolver
     default_partition_count: int = 1
     default_replication_factor: int = 1
+    replicas_max: int = REPLICAS_MAX
     tiering_enabled: bool = True
     policy: Callable[[NewTopic], str | None] | None = None
     """Says why a topic is refused; clients get POLICY_VIOLATION."""
@@ -142,6 +143,7 @@ def _create(
     configs = _checked_configs(topic, rules)
     brokers = image.brokers
     replicas = _assigned(topic, brokers) if topic.assignments else _placed(topic, rules, brokers, next_int)
+    check_replica_count(len(replicas[0]), rules.replicas_max)
     partitions = [_new_partition(brokers, each) for each in replicas]
     violation = rules.policy(topic) if rules.policy is not None else None
     if violation is not None:
@@ -261,6 +263,7 @@ def creating_partitions(
     wanted: Sequence[NewPartitions],
     *,
     next_int: NextInt,
+    replicas_max: int = REPLICAS_MAX,
     validate_only: bool = False,
     permit: Permit = no_limit,
 ) -> Steps[tuple[tuple[str, Failure | None], ...]]:
@@ -277,7 +280,9 @@ def creating_partitions(
             if topic is not None and each.total - len(topic.partitions) > room:
                 why = "Excessively large number of partitions per request."
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
-            added = new_partitions(image, name, each.total, each.assignments, next_int=next_int).records
+            added = new_partitions(
+                image, name, each.total, each.assignments, next_int=next_int, replicas_max=replicas_max
+            ).records
             permit(len(added))
         except KafkaError as error:
             results.append((name, failure_of(error)))
@@ -293,7 +298,13 @@ create_partitions = at_once(creating_partitions)
 
 
 def new_partitions(
-    image: ClusterImage, name: str, total: int, assignments: Sequence[Sequence[int]] | None, *, next_int: NextInt
+    image: ClusterImage,
+    name: str,
+    total: int,
+    assignments: Sequence[Sequence[int]] | None,
+    *,
+    next_int: NextInt,
+    replicas_max: int = REPLICAS_MAX,
 ) -> Decision[None]:
     """Give a topic more partitions, ``total`` in the end. Raises `KafkaError` with Kafka's texts."""
     topic = image.topics.by_name.get(name)
@@ -328,6 +339,7 @@ def new_partitions(
                     "controlled shutdown."
                 )
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    check_replica_count(factor, replicas_max)
     records = tuple(
         _new_partition(image.brokers, replicas).to_record(topic.topic_id, present + index)
         for index, replicas in enumerate(placed)

@@ -12,6 +12,7 @@ from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.requests.dispatch_row import PENDING, failed_response
 from stratalog.broker.runtime.clock import LoopClock
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
@@ -20,7 +21,8 @@ from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.records.metadata import FeatureLevelRecord, PartitionRecord, TopicRecord, decode_record
-from stratalog.wire.schema import decode, encode_bytes
+from stratalog.wire.schema import Message, decode, encode_bytes
+from tests.broker.api.at_once import PlainRows
 
 CLUSTER_ID = "abc"
 ELR = "eligible.leader.replicas.version"
@@ -44,6 +46,12 @@ class MemoryLog:
             raise self.error
         self.records += map(decode_record, record_values(records, level))
         return len(self.records) - 1
+
+
+class Client:
+    """A connection without quotas."""
+
+    quota = None
 
 
 class MemoryController:
@@ -72,6 +80,7 @@ class MemoryController:
         )
         self.config = SimpleNamespace(roles=SimpleNamespace(has_peers=True))
         self.views = SimpleNamespace(access_name=lambda name: name)
+        self.connection = Client()
         self.starts = itertools.count(1)
         self.ids = itertools.count(1)
         self.write(*bootstrap_records())
@@ -206,12 +215,19 @@ class MemoryController:
         version = api.versions[1] if version is None else version
         request = decode(api.request, version, encode_bytes(request, version))
         context = SimpleNamespace(
-            broker=self, api_version=version, connection="client", run=self._run, allows=lambda *_, **__: True
+            broker=self,
+            api_version=version,
+            connection=self.connection,
+            run=self._run,
+            rows=lambda _name: PlainRows(),
+            allows=lambda *_, **__: True,
         )
         try:
             answer = api.handle(context, request)
             if answer is PENDING:
                 answer = self.run(self.pending)
+            if not isinstance(answer, Message):
+                answer = to_the_end(answer)
         except KafkaError as error:
             answer = (
                 failed_response(api.response, version, error)

@@ -59,8 +59,8 @@ def cluster(start_of) -> Callable[..., ClusterImage]:
 
 @pytest.fixture
 def rules() -> TopicRules:
-    """Kafka's defaults for new topics."""
-    return TopicRules(resolver=ConfigResolver.for_topics())
+    """Kafka's defaults for new topics, of any replication factor."""
+    return TopicRules(resolver=ConfigResolver.for_topics(), replicas_max=99)
 
 
 @pytest.fixture

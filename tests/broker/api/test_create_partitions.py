@@ -94,3 +94,17 @@ def test_a_failure_as_a_whole_is_answered_for_each_topic():
     request = CreatePartitionsRequest(topics=[topic("t", 2)], timeout_ms=1, validate_only=False)
     (result,) = API.failure(request, 3, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why")).results
     assert (result.name, result.error_code, result.error_message) == ("t", -1, "why")
+
+
+def test_partitions_that_are_added_are_spread_over_the_brokers_of_a_controller(memory_controller):
+    """By the factor that the topic has; one of more replicas than are kept does not grow."""
+    one = memory_controller()
+    one.start(1, 2, 3)
+    one.topic("t", (1,))
+    one.topic("wide", (1, 2))
+    asked = CreatePartitionsRequest(topics=[topic("t", 7), topic("wide", 2)], timeout_ms=1000, validate_only=False)
+    results = one.ask(API, asked).results
+    assert [ErrorCode(each.error_code).name for each in results] == ["NONE", "INVALID_REPLICATION_FACTOR"]
+    assert "keeps 1 replica(s)" in results[1].error_message
+    leaders = [one.state(number=number).leader for number in range(1, 7)]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.broker.api.create_topics import API
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -108,3 +109,58 @@ def test_topics_are_there_after_a_restart(broker):
     broker.restart()
     assert broker.node.image.topics.by_name["t"].topic_id == topic_id
     assert broker.partition("t").log.config.retention_ms == 777
+
+
+KEPT = "A replication factor of {} cannot be kept: this release keeps 1 replica(s) of each partition; ask for 1."
+TOO_MANY = (
+    "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because only 3 "
+    "broker(s) are registered or some brokers have all their log directories cordoned."
+)
+
+
+class TestOverManyBrokers:
+    """Topics of a controller of three brokers."""
+
+    @pytest.fixture
+    def one(self, memory_controller):
+        one = memory_controller()
+        one.start(1, 2, 3)
+        return one
+
+    def made(self, one, *topics):
+        """The code and the message of each topic."""
+        answer = one.ask(API, request(*topics))
+        return [(ErrorCode(each.error_code), each.error_message) for each in answer.topics]
+
+    def test_leaders_are_spread_over_all_of_them(self, one):
+        """As many for each, in their one directory."""
+        assert self.made(one, topic("t", partitions=6)) == [(ErrorCode.NONE, None)]
+        states = one.image.topics.by_name["t"].partitions.values()
+        assert sorted(state.leader for state in states) == [1, 1, 2, 2, 3, 3]
+        assert all(state.replicas == state.in_sync_replicas == (state.leader,) for state in states)
+        assert all(state.directories == (bytes([state.leader]) * 16,) for state in states)
+
+    def test_a_fenced_broker_and_one_that_stops_lead_nothing_new(self, one):
+        """Nothing is placed on one that stops."""
+        one.topic("held", (2,))
+        one.beat(1, wants_fence=True)
+        one.beat(2, wants_shutdown=True)
+        self.made(one, topic("t", partitions=6))
+        assert {state.replicas for state in one.image.topics.by_name["t"].partitions.values()} == {(3,)}
+
+    def test_more_replicas_than_brokers_are_refused_in_kafkas_words_and_fewer_in_ours(self, one):
+        """Replicas that are not kept would never be in sync."""
+        wanted = [topic("four", replicas=4), topic("two", replicas=2), topic("good")]
+        assert self.made(one, *wanted) == [
+            (ErrorCode.INVALID_REPLICATION_FACTOR, TOO_MANY),
+            (ErrorCode.INVALID_REPLICATION_FACTOR, KEPT.format(2)),
+            (ErrorCode.NONE, None),
+        ]
+        named = topic("named", partitions=-1, replicas=-1, assignments=[(0, [1, 2])])
+        assert self.made(one, named) == [(ErrorCode.INVALID_REPLICATION_FACTOR, KEPT.format(2))]
+
+    def test_replicas_that_are_named_go_where_they_are_named(self, one):
+        """One for each partition."""
+        named = topic("named", partitions=-1, replicas=-1, assignments=[(1, [3]), (0, [2])])
+        assert self.made(one, named) == [(ErrorCode.NONE, None)]
+        assert [one.state("named", number).replicas for number in (0, 1)] == [(2,), (3,)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.metadata.controller.placement import place_replicas
+from stratalog.metadata.controller.placement import REPLICAS_MAX, check_replica_count, place_replicas
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -83,3 +83,21 @@ def test_replicas_differ_and_leaderships_are_even(shape, partitions, rack_count,
         leaders = Counter(replicas[0] for replicas in placed)
         if not racks:
             assert max(leaders.values()) - min(leaders[each] for each in range(broker_count)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("count", "replicas_max", "is_kept"), [(1, 1, True), (2, 1, False), (3, 3, True), (4, 3, False)]
+)
+def test_more_replicas_than_are_kept_are_refused(count, replicas_max, is_kept):
+    """With a sentence that says how many are."""
+    if is_kept:
+        check_replica_count(count, replicas_max)
+        return
+    with pytest.raises(KafkaError, match=rf"keeps {replicas_max} replica\(s\)") as caught:
+        check_replica_count(count, replicas_max)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_this_release_keeps_one():
+    """Decision 0058. Replication raises it."""
+    assert REPLICAS_MAX == 1
