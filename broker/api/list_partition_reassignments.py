@@ -1,7 +1,6 @@
 """ListPartitionReassignments (key 46): the moves of partitions that are under way.
 
-Behaviour: those that the metadata records. A cluster of one broker begins none, so this is what a log directory of a
-larger Kafka cluster has left; nothing otherwise. ``kafka-topics --describe`` asks for it.
+Behaviour: those that the metadata records. ``kafka-topics --describe`` asks for it.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ from stratalog.metadata.controller.elections import (
 )
 from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, update_features
 from stratalog.metadata.controller.heartbeat_commands import HeartbeatAnswer, answer_heartbeat, fence_silent_brokers
+from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
 from stratalog.metadata.controller.topics import (
     CreatedTopic,
     NewPartitions,
@@ -80,6 +81,7 @@ __all__ = [
     "Heartbeat",
     "HeartbeatAnswer",
     "Member",
+    "Move",
     "NewPartitions",
     "NewTopic",
     "Placed",
@@ -109,6 +111,7 @@ __all__ = [
     "incremental_alter_configs",
     "legacy_alter_configs",
     "new_partitions",
+    "reassign_partitions",
     "register",
     "register_broker",
     "register_controller",

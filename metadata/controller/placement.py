@@ -7,13 +7,14 @@ leaders and followers spread evenly; fenced brokers come last and never lead. Ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from stratalog.metadata.image.brokers_image import BrokerImage
+from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["REPLICAS_MAX", "NextInt", "check_replica_count", "place_replicas"]
+__all__ = ["REPLICAS_MAX", "NextInt", "check_assignment", "check_replica_count", "place_replicas"]
 
 NextInt = Callable[[int], int]
 
@@ -153,3 +154,26 @@ def place_replicas(
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     racks = _Racks(brokers, next_int)
     return [racks.place(replica_count) for _ in range(partition_count)]
+
+
+def check_assignment(replicas: Sequence[int], factor: int | None, brokers: BrokersImage) -> None:
+    """Check the brokers that a caller names for a partition, whose others have ``factor`` of them if that is known.
+
+    Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT with Kafka's texts.
+    """
+    start = "The manual partition assignment includes"
+    if not replicas:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start} an empty replica list.")
+    for broker, count in sorted(Counter(replicas).items()):
+        if broker not in brokers.brokers:
+            why = f"{start} broker {broker}, but no such broker is registered."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+        if count > 1:
+            why = f"{start} the broker {broker} more than once."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    if factor is not None and len(replicas) != factor:
+        why = (
+            f"{start} a partition with {len(replicas)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {factor} replica(s)."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stratalog.metadata.image.topics_image import PartitionImage
 
-__all__ = ["Assignment", "cancelled", "completed", "reassigned"]
+__all__ = ["Assignment", "cancelled", "completed", "reassigned", "retargeted"]
 
 
 class Assignment(NamedTuple):
@@ -39,6 +39,16 @@ def reassigned(present: tuple[int, ...], target: tuple[int, ...]) -> Assignment:
     adding = tuple(sorted(set(target) - set(present)))
     removing = tuple(sorted(set(present) - set(target)))
     return Assignment((*target, *removing), adding, removing)
+
+
+def retargeted(present: Assignment, target: tuple[int, ...]) -> Assignment:
+    """The assignment with which a move to ``target`` begins, also in the midst of another one.
+
+    Replicas that were being added and are wanted still go on being added; others of them are removed, as in Kafka.
+    """
+    moved = reassigned(present.replicas, target)
+    still = set(present.adding).intersection(target)
+    return moved._replace(adding=tuple(sorted({*moved.adding, *still})))
 
 
 def completed(

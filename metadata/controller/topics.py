@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from stratalog.metadata.controller.placement import REPLICAS_MAX, NextInt, check_replica_count, place_replicas
+from stratalog.metadata.controller.placement import (
+    REPLICAS_MAX,
+    NextInt,
+    check_assignment,
+    check_replica_count,
+    place_replicas,
+)
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.metadata.image.decision import Decision, Failure, Permit, Steps, at_once, failure_of, no_limit
@@ -209,7 +215,7 @@ def _assigned(topic: NewTopic, brokers: BrokersImage) -> list[tuple[int, ...]]:
         if partition in chosen:
             why = f"Found multiple manual partition assignments for partition {partition}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-        _check_assignment(tuple(replicas), factor, brokers)
+        check_assignment(tuple(replicas), factor, brokers)
         factor = len(replicas)
         if not any(map(brokers.is_active, replicas)):
             why = (
@@ -222,25 +228,6 @@ def _assigned(topic: NewTopic, brokers: BrokersImage) -> list[tuple[int, ...]]:
         why = "partitions should be a consecutive 0-based integer sequence"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     return [chosen[partition] for partition in range(len(chosen))]
-
-
-def _check_assignment(replicas: tuple[int, ...], factor: int | None, brokers: BrokersImage) -> None:
-    start = "The manual partition assignment includes"
-    if not replicas:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start} an empty replica list.")
-    for broker, count in sorted(Counter(replicas).items()):
-        if broker not in brokers.brokers:
-            why = f"{start} broker {broker}, but no such broker is registered."
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-        if count > 1:
-            why = f"{start} the broker {broker} more than once."
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    if factor is not None and len(replicas) != factor:
-        why = (
-            f"{start} a partition with {len(replicas)} replica(s), but this is not consistent with previous "
-            f"partitions, which have {factor} replica(s)."
-        )
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def _new_partition(brokers: BrokersImage, replicas: tuple[int, ...]) -> PartitionImage:
@@ -332,7 +319,7 @@ def new_partitions(
     else:
         placed = [tuple(each) for each in assignments]
         for number, replicas in enumerate(placed, present):
-            _check_assignment(replicas, factor, image.brokers)
+            check_assignment(replicas, factor, image.brokers)
             if not any(map(image.brokers.is_active, replicas)):
                 why = (
                     f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.controller.reassignment import Assignment, cancelled, completed, reassigned
+from stratalog.metadata.controller.reassignment import Assignment, cancelled, completed, reassigned, retargeted
 from stratalog.metadata.image.topics_image import PartitionImage
 
 
@@ -10,6 +10,16 @@ def test_a_reassignment_begins_with_the_old_and_the_new_replicas():
     """The target comes first, in its order; what goes stands behind it."""
     assert reassigned((1, 2, 3), (4, 3)) == Assignment((4, 3, 1, 2), (4,), (1, 2))
     assert not reassigned((1, 2), (2, 1)).is_reassigning
+
+
+@pytest.mark.parametrize(
+    ("target", "adding", "removing"),
+    [((3,), (3,), (1, 2)), ((2,), (2,), (1,)), ((2, 3), (2, 3), (1,)), ((1,), (), (2,)), ((1, 2), (2,), ())],
+)
+def test_a_move_in_the_midst_of_another_goes_on_with_what_is_wanted_still(target, adding, removing):
+    """From {1} to {2}, and then elsewhere: a replica that is not in sync yet stays one that is being added."""
+    running = reassigned((1,), (2,))
+    assert retargeted(running, target) == Assignment((*target, *removing), adding, removing)
 
 
 @pytest.mark.parametrize(
