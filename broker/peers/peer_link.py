@@ -127,10 +127,13 @@ class PeerLink:
         """Requests that wait or are in flight."""
         return self._state.requests
 
-    def ask(self, request: Message, *, timeout_ms: int, version: int | None = None) -> asyncio.Future[Any]:
+    def ask(
+        self, request: Message, *, timeout_ms: int, version: int | None = None, version_min: int = 0
+    ) -> asyncio.Future[Any]:
         """Send a request, and return its answer to come: the message that belongs to it.
 
-        Without ``version`` it goes in the highest that both sides speak. The answer may refer to the memory in which it
+        Without ``version`` it goes in the highest that both sides speak, which drops the fields that this one lacks;
+        with ``version_min`` it goes in none below that one. The answer may refer to the memory in which it
         came, and holds it. The future fails with `PeerUnavailable`, `PeerTimeout`, `PeerBusy`, `PeerClosed` or
         `PeerUnsupported`; it never stays open longer than ``timeout_ms`` and a little. To cancel it withdraws a request
         that has not been sent. Raises `EncodeError` and `Invalid` at once for a request that no version can carry.
@@ -139,7 +142,7 @@ class PeerLink:
             raise Invalid(f"{self.peer}: a link without negotiation needs the version of each request")
         self._number += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        asked = PeerRequest(self.peer, request, version, future)
+        asked = PeerRequest(self.peer, request, version, future, version_min)
         size_bytes = asked.prepare(self._ranges)
         if not future.done():
             self._requests[self._number] = asked

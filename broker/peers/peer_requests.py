@@ -66,13 +66,16 @@ def _in_memory(part: Part) -> bytes | bytearray | memoryview:
 class PeerRequest:
     """One request and the future of its answer."""
 
-    __slots__ = ("_chosen", "_fixed", "_message", "_parts", "_peer", "future")
+    __slots__ = ("_chosen", "_fixed", "_message", "_oldest", "_parts", "_peer", "future")
 
-    def __init__(self, peer: Peer, message: Message, version: int | None, future: asyncio.Future[Any]) -> None:
-        """``version`` is None if it is to be negotiated."""
+    def __init__(
+        self, peer: Peer, message: Message, version: int | None, future: asyncio.Future[Any], version_min: int = 0
+    ) -> None:
+        """``version`` is None if it is to be negotiated, which may not go below ``version_min``."""
         self._peer = peer
         self._message = message
         self._fixed = version
+        self._oldest = max(version_min, message.versions[0])
         self._chosen = -1
         self._parts: list[Part] = []
         self.future = future
@@ -116,12 +119,12 @@ class PeerRequest:
         if self._fixed is not None:
             return self._fixed
         first, last = (0, -1) if ranges is None else ranges.get(self._message.api_key, (0, -1))
-        ours_first, ours_last = self._message.versions
+        ours_last = self._message.versions[1]
         version = min(last, ours_last)
-        if version >= max(first, ours_first):
+        if version >= max(first, self._oldest):
             return version
         served = f"versions {first} to {last}" if last >= 0 else "no version"
-        self.fail(PeerUnsupported, f"it serves {served}, this node speaks {ours_first} to {ours_last}")
+        self.fail(PeerUnsupported, f"it serves {served}, this node speaks {self._oldest} to {ours_last}")
         return -1
 
     def answer(self, frame: Buffer, elements_max: int = ELEMENTS_MAX) -> Message:

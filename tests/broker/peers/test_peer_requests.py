@@ -21,8 +21,8 @@ PEER = Peer(2, "node-2", 9093)
 async def new_request():
     """Builds a request with a future of its own."""
 
-    def build(message, version=None):
-        return PeerRequest(PEER, message, version, asyncio.get_running_loop().create_future())
+    def build(message, version=None, version_min=0):
+        return PeerRequest(PEER, message, version, asyncio.get_running_loop().create_future(), version_min)
 
     return build
 
@@ -54,6 +54,20 @@ async def test_the_highest_common_version_is_used(new_request, ranges, version):
         assert message.topics[0].partitions[0].pre_vote is (version == 2)
         assert len(frame) <= size
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+async def test_a_version_below_the_callers_minimum_is_not_used(new_request, known_first):
+    """A pre-vote in version 1 would be a vote: nothing is sent."""
+    request = new_request(vote(pre_vote=True), version_min=2)
+    ranges = {52: (0, 1)}
+    assert (request.prepare(ranges if known_first else None) == 0) is known_first
+    assert request.frame(ranges, 1, "me") is None
+    with pytest.raises(PeerUnsupported, match="Vote: it serves versions 0 to 1, this node speaks 2 to 2"):
+        await request.future
+    request = new_request(vote(pre_vote=True), version_min=2)
+    request.prepare(None)
+    assert sent(request.frame({52: (0, 2)}, 1, "me"))[0] == 2
 
 
 async def test_a_version_of_the_callers_own_needs_no_ranges(new_request):
