@@ -6,6 +6,7 @@ go below `oldest_version`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -46,13 +47,20 @@ def oldest_version(request: raft.Request) -> int:
 
 
 def request_to_wire(
-    request: raft.Request, *, max_bytes: int = FETCH_BYTES, timeout_ms: int = _TIMEOUT_MS, software: str = "stratalog"
+    request: raft.Request,
+    *,
+    cluster_id: str | None = None,
+    max_bytes: int = FETCH_BYTES,
+    timeout_ms: int = _TIMEOUT_MS,
+    software: str = "stratalog",
 ) -> Message:
     """The message of a request, for every version from `oldest_version` on.
 
-    ``max_bytes`` bounds the answer to a Fetch or a FetchSnapshot. ``timeout_ms`` is for AddRaftVoter. ``software`` is
-    the name that ApiVersions gives to this node.
+    ``cluster_id`` is for a request that names no cluster. ``max_bytes`` bounds the answer to a Fetch or a
+    FetchSnapshot. ``timeout_ms`` is for AddRaftVoter. ``software`` is the name that ApiVersions gives to this node.
     """
+    if not isinstance(request, raft.ApiVersionsRequest) and request.cluster_id is None:
+        request = replace(request, cluster_id=cluster_id)
     match request:
         case raft.VoteRequest():
             return _vote(request)

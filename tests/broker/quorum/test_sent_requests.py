@@ -104,6 +104,15 @@ def test_limits_of_an_answer_are_the_callers():
     assert (versions.client_software_name, versions.client_software_version) == ("tested", "1")
 
 
+@pytest.mark.parametrize("request_", [raft.VoteRequest(3, OTHER, ME, 2, 7), raft.RemoveVoterRequest(OTHER)])
+def test_a_request_that_names_no_cluster_gets_the_callers(request_):
+    """One that names a cluster keeps it."""
+    assert request_to_wire(request_).cluster_id is None
+    assert request_to_wire(request_, cluster_id="cluster").cluster_id == "cluster"
+    named = replace(request_, cluster_id="its own")
+    assert request_to_wire(named, cluster_id="cluster").cluster_id == "its own"
+
+
 @settings(deadline=None)
 @given(st.sampled_from([ZERO_UUID, OTHER.directory_id]))
 def test_a_replica_without_a_known_directory_has_the_zero_id(directory_id):
