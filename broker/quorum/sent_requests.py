@@ -59,7 +59,9 @@ def request_to_wire(
     ``cluster_id`` is for a request that names no cluster. ``max_bytes`` bounds the answer to a Fetch or a
     FetchSnapshot. ``timeout_ms`` is for AddRaftVoter. ``software`` is the name that ApiVersions gives to this node.
     """
-    if not isinstance(request, raft.ApiVersionsRequest) and request.cluster_id is None:
+    if isinstance(request, raft.ApiVersionsRequest):
+        return api_versions.ApiVersionsRequest(client_software_name=software, client_software_version="1")
+    if request.cluster_id is None:
         request = replace(request, cluster_id=cluster_id)
     match request:
         case raft.VoteRequest():
@@ -82,8 +84,6 @@ def request_to_wire(
             )
         case raft.UpdateVoterRequest():
             return _update_voter(request)
-        case raft.ApiVersionsRequest():
-            return api_versions.ApiVersionsRequest(client_software_name=software, client_software_version="1")
 
 
 def _vote(request: raft.VoteRequest) -> vote.VoteRequest:
