@@ -8,6 +8,7 @@ many with `register`, and then it hears heartbeats.
 
 from __future__ import annotations
 
+from stratalog.metadata.controller.activation import activation
 from stratalog.metadata.controller.alter_partition import Member, Proposal, ProposalAnswer, alter_partitions
 from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
 from stratalog.metadata.controller.broker_changes import forget_broker
@@ -90,6 +91,7 @@ __all__ = [
     "ProposalAnswer",
     "TopicRules",
     "UpgradeType",
+    "activation",
     "allocate_producer_ids",
     "alter_partitions",
     "altering_configs",

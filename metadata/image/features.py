@@ -30,6 +30,7 @@ __all__ = [
     "METADATA_VERSION",
     "REGISTER_CONTROLLER_SINCE",
     "SUPPORTED_FEATURES",
+    "TRANSACTIONS_SINCE",
     "bootstrap_records",
     "has_eligible_leader_replicas",
     "metadata_changed",
@@ -42,6 +43,8 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 EPOCH_RISES_ON_SHRINK_BELOW: Final = 12
 """Below this level of ``metadata.version`` (3.6) a smaller in-sync set raises the leader epoch, too (KAFKA-15021)."""
+TRANSACTIONS_SINCE: Final = 13
+"""Records may take effect together from this level on, over several batches (KIP-868)."""
 REGISTER_CONTROLLER_SINCE: Final = 15
 DIRECTORIES_SINCE: Final = 17
 ELIGIBLE_SINCE: Final = 23

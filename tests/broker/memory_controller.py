@@ -20,7 +20,13 @@ from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.records.metadata import FeatureLevelRecord, PartitionRecord, TopicRecord, decode_record
+from stratalog.wire.records.metadata import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+    decode_record,
+)
 from stratalog.wire.schema import Message, decode, encode_bytes
 from tests.broker.api.at_once import PlainRows
 
@@ -59,7 +65,7 @@ class MemoryController:
 
     node_id, cluster_id = 100, CLUSTER_ID
 
-    def __init__(self, *, elr=False, static=None, seed=0):
+    def __init__(self, *, elr=False, static=None, seed=0, is_new=False):
         self.loop = VirtualLoop(random.Random(seed), Trace())
         self.dice = random.Random(seed)
         self.clock = LoopClock(self.loop, 1_700_000_000_000)
@@ -81,9 +87,11 @@ class MemoryController:
         self.config = SimpleNamespace(roles=SimpleNamespace(has_peers=True))
         self.views = SimpleNamespace(access_name=lambda name: name)
         self.connection = Client()
+        self.others = []
         self.starts = itertools.count(1)
         self.ids = itertools.count(1)
-        self.write(*bootstrap_records())
+        if not is_new:
+            self.write(*bootstrap_records())
         if elr:
             self.write(FeatureLevelRecord(name=ELR, feature_level=1))
 
@@ -92,7 +100,8 @@ class MemoryController:
 
     async def _applied(self, image, delta):
         self.cluster.follow(image, delta)
-        self.sessions.follow(image, delta)
+        for each in (self.sessions, *self.others):
+            each.follow(image, delta)
 
     # -- what handlers see --------------------------------------------------------------------------------------------
 
@@ -114,7 +123,8 @@ class MemoryController:
 
     def close(self):
         """End the timers and the loop."""
-        self.sessions.close()
+        for each in (self.sessions, *self.others):
+            each.close()
         self.pass_ms(1)
         self.loop.close()
 
@@ -141,7 +151,8 @@ class MemoryController:
         self.run(self._lead(epoch, is_active=False))
 
     async def _lead(self, epoch, *, is_active):
-        self.sessions.leader_changed(SimpleNamespace(epoch=epoch), is_active)
+        for each in (*self.others, self.sessions):
+            each.leader_changed(SimpleNamespace(epoch=epoch), is_active)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -203,6 +214,11 @@ class MemoryController:
         ]
         self.write(TopicRecord(name=name, topic_id=topic_id), *records)
         return topic_id
+
+    def grown(self, name, number, in_sync):
+        """The record after which these replicas of a partition are in sync."""
+        topic_id = self.image.topics.by_name[name].topic_id
+        return PartitionChangeRecord(topic_id=topic_id, partition_id=number, isr=list(in_sync))
 
     def state(self, name="t", number=0):
         """A partition."""

@@ -1,0 +1,207 @@
+"""Drives the duties of an active controller that nobody asks for: its first records, elections, signs of life.
+
+Preferred replicas get their leaderships back from time to time, partitions without a leader get an unclean one where
+their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.
+Decisions are pure, in ``metadata.controller``. Sources: Kafka's ``QuorumController``, ``PeriodicTaskControlManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from stratalog.broker.control.broker_sessions import InEpoch
+from stratalog.broker.control.cluster_index import ClusterIndex
+from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.controller.controller import (
+    ClusterView,
+    Decision,
+    activation,
+    balance_leaders,
+    elect_uncleanly,
+)
+from stratalog.metadata.image.image import ClusterImage, ImageDelta
+from stratalog.metadata.settings.catalogue.types import ConfigValue
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import NoOpRecord
+from stratalog.wire.schema import Message
+
+__all__ = ["ControllerDuties", "DutyServices", "DutySettings"]
+
+log = logging.getLogger(__name__)
+
+_UNCLEAN_SECONDS: Final = 300.0
+"""Kafka's unclean.leader.election.interval.ms, which it does not document."""
+_RETRY_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DutySettings:
+    """How often each duty is done, in seconds; 0 for never."""
+
+    balance_seconds: float
+    idle_seconds: float
+    unclean_seconds: float = _UNCLEAN_SECONDS
+    min_in_sync_replicas: int = 1
+    """The setting min.insync.replicas of the controller's file."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, ConfigValue]) -> DutySettings:
+        """The duties by the broker settings ``values``, every one of them typed."""
+
+        def number(name: str) -> int:
+            value = values[name]
+            assert isinstance(value, int), name
+            return value
+
+        balances = bool(values["auto.leader.rebalance.enable"])
+        return cls(
+            balance_seconds=number("leader.imbalance.check.interval.seconds") if balances else 0,
+            idle_seconds=number("metadata.max.idle.interval.ms") / 1000,
+            min_in_sync_replicas=number("min.insync.replicas"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DutyServices:
+    """The parts of a controller that its duties use.
+
+    ``bootstrap`` gives the records of a new cluster, ``in_transaction`` whether the log ends inside a metadata
+    transaction; both are asked when this controller becomes active.
+    """
+
+    control: ControlPlane
+    cluster: ClusterIndex
+    clock: Clock
+    settings: DutySettings
+    bootstrap: Callable[[], Sequence[Message]]
+    in_transaction: Callable[[], bool]
+
+
+class ControllerDuties:
+    """Begins inactive. Listens to the images and to the leader of the metadata log."""
+
+    def __init__(self, services: DutyServices) -> None:
+        self._services = services
+        self._epoch: int | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._written = 0.0
+        """When the last record was applied."""
+
+    # -- listening ------------------------------------------------------------------------------------------------
+
+    def leader_changed(self, leader: InEpoch, is_active: bool) -> None:
+        """The leader is another one, or this controller has become active or has ceased to be."""
+        if not is_active:
+            self.close()
+            self._epoch = None
+        elif leader.epoch != self._epoch:
+            self.close()
+            self._epoch = leader.epoch
+            self._written = self._services.clock.monotonic()
+            self._start("activation", self._activate())
+
+    def follow(self, _image: ClusterImage, _delta: ImageDelta | None = None) -> None:
+        """The next image: something was written."""
+        self._written = self._services.clock.monotonic()
+
+    def close(self) -> None:
+        """End the timers, and what they have begun."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self._running.values():
+            task.cancel()
+        self._running.clear()
+
+    # -- duties ---------------------------------------------------------------------------------------------------
+
+    async def _activate(self) -> None:
+        """Write the first records of this office, and then begin with what comes from time to time."""
+        services, settings = self._services, self._services.settings
+
+        def decide(image: ClusterImage) -> Decision[None]:
+            return activation(
+                image,
+                () if image.features else services.bootstrap(),
+                in_transaction=services.in_transaction(),
+                min_in_sync_replicas=settings.min_in_sync_replicas,
+            )
+
+        while True:
+            try:
+                await services.control.execute(decide, source=self)
+                break
+            except KafkaError as error:
+                if error.code is ErrorCode.NOT_CONTROLLER:
+                    return
+                log.error("the first records of the active controller failed; they are tried again: %s", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+        self._repeat("balance of leaders", settings.balance_seconds, balance_leaders)
+        self._repeat("unclean elections", settings.unclean_seconds, elect_uncleanly)
+        if settings.idle_seconds:
+            self._later("sign of life", settings.idle_seconds, self._idle)
+
+    def _repeat(self, name: str, seconds: float, decide: Callable[[ClusterView], Decision[bool]]) -> None:
+        """Decide again and again; at once as long as there is more to be decided."""
+        if not seconds:
+            return
+
+        def due() -> None:
+            self._later(name, seconds, due)
+            self._start(name, self._elect(name, decide))
+
+        self._later(name, seconds, due)
+
+    async def _elect(self, name: str, decide: Callable[[ClusterView], Decision[bool]]) -> None:
+        services = self._services
+        count = 0
+
+        def decided(image: ClusterImage) -> Decision[bool]:
+            nonlocal count
+            decision = decide(services.cluster.view(image))
+            count += len(decision.records)
+            return decision
+
+        while await services.control.execute(decided, source=self):
+            pass
+        if count:
+            log.info("%s: %d partitions have another leader", name, count)
+
+    def _idle(self) -> None:
+        """Write a record that says nothing, unless another one was written in the meantime."""
+        seconds = self._services.settings.idle_seconds
+        left = self._written + seconds - self._services.clock.monotonic()
+        self._later("sign of life", left if left > 0 else seconds, self._idle)
+        if left <= 0:
+            self._start("sign of life", self._write_nothing())
+
+    async def _write_nothing(self) -> None:
+        await self._services.control.execute(lambda _image: Decision((NoOpRecord(),), None), source=self)
+
+    # -- timers and tasks -----------------------------------------------------------------------------------------
+
+    def _later(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, call)
+
+    def _start(self, name: str, work: Any) -> None:
+        """Run a coroutine, unless the last one of this name still runs."""
+        if name in self._running:
+            work.close()
+            return
+        task = self._running[name] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(partial(self._done, name))
+
+    def _done(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._running.get(name) is task:
+            del self._running[name]
+        error = None if task.cancelled() else task.exception()
+        if error is None or (isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER):
+            return
+        log.error("%s of the active controller failed: %s", name, error, exc_info=error)
