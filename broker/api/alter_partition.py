@@ -12,7 +12,7 @@ from itertools import groupby
 
 from stratalog.broker.api.controller_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.controller import Member, Proposal, ProposalAnswer, alter_partitions
+from stratalog.metadata.controller.controller import Member, Proposal, ProposalAnswer, altering_partitions
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.messages.alter_partition import (
     AlterPartitionPartition,
@@ -78,7 +78,9 @@ async def _alter(context: Context, request: AlterPartitionRequest) -> Message:
     broker = context.broker
     proposals = tuple(_proposals(request, context.api_version))
     answers = await broker.control.execute(
-        lambda image: alter_partitions(broker.cluster_view(image), request.broker_id, request.broker_epoch, proposals),
+        lambda image: altering_partitions(
+            broker.cluster_view(image), request.broker_id, request.broker_epoch, proposals
+        ),
         source=context.connection,
         size=len(proposals),
     )

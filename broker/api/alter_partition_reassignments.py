@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.controller import Move, reassign_partitions
+from stratalog.metadata.controller.controller import Move, reassigning_partitions
 from stratalog.metadata.image.decision import Failure
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.alter_partition_reassignments import (
@@ -42,7 +42,7 @@ async def _alter(context: Context, request: AlterPartitionReassignmentsRequest) 
     broker = context.broker
     moves = _moves(request)
     failures = await broker.control.execute(
-        lambda image: reassign_partitions(
+        lambda image: reassigning_partitions(
             broker.cluster_view(image),
             moves,
             factor_may_change=request.allow_replication_factor_change,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from stratalog.broker.api.controller_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.controller import Placed, assign_replicas_to_directories
+from stratalog.metadata.controller.controller import Placed, assigning_replicas_to_directories
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.assign_replicas_to_dirs import (
@@ -61,7 +61,7 @@ async def _assign(context: Context, request: AssignReplicasToDirsRequest) -> Mes
     broker = context.broker
     placed = _placed(request.directories)
     codes = await broker.control.execute(
-        lambda image: assign_replicas_to_directories(
+        lambda image: assigning_replicas_to_directories(
             broker.cluster_view(image), request.broker_id, request.broker_epoch, placed
         ),
         source=context.connection,

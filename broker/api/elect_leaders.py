@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.controller import ElectionType, elect_leaders
+from stratalog.metadata.controller.controller import ElectionType, electing_leaders
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -34,7 +34,7 @@ async def _elect(context: Context, request: ElectLeadersRequest) -> Message:
     kind = request.election_type if context.api_version >= _TYPE_SINCE else ElectionType.PREFERRED
     named = _named(request)
     outcomes = await context.broker.control.execute(
-        lambda image: elect_leaders(context.broker.cluster_view(image), kind, named),
+        lambda image: electing_leaders(context.broker.cluster_view(image), kind, named),
         source=context.connection,
         size=len(context.broker.image.topics.by_id) if named is None else len(named),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
-from stratalog.metadata.controller.controller import unregister_broker
+from stratalog.metadata.controller.controller import unregistering_broker
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stratalog.wire.schema import Message
 
@@ -19,7 +19,7 @@ async def _unregister(context: Context, request: UnregisterBrokerRequest) -> Mes
     broker = context.broker
     only_broker = None if broker.config.roles.has_peers else broker.node_id
     await broker.control.execute(
-        lambda image: unregister_broker(broker.cluster_view(image), request.broker_id, only_broker=only_broker),
+        lambda image: unregistering_broker(broker.cluster_view(image), request.broker_id, only_broker=only_broker),
         source=context.connection,
     )
     return UnregisterBrokerResponse()

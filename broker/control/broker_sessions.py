@@ -19,14 +19,14 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import (
     BrokerHeartbeats,
     BrokerRegistration,
-    Decision,
     Heartbeat,
     HeartbeatAnswer,
-    answer_heartbeat,
-    fence_silent_brokers,
-    register,
+    answering_heartbeat,
+    fencing_silent_brokers,
+    registering,
 )
 from stratalog.metadata.image.brokers_image import BrokerImage
+from stratalog.metadata.image.decision import Steps
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -128,12 +128,12 @@ class BrokerSessions:
         services = self._services
         begun = False
 
-        def decide(image: ClusterImage) -> Decision[HeartbeatAnswer]:
+        def decide(image: ClusterImage) -> Steps[HeartbeatAnswer]:
             nonlocal begun
             begun = True
             view = services.cluster.view(image)
             now_ms, next_offset = self._now_ms(), services.next_offset()
-            return answer_heartbeat(self._heartbeats, view, beat, now_ms=now_ms, next_offset=next_offset)
+            return answering_heartbeat(self._heartbeats, view, beat, now_ms=now_ms, next_offset=next_offset)
 
         command = asyncio.ensure_future(services.control.execute(decide, source=source))
         try:
@@ -149,11 +149,11 @@ class BrokerSessions:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
 
     async def register(self, asked: BrokerRegistration, source: Hashable) -> int:
-        """Register a broker; its epoch. Raises `KafkaError` as `register` does."""
+        """Register a broker; its epoch. Raises `KafkaError` as `registering` does."""
         services = self._services
 
-        def decide(image: ClusterImage) -> Decision[int]:
-            return register(
+        def decide(image: ClusterImage) -> Steps[int]:
+            return registering(
                 self._heartbeats,
                 services.cluster.view(image),
                 asked,
@@ -188,8 +188,8 @@ class BrokerSessions:
     async def _fence(self) -> None:
         services = self._services
 
-        def decide(image: ClusterImage) -> Decision[tuple[int, ...]]:
-            return fence_silent_brokers(self._heartbeats, services.cluster.view(image), self._now_ms())
+        def decide(image: ClusterImage) -> Steps[tuple[int, ...]]:
+            return fencing_silent_brokers(self._heartbeats, services.cluster.view(image), self._now_ms())
 
         try:
             while fenced := await services.control.execute(decide, source=self):

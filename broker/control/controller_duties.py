@@ -22,9 +22,10 @@ from stratalog.metadata.controller.controller import (
     ClusterView,
     Decision,
     activation,
-    balance_leaders,
-    elect_uncleanly,
+    balancing_leaders,
+    electing_uncleanly,
 )
+from stratalog.metadata.image.decision import Steps
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.metadata.settings.catalogue.types import ConfigValue
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -143,12 +144,12 @@ class ControllerDuties:
                     return
                 log.error("the first records of the active controller failed; they are tried again: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
-        self._repeat("balance of leaders", settings.balance_seconds, balance_leaders)
-        self._repeat("unclean elections", settings.unclean_seconds, elect_uncleanly)
+        self._repeat("balance of leaders", settings.balance_seconds, balancing_leaders)
+        self._repeat("unclean elections", settings.unclean_seconds, electing_uncleanly)
         if settings.idle_seconds:
             self._later("sign of life", settings.idle_seconds, self._idle)
 
-    def _repeat(self, name: str, seconds: float, decide: Callable[[ClusterView], Decision[bool]]) -> None:
+    def _repeat(self, name: str, seconds: float, decide: Callable[[ClusterView], Steps[bool]]) -> None:
         """Decide again and again; at once as long as there is more to be decided."""
         if not seconds:
             return
@@ -159,13 +160,13 @@ class ControllerDuties:
 
         self._later(name, seconds, due)
 
-    async def _elect(self, name: str, decide: Callable[[ClusterView], Decision[bool]]) -> None:
+    async def _elect(self, name: str, decide: Callable[[ClusterView], Steps[bool]]) -> None:
         services = self._services
         count = 0
 
-        def decided(image: ClusterImage) -> Decision[bool]:
+        def decided(image: ClusterImage) -> Steps[bool]:
             nonlocal count
-            decision = decide(services.cluster.view(image))
+            decision = yield from decide(services.cluster.view(image))
             count += len(decision.records)
             return decision
 

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
-from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import NO_LEADER_CHANGE, LeaderRecovery, PartitionImage
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.records.metadata import PartitionChangeRecord
 
-__all__ = ["Member", "Proposal", "ProposalAnswer", "alter_partitions"]
+__all__ = ["Member", "Proposal", "ProposalAnswer", "alter_partitions", "altering_partitions"]
 
 _UNKNOWN_EPOCH: Final = -1
 
@@ -52,9 +52,9 @@ class ProposalAnswer:
     state: PartitionImage | None = None
 
 
-def alter_partitions(
+def altering_partitions(
     view: ClusterView, broker_id: int, broker_epoch: int, proposals: Sequence[Proposal]
-) -> Decision[tuple[ProposalAnswer, ...]]:
+) -> Steps[tuple[ProposalAnswer, ...]]:
     """Grant or refuse in-sync sets; a partition that is refused does not stop the others.
 
     A change that ends a reassignment and gives the leadership to another replica is made, and answered
@@ -66,6 +66,7 @@ def alter_partitions(
     answers: list[ProposalAnswer] = []
     now: dict[PartitionKey, PartitionImage] = {}
     for proposal in proposals:
+        yield
         key = proposal.key
         topic = view.image.topics.by_id.get(key.topic_id)
         state = None if topic is None else now.get(key, topic.partitions.get(key.number))
@@ -90,6 +91,9 @@ def alter_partitions(
                 continue
         answers.append(ProposalAnswer(key, ErrorCode.NONE, state))
     return Decision(tuple(records), tuple(answers), is_atomic=False)
+
+
+alter_partitions = at_once(altering_partitions)
 
 
 def _refusal(view: ClusterView, broker_id: int, state: PartitionImage, asked: Proposal) -> ErrorCode | None:

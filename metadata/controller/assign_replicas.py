@@ -12,7 +12,7 @@ from typing import NamedTuple
 from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
-from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.features import DIRECTORIES_SINCE
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import PartitionImage
@@ -20,7 +20,7 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import PartitionChangeRecord
 from stratalog.wire.topic import Uuid
 
-__all__ = ["Placed", "assign_replicas_to_directories"]
+__all__ = ["Placed", "assign_replicas_to_directories", "assigning_replicas_to_directories"]
 
 
 class Placed(NamedTuple):
@@ -30,9 +30,9 @@ class Placed(NamedTuple):
     directory: Uuid
 
 
-def assign_replicas_to_directories(
+def assigning_replicas_to_directories(
     view: ClusterView, broker_id: int, broker_epoch: int, placed: Sequence[Placed]
-) -> Decision[tuple[ErrorCode, ...]]:
+) -> Steps[tuple[ErrorCode, ...]]:
     """Note where replicas lie; the result is a code for each of ``placed``, in their order.
 
     Raises `KafkaError` UNSUPPORTED_VERSION below level 17 of ``metadata.version``, STALE_BROKER_EPOCH.
@@ -45,6 +45,7 @@ def assign_replicas_to_directories(
     codes: list[ErrorCode] = []
     now: dict[PartitionKey, PartitionImage] = {}
     for key, directory in placed:
+        yield
         topic = view.image.topics.by_id.get(key.topic_id)
         state = None if topic is None else now.get(key, topic.partitions.get(key.number))
         if topic is None or state is None:
@@ -63,3 +64,6 @@ def assign_replicas_to_directories(
             now[key] = state.changed(record)
         codes.append(ErrorCode.NONE)
     return Decision(tuple(records), tuple(codes), is_atomic=False)
+
+
+assign_replicas_to_directories = at_once(assigning_replicas_to_directories)

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stratalog.metadata.controller.broker_changes import end_registration
+from stratalog.metadata.controller.broker_changes import ending_registration
 from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats
 from stratalog.metadata.controller.broker_states import BrokerEvent, Response, response_to, state_of
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.image.brokers_image import BrokerImage, ControllerImage, ListenerAddress, SupportedLevels
-from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.directory_ids import is_reserved
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION, REGISTER_CONTROLLER_SINCE
 from stratalog.metadata.image.image import ClusterImage
@@ -28,7 +28,14 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid, uuid_text
 
-__all__ = ["BrokerRegistration", "ControllerRegistration", "check_features", "register", "register_controller"]
+__all__ = [
+    "BrokerRegistration",
+    "ControllerRegistration",
+    "check_features",
+    "register",
+    "register_controller",
+    "registering",
+]
 
 _UNKNOWN_EPOCH: Final = -1
 _NONE: Final = SupportedLevels(0, 0)
@@ -63,7 +70,7 @@ class ControllerRegistration:
     features: Mapping[str, SupportedLevels]
 
 
-def register(
+def registering(
     heartbeats: BrokerHeartbeats,
     view: ClusterView,
     asked: BrokerRegistration,
@@ -71,7 +78,7 @@ def register(
     cluster_id: str,
     next_offset: int,
     now_ms: int,
-) -> Decision[int]:
+) -> Steps[int]:
     """Register a broker; the result is its epoch.
 
     ``next_offset``, the offset of the first of the records, becomes the epoch of a new incarnation. The registration is
@@ -114,10 +121,13 @@ def register(
         )
     else:
         is_clean = present is not None and asked.previous_broker_epoch == present.epoch
-        records += end_registration(view, asked.broker_id, is_clean=is_clean)
+        records += yield from ending_registration(view, asked.broker_id, is_clean=is_clean)
     records.append(broker.to_record())
     heartbeats.registered(asked.broker_id, broker.epoch, next_offset + len(records) - 1)
     return Decision(tuple(records), broker.epoch, is_atomic=False)
+
+
+register = at_once(registering)
 
 
 def _response(heartbeats: BrokerHeartbeats, present: BrokerImage, asked: BrokerRegistration, now_ms: int) -> Response:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from stratalog.metadata.controller.broker_changes import fence_brokers, forget_broker
+from stratalog.metadata.controller.broker_changes import fence_brokers, forgetting_broker
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
 from stratalog.metadata.image.brokers_image import BrokerImage, ListenerAddress, SupportedLevels
-from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import NO_LEADER
@@ -39,6 +39,7 @@ __all__ = [
     "raise_leader_epoch",
     "register_broker",
     "unregister_broker",
+    "unregistering_broker",
 ]
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
@@ -141,7 +142,7 @@ def fence_broker(image: ClusterImage, broker_id: int, *, unclean_allowed: Unclea
     return fence_brokers(_view(image, unclean_allowed), (broker_id,))
 
 
-def unregister_broker(view: ClusterView, broker_id: int, *, only_broker: int | None) -> Decision[None]:
+def unregistering_broker(view: ClusterView, broker_id: int, *, only_broker: int | None) -> Steps[None]:
     """Unregister a broker that is gone for good.
 
     ``only_broker`` is the one that answers, where it has no peers: it would never register again while it runs. Raises
@@ -150,7 +151,10 @@ def unregister_broker(view: ClusterView, broker_id: int, *, only_broker: int | N
     if broker_id == only_broker:
         why = f"Broker {broker_id} answers this request; a running broker cannot be unregistered."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    return forget_broker(view, broker_id)
+    return (yield from forgetting_broker(view, broker_id))
+
+
+unregister_broker = at_once(unregistering_broker)
 
 
 def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, above: int) -> Decision[int]:

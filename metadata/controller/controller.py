@@ -3,21 +3,21 @@
 Commands about many things are decided in steps, too, under names in -ing: a generator that yields between two things.
 The caller appends a decision's records to the metadata log as `batches` says, syncs them, applies them, and then answers.
 The controller of one broker registers it with `register_broker`, which unfences it at once; the active controller of
-many with `register`, and then it hears heartbeats.
+many with `registering`, and then it hears heartbeats.
 """
 
 from __future__ import annotations
 
 from stratalog.metadata.controller.activation import activation
-from stratalog.metadata.controller.alter_partition import Member, Proposal, ProposalAnswer, alter_partitions
-from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
-from stratalog.metadata.controller.broker_changes import forget_broker
+from stratalog.metadata.controller.alter_partition import Member, Proposal, ProposalAnswer, altering_partitions
+from stratalog.metadata.controller.assign_replicas import Placed, assigning_replicas_to_directories
+from stratalog.metadata.controller.broker_changes import forgetting_broker
 from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats, Heartbeat
 from stratalog.metadata.controller.broker_registration import (
     BrokerRegistration,
     ControllerRegistration,
-    register,
     register_controller,
+    registering,
 )
 from stratalog.metadata.controller.brokers import (
     BrokerStart,
@@ -26,7 +26,7 @@ from stratalog.metadata.controller.brokers import (
     check_broker_epoch,
     fence_broker,
     register_broker,
-    unregister_broker,
+    unregistering_broker,
 )
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.configs import (
@@ -41,13 +41,17 @@ from stratalog.metadata.controller.configs import (
 from stratalog.metadata.controller.elections import (
     ElectionResults,
     ElectionType,
-    balance_leaders,
-    elect_leaders,
-    elect_uncleanly,
+    balancing_leaders,
+    electing_leaders,
+    electing_uncleanly,
 )
 from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, update_features
-from stratalog.metadata.controller.heartbeat_commands import HeartbeatAnswer, answer_heartbeat, fence_silent_brokers
-from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
+from stratalog.metadata.controller.heartbeat_commands import (
+    HeartbeatAnswer,
+    answering_heartbeat,
+    fencing_silent_brokers,
+)
+from stratalog.metadata.controller.reassign_partitions import Move, reassigning_partitions
 from stratalog.metadata.controller.topics import (
     CreatedTopic,
     NewPartitions,
@@ -93,11 +97,11 @@ __all__ = [
     "UpgradeType",
     "activation",
     "allocate_producer_ids",
-    "alter_partitions",
     "altering_configs",
-    "answer_heartbeat",
-    "assign_replicas_to_directories",
-    "balance_leaders",
+    "altering_partitions",
+    "answering_heartbeat",
+    "assigning_replicas_to_directories",
+    "balancing_leaders",
     "check_broker_epoch",
     "create_partitions",
     "create_topics",
@@ -105,21 +109,21 @@ __all__ = [
     "creating_topics",
     "delete_topics",
     "deleting_topics",
-    "elect_leaders",
-    "elect_uncleanly",
+    "electing_leaders",
+    "electing_uncleanly",
     "fence_broker",
-    "fence_silent_brokers",
-    "forget_broker",
+    "fencing_silent_brokers",
+    "forgetting_broker",
     "incremental_alter_configs",
     "legacy_alter_configs",
     "new_partitions",
-    "reassign_partitions",
-    "register",
+    "reassigning_partitions",
     "register_broker",
     "register_controller",
+    "registering",
     "replacing_configs",
     "resolve_topic",
     "topic_settings",
-    "unregister_broker",
+    "unregistering_broker",
     "update_features",
 ]

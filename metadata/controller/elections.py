@@ -12,7 +12,7 @@ from typing import Final
 
 from stratalog.metadata.controller.cluster_view import ClusterView, Held
 from stratalog.metadata.controller.partition_change import Election, PartitionRules, PartitionTarget, partition_change
-from stratalog.metadata.image.decision import Decision, Failure, failure_of
+from stratalog.metadata.image.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -24,8 +24,11 @@ __all__ = [
     "ElectionResults",
     "ElectionType",
     "balance_leaders",
+    "balancing_leaders",
     "elect_leaders",
     "elect_uncleanly",
+    "electing_leaders",
+    "electing_uncleanly",
 ]
 
 ELECTIONS_MAX: Final = 1000
@@ -42,9 +45,9 @@ class ElectionType(IntEnum):
 ElectionResults = tuple[tuple[TopicPartition, Failure | None], ...]
 
 
-def elect_leaders(
+def electing_leaders(
     view: ClusterView, election_type: int, partitions: Sequence[TopicPartition] | None
-) -> Decision[ElectionResults]:
+) -> Steps[ElectionResults]:
     """Hold elections. ``None`` is every partition; the result then omits those that need none.
 
     Raises `KafkaError` INVALID_REQUEST for a type that does not exist.
@@ -57,6 +60,7 @@ def elect_leaders(
     records: list[PartitionChangeRecord] = []
     results: list[tuple[TopicPartition, Failure | None]] = []
     for one in _all(view.image) if partitions is None else partitions:
+        yield
         try:
             records.append(_elect(view.image, kind, one, rules))
         except KafkaError as error:
@@ -67,21 +71,31 @@ def elect_leaders(
     return Decision(tuple(records), tuple(results), is_atomic=False)
 
 
-def balance_leaders(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Decision[bool]:
+elect_leaders = at_once(electing_leaders)
+
+
+def balancing_leaders(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Steps[bool]:
     """Give leaderships back to preferred replicas that can take them; the result is whether there may be more."""
     rules = view.rules(election=Election.PREFERRED)
-    return _elected(view.not_preferred(), rules, elections_max)
+    return (yield from _electing(view.not_preferred(), rules, elections_max))
 
 
-def elect_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Decision[bool]:
+balance_leaders = at_once(balancing_leaders)
+
+
+def electing_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Steps[bool]:
     """Elect any living replica where there is no leader and the topic allows it; the result is whether there may be more."""
     allowed = [held for held in view.leaderless() if view.settings(held.topic.name).unclean_allowed]
-    return _elected(allowed, view.rules(election=Election.UNCLEAN), elections_max)
+    return (yield from _electing(allowed, view.rules(election=Election.UNCLEAN), elections_max))
 
 
-def _elected(candidates: Iterable[Held], rules: Callable[[str], PartitionRules], elections_max: int) -> Decision[bool]:
+elect_uncleanly = at_once(electing_uncleanly)
+
+
+def _electing(candidates: Iterable[Held], rules: Callable[[str], PartitionRules], elections_max: int) -> Steps[bool]:
     records: list[PartitionChangeRecord] = []
     for topic, number, state in candidates:
+        yield
         if len(records) >= elections_max:
             return Decision(tuple(records), result=True, is_atomic=False)
         record = partition_change(topic.topic_id, number, state, PartitionTarget(), rules(topic.name))

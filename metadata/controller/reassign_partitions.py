@@ -13,14 +13,14 @@ from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionRules, PartitionTarget, partition_change
 from stratalog.metadata.controller.placement import REPLICAS_MAX, check_assignment, check_replica_count
 from stratalog.metadata.controller.reassignment import Assignment, cancelled, retargeted
-from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, Decision, Failure, failure_of
+from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import PartitionChangeRecord
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Move", "reassign_partitions"]
+__all__ = ["Move", "reassign_partitions", "reassigning_partitions"]
 
 
 class Move(NamedTuple):
@@ -30,9 +30,9 @@ class Move(NamedTuple):
     replicas: tuple[int, ...] | None
 
 
-def reassign_partitions(
+def reassigning_partitions(
     view: ClusterView, moves: Sequence[Move], *, factor_may_change: bool = True, replicas_max: int = REPLICAS_MAX
-) -> Decision[tuple[Failure | None, ...]]:
+) -> Steps[tuple[Failure | None, ...]]:
     """Begin moves and stop others; the result is what is wrong with each. One that is refused does not stop the others.
 
     Raises `KafkaError` POLICY_VIOLATION for more of them than one batch holds.
@@ -44,6 +44,7 @@ def reassign_partitions(
     results: list[Failure | None] = []
     now: dict[TopicPartition, PartitionImage] = {}
     for move in moves:
+        yield
         try:
             topic, state = _found(view.image, move.partition)
             state = now.get(move.partition, state)
@@ -60,6 +61,9 @@ def reassign_partitions(
             records.append(record)
             now[move.partition] = state.changed(record)
     return Decision(tuple(records), tuple(results))
+
+
+reassign_partitions = at_once(reassigning_partitions)
 
 
 def _change(

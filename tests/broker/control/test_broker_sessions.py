@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from stratalog.metadata.controller import broker_changes, cluster_view
+from stratalog.metadata.controller.controller import forgetting_broker
 from stratalog.wire.errors import ErrorCode, KafkaError
 from tests.broker.memory_controller import SESSION_MS
 
@@ -213,9 +215,7 @@ def test_fencing_that_fails_is_logged_and_tried_again(one, caplog):
 
 def test_a_broker_that_is_unregistered_has_no_session(one):
     """One of the same id begins anew."""
-    from stratalog.metadata.controller.controller import forget_broker
-
-    one.run(one.control.execute(lambda image: forget_broker(one.cluster.view(image), 1)))
+    one.run(one.control.execute(lambda image: forgetting_broker(one.cluster.view(image), 1)))
     one.run(one.sessions.register(one.registration(1), source=1))
     assert one.active() == [2]
 
@@ -254,3 +254,31 @@ def test_over_random_histories_the_silent_are_fenced_and_the_heard_of_are_not(me
                 assert broker_id in one.active()
             if silent_ms > SESSION_MS + 3 * CHECK_MS:
                 assert broker_id not in one.active()
+
+
+def test_fencing_looks_at_the_brokers_own_partitions_and_pauses_between_them(one, monkeypatch):
+    """Others may be a hundred thousand. The loop has its turns: a broker may hold many, too."""
+    one.topic("others", *[(2,)] * 50)
+    one.topic("t", *[(1,)] * 30)
+    monkeypatch.setattr(cluster_view, "ScannedPartitions", None)
+    looked = []
+    change = broker_changes.partition_change
+    monkeypatch.setattr(broker_changes, "partition_change", lambda *asked: looked.append(asked[1]) or change(*asked))
+    pauses = 0
+
+    async def in_slices(steps):
+        nonlocal pauses
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            pauses += 1
+
+    monkeypatch.setattr(one.control, "_in_slices", in_slices)
+    one.pass_ms(SESSION_MS - 10)
+    one.beat(2)
+    one.pass_ms(2 * CHECK_MS)
+    assert one.active() == [2]
+    assert sorted(looked) == list(range(30))
+    assert pauses >= 30

@@ -101,7 +101,7 @@ def test_a_controller_that_is_not_active_does_nothing(duties_of):
 @pytest.mark.parametrize("most", [1000, 2], ids=["one round", "several rounds"])
 def test_preferred_replicas_get_their_leaderships_back(duties_of, monkeypatch, caplog, most):
     """At the interval, in rounds that follow at once; no record if all is well."""
-    monkeypatch.setattr(elections.balance_leaders, "__kwdefaults__", {"elections_max": most})
+    monkeypatch.setattr(elections.balancing_leaders, "__kwdefaults__", {"elections_max": most})
     one = duties_of(balance_seconds=300)
     one.become_active()
     one.start(1, 2)

@@ -10,6 +10,7 @@ from stratalog.metadata.controller.brokers import (
     begin_producer_era,
     first_producer_id_of_era,
     raise_leader_epoch,
+    unregister_broker,
 )
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.controller import (
@@ -19,7 +20,6 @@ from stratalog.metadata.controller.controller import (
     create_topics,
     fence_broker,
     register_broker,
-    unregister_broker,
 )
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery
