@@ -6,6 +6,7 @@ A message names one topic with one partition, or it is refused as a whole: the q
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -29,8 +30,13 @@ __all__ = ["request_from_wire"]
 _Row = TypeVar("_Row")
 
 
-def request_from_wire(message: Message, version: int, *, node_id: int, cluster_id: str) -> raft.Request:
+def request_from_wire(
+    message: Message, version: int, *, node_id: int, cluster_id: str, listener: str | None = None
+) -> raft.Request:
     """The request in a message of one version that came to the node ``node_id`` of the cluster ``cluster_id``.
+
+    ``listener`` is the name by which replicas reach each other, the first of ``controller.listener.names``. A voter to be
+    added or updated that does not listen there has no endpoints in the request, for which a leader refuses it.
 
     Raises `KafkaError` for the answer as a whole, checked in Kafka's order: INCONSISTENT_CLUSTER_ID for another
     cluster; INVALID_REQUEST for anything but one topic and one partition, that of the metadata log; for a Fetch or a
@@ -44,7 +50,15 @@ def request_from_wire(message: Message, version: int, *, node_id: int, cluster_i
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"The given id {named!r} doesn't match the cluster id {cluster_id!r}"
         )
-    return parse(message, version, node_id)
+    request = parse(message, version, node_id)
+    if listener is not None and isinstance(request, raft.AddVoterRequest | raft.UpdateVoterRequest):
+        request = replace(request, voter=_reached_by(listener, request.voter))
+    return request
+
+
+def _reached_by(listener: str, voter: Voter) -> Voter:
+    at_all = any(one.listener == listener.upper() for one in voter.endpoints)
+    return voter if at_all else replace(voter, endpoints=())
 
 
 def _only(rows: Sequence[_Row], what: str) -> _Row:

@@ -63,6 +63,8 @@ def request_to_wire(
         return api_versions.ApiVersionsRequest(client_software_name=software, client_software_version="1")
     if request.cluster_id is None:
         request = replace(request, cluster_id=cluster_id)
+    if isinstance(request, raft.AddVoterRequest | raft.RemoveVoterRequest | raft.UpdateVoterRequest):
+        return _change(request, timeout_ms)
     match request:
         case raft.VoteRequest():
             return _vote(request)
@@ -74,16 +76,20 @@ def request_to_wire(
             return _fetch(request, max_bytes)
         case raft.FetchSnapshotRequest():
             return _fetch_snapshot(request, max_bytes)
+
+
+def _change(request: raft.VoterChange, timeout_ms: int) -> Message:
+    match request:
         case raft.AddVoterRequest():
             return _add_voter(request, timeout_ms)
+        case raft.UpdateVoterRequest():
+            return _update_voter(request)
         case raft.RemoveVoterRequest():
             return remove_raft_voter.RemoveRaftVoterRequest(
                 cluster_id=request.cluster_id,
                 voter_id=request.voter.id,
                 voter_directory_id=request.voter.directory_id,
             )
-        case raft.UpdateVoterRequest():
-            return _update_voter(request)
 
 
 def _vote(request: raft.VoteRequest) -> vote.VoteRequest:

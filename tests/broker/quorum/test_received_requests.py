@@ -156,6 +156,15 @@ def test_names_of_listeners_have_no_case(request_):
     assert receive(message) == receive(request_to_wire(request_))
 
 
+@pytest.mark.parametrize("request_", [ADD, UPDATE], ids=named)
+@pytest.mark.parametrize(("listener", "kept"), [("controller", True), ("OTHER", False), (None, True)])
+def test_a_voter_that_replicas_cannot_reach_has_no_endpoints(request_, listener, kept):
+    """The leader refuses it, after it has looked at what comes first in Kafka."""
+    message = request_to_wire(request_)
+    request = request_from_wire(message, 0, node_id=ME.id, cluster_id="cluster", listener=listener)
+    assert request.voter.endpoints == (VOTER.endpoints if kept else ())
+
+
 def test_a_replica_that_cannot_tell_its_high_watermark_has_one_above_any():
     """So a new high watermark is no news to it: it could not show that it has it."""
     message = request_to_wire(FETCH)
