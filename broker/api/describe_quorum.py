@@ -1,15 +1,22 @@
-"""DescribeQuorum (key 55): the voters of the metadata log.
+"""DescribeQuorum (key 55): the voters and observers of the metadata log, and how far each of them is.
 
-Behaviour: one voter, this process, which is also the leader and has always just caught up. Any other partition gets
-UNKNOWN_TOPIC_OR_PARTITION. The address is where the broker answers: a single voter needs no listener of its own.
+Behaviour: the leader answers; another controller says NOT_LEADER_OR_FOLLOWER beside the partition. Any other partition gets
+UNKNOWN_TOPIC_OR_PARTITION. A voter is reached where the newest voters say; the only voter of a cluster of one node needs no
+listener of its own, and is reached where its broker is.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from collections.abc import Iterable
+from dataclasses import replace
+
+from stratalog.broker.api import broker_view, controller_view
+from stratalog.broker.quorum.leadership import LeaderAndEpoch, QuorumStatus, ReplicaStatus
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
-from stratalog.wire.errors import ErrorCode
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.raft.voter_set import Endpoint, Endpoints, ReplicaKey
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -21,15 +28,14 @@ from stratalog.wire.messages.describe_quorum import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API"]
+__all__ = ["API", "CONTROLLER_API"]
 
 
-def _unknown(partition: int) -> PartitionData:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _refusal(partition: int, error: KafkaError) -> PartitionData:
     return PartitionData(
         partition_index=partition,
-        error_code=code,
-        error_message="This server does not host this topic-partition.",
+        error_code=error.code,
+        error_message=error.message,
         leader_id=0,
         leader_epoch=0,
         high_watermark=0,
@@ -38,45 +44,89 @@ def _unknown(partition: int) -> PartitionData:
     )
 
 
-def _quorum(context: Context) -> PartitionData:
-    broker = context.broker
-    partition = broker.control.log.partition
-    now_ms = broker.clock.wall_ms()
-    voter = ReplicaState(
-        replica_id=broker.node_id,
-        log_end_offset=partition.log.log_end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+_UNKNOWN = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def _rows(replicas: Iterable[ReplicaStatus]) -> list[ReplicaState]:
+    return [
+        ReplicaState(
+            replica_id=one.key.id,
+            replica_directory_id=one.key.directory_id,
+            log_end_offset=one.log_end_offset,
+            last_fetch_timestamp=one.last_fetch_ms,
+            last_caught_up_timestamp=one.last_caught_up_ms,
+        )
+        for one in replicas
+    ]
+
+
+def _described(status: QuorumStatus) -> PartitionData:
     return PartitionData(
         partition_index=METADATA_PARTITION.partition,
-        leader_id=broker.node_id,
-        leader_epoch=partition.leader_epoch,
-        high_watermark=partition.high_watermark,
-        current_voters=[voter],
-        observers=[],
+        leader_id=status.leader.leader_id,
+        leader_epoch=status.leader.epoch,
+        high_watermark=status.high_watermark,
+        current_voters=_rows(status.voters),
+        observers=_rows(status.observers),
     )
 
 
-def handle(context: Context, request: DescribeQuorumRequest) -> Message:
-    """Answered at once."""
-    topics = [
-        TopicData(
-            topic_name=topic.topic_name,
-            partitions=[
-                _quorum(context)
-                if (topic.topic_name, each.partition_index) == METADATA_PARTITION
-                else _unknown(each.partition_index)
-                for each in topic.partitions
-            ],
+def _addresses(voter: ReplicaStatus, image: ClusterImage) -> Endpoints:
+    broker = image.brokers.brokers.get(voter.key.id)
+    if voter.endpoints or broker is None:
+        return voter.endpoints
+    return tuple(Endpoint(name, at.host, at.port) for name, at in broker.listeners.items())
+
+
+def _nodes(status: QuorumStatus, image: ClusterImage) -> list[Node]:
+    return [
+        Node(
+            node_id=voter.key.id,
+            listeners=[Listener(name=one.listener, host=one.host, port=one.port) for one in _addresses(voter, image)],
         )
-        for topic in request.topics
+        for voter in status.voters
     ]
-    if all(each.error_code for topic in topics for each in topic.partitions):
-        return DescribeQuorumResponse(topics=topics)  # without voters there are no addresses, either
-    me = context.broker.image.brokers.brokers[context.broker.node_id]
-    listeners = [Listener(name=name, host=at.host, port=at.port) for name, at in me.listeners.items()]
-    return DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=context.broker.node_id, listeners=listeners)])
+
+
+def _answer(request: DescribeQuorumRequest, status: QuorumStatus | KafkaError, image: ClusterImage) -> Message:
+    """Without voters in the answer there are no addresses in it, either."""
+    asked = False
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            if (topic.topic_name, each.partition_index) != METADATA_PARTITION:
+                partitions.append(_refusal(each.partition_index, _UNKNOWN))
+            elif isinstance(status, KafkaError):
+                partitions.append(_refusal(each.partition_index, status))
+            else:
+                partitions.append(_described(status))
+                asked = True
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=partitions))
+    nodes = _nodes(status, image) if asked and isinstance(status, QuorumStatus) else []
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _only_voter(context: broker_view.Context) -> QuorumStatus:
+    """The quorum of one voter, which leads and has always just caught up."""
+    broker = context.broker
+    partition, now_ms = broker.control.log.partition, broker.clock.wall_ms()
+    voter = ReplicaStatus(ReplicaKey(broker.node_id), partition.log.log_end_offset, now_ms, now_ms)
+    return QuorumStatus(LeaderAndEpoch(broker.node_id, partition.leader_epoch), partition.high_watermark, (voter,))
+
+
+def handle(context: broker_view.Context, request: DescribeQuorumRequest) -> Message:
+    """Answered at once."""
+    return _answer(request, _only_voter(context), context.broker.image)
+
+
+def describe_as_controller(context: controller_view.Context, request: DescribeQuorumRequest) -> Message:
+    """Answered at once."""
+    try:
+        status: QuorumStatus | KafkaError = context.broker.quorum.describe()
+    except KafkaError as error:
+        status = error
+    return _answer(request, status, context.broker.image)
 
 
 API = Api(
@@ -88,3 +138,4 @@ API = Api(
     operation=Operation.DESCRIBE,
     resource=ResourceType.CLUSTER,
 )
+CONTROLLER_API = replace(API, handle=describe_as_controller)
