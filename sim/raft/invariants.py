@@ -110,6 +110,8 @@ class Invariants:
         first = batch.control[0] if batch.control else None
         if node.raft is None or not isinstance(first, Voters | KRaftVersion):
             return
+        if not isinstance(batch.control[-1], Voters):
+            raise Violation(f"leader {node.id} raises the level to {first.level} and leaves the voters out")
         (_, before), (_, after) = node.raft.log.voter_sets[-2:]
         at = node.raft.log.voter_sets[-2][0]
         if at >= len(self.committed):

@@ -73,7 +73,7 @@ class World:
             is_controller = node_id <= plan.voters or self.dice.random() < 0.5
             self.nodes[node_id] = Node(self, node_id, disk, is_controller=is_controller)
         first = [self.nodes[node_id] for node_id in range(1, plan.voters + 1)]
-        self.bootstrap = [node.id for node in first]
+        self.bootstrap = [node.id for node in self.controllers]
         keys = [node.key if plan.kraft_version else ReplicaKey(node.id) for node in first]
         voters = VoterSet(tuple(Voter(key, endpoints_of(key.id)) for key in keys))
         for node in first if plan.kraft_version else self.nodes.values():
@@ -117,7 +117,7 @@ class World:
         return next(self._disks).to_bytes(16, "big")
 
     def any_server(self, asking: int) -> int:
-        """One of the bootstrap servers, not the asker itself if there is another."""
+        """One of the bootstrap servers, which are all controllers; not the asker itself if there is another."""
         return self.dice.choice([node for node in self.bootstrap if node != asking] or self.bootstrap)
 
     def sync_ms(self) -> int:

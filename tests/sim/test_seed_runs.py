@@ -53,7 +53,7 @@ def test_a_simulation_that_breaks_names_the_seed():
         FAKE.main(["4-5", "--processes", "2"])
 
 
-def test_progress_is_told_in_between(capfd, monkeypatch):
+def test_a_long_run_says_how_far_it_is(capfd, monkeypatch):
     """A night of seeds is not silent."""
     monkeypatch.setattr("sim.seed_runs._PROGRESS_EVERY_S", 0.0)
     assert FAKE.main(["1-2", "--processes", "1"]) == 0

@@ -11,15 +11,24 @@ import pytest
 from sim.raft.plan import Plan
 from sim.raft.world import run_seed
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft import elections, fetch_serving, following, leadership, raft, reconfiguration
+from stratalog.metadata.raft import (
+    elections,
+    fetch_serving,
+    following,
+    kraft_version,
+    leadership,
+    membership,
+    raft,
+    reconfiguration,
+)
 from stratalog.metadata.raft.core import RaftCore
-from stratalog.metadata.raft.events import SnapshotDue
+from stratalog.metadata.raft.events import SnapshotDue, UpgradeProposed
 from stratalog.metadata.raft.log_view import LogView
-from stratalog.metadata.raft.messages import OffsetAndEpoch, RemoveVoterRequest
+from stratalog.metadata.raft.messages import AddVoterRequest, Batch, KRaftVersion, OffsetAndEpoch, RemoveVoterRequest
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.replica_progress import ReplicaProgress
 from stratalog.metadata.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Votes
-from stratalog.metadata.raft.voter_set import VoterSet
+from stratalog.metadata.raft.voter_set import Voter, VoterSet
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -221,17 +230,93 @@ def epochs_of_answers_are_not_heeded(patch):
     )
 
 
+def anybody_is_asked_before_the_sync(patch):
+    """A search for the leader says what is only written; the server may be the leader."""
+
+    def hasty(core):
+        if core.may_send(act.BOOTSTRAP):
+            core.send(act.BOOTSTRAP, following._fetch(core))
+
+    patch.setattr(following, "ask_any", hasty)
+
+
+def voters_say_nothing_of_themselves(patch):
+    """A voter that has moved keeps its old address in the record, and static voters are never upgraded."""
+    patch.setattr(membership, "ask_if_due", lambda _: False)
+
+
+def a_change_is_asked_for_once(patch):
+    """An answer that is lost, or a refusal, is the end of it."""
+    ask = membership.ask_if_due
+
+    def once(core):
+        asked = ask(core)
+        if asked:
+            core.role = replace(core.role, change_due_ms=10**9)
+        return asked
+
+    patch.setattr(membership, "ask_if_due", once)
+
+
+def a_new_disk_joins_beside_the_old_one(patch):
+    """Its old one is not removed first, so it is refused for ever."""
+    wanted = membership._wanted_change
+
+    def add(core, role):
+        request = wanted(core, role)
+        if not isinstance(request, RemoveVoterRequest):
+            return request
+        return AddVoterRequest(Voter(core.me, core.identity.endpoints), ack_when_committed=False)
+
+    patch.setattr(membership, "_wanted_change", add)
+
+
+def a_node_may_have_two_votes(patch):
+    """The id of a newcomer is not looked for among the voters."""
+    changed = reconfiguration.changed_voters
+
+    def generous(voters, request):
+        if isinstance(request, AddVoterRequest):
+            return voters.added(request.voter)
+        return changed(voters, request)
+
+    patch.setattr(reconfiguration, "changed_voters", generous)
+
+
+def an_upgrade_does_not_wait_for_all_voters(patch):
+    """The others are named as the settings have them: without a disk."""
+    wanted = kraft_version.upgraded_voters
+
+    def partial(core, role, level):
+        told = {each.key.id for each in role.told}
+        silent = (each for each in core.voters if each.key.id not in told)
+        return wanted(core, replace(role, told=(*role.told, *silent)), level)
+
+    patch.setattr(kraft_version, "upgraded_voters", partial)
+
+
+def an_upgrade_forgets_its_voters(patch):
+    """Only the level is written."""
+
+    def upgrade(core, event):
+        role, end = core.role, core.log.end_offset
+        if isinstance(role, Leader) and role.is_active and core.log.kraft_version == 0:
+            core.append((Batch(end, end + 1, role.epoch, (KRaftVersion(1),)),))
+
+    patch.setitem(raft._HANDLERS, UpgradeProposed, upgrade)
+
+
 FOUND: dict[Bug, str] = {
     a_vote_is_not_stored: "not on its disk",
     a_candidacy_is_not_stored: "is not on its disk",
     a_vote_is_given_twice: "two leaders|there was|not on its disk",
     votes_go_to_any_log: "without all committed",
-    votes_of_another_disk_count: "two leaders|without all committed",
+    votes_of_another_disk_count: "two leaders|without all committed|there was",
     half_of_the_voters_elect: "two leaders|of voters|without all committed|there was|waits for",
     a_restarted_leader_leads: "there was",
     written_records_count_as_synced_at_the_leader: "of voters",
     voters_fetch_before_they_have_synced: "synced are",
-    observers_do_not_sync: "of voters",
+    observers_do_not_sync: "synced are",
     older_records_commit_before_the_own_epoch: "goes back",
     diverging_fetches_count: "of voters",
     diverging_logs_are_not_seen: "is committed there|there was",
@@ -244,9 +329,24 @@ FOUND: dict[Bug, str] = {
     a_leader_whose_removal_is_open_does_not_stand: "not committed everywhere",
     a_loading_node_goes_on: "without all committed|is not what is committed|cannot take|there was|has nothing|acts on",
     epochs_of_answers_are_not_heeded: "not committed everywhere|two leaders",
+    anybody_is_asked_before_the_sync: "synced are",
+    voters_say_nothing_of_themselves: "voters are not right",
+    a_change_is_asked_for_once: "voters are not right",
+    a_new_disk_joins_beside_the_old_one: "voters are not right",
+    a_node_may_have_two_votes: "vote twice",
+    an_upgrade_does_not_wait_for_all_voters: "without a disk",
+    an_upgrade_forgets_its_voters: "leaves the voters out",
 }
 """Each bug, and what the promise that finds it says."""
 PLANS: dict[Bug, Plan] = {
+    a_node_may_have_two_votes: Plan(
+        faults=("reconfigure",), fault_every_ms=200, duplication=0.5, delay_ms=50, auto_join=True, faults_ms=20_000
+    ),
+    votes_of_another_disk_count: Plan(faults=("isolate", "kill", "wipe"), fault_every_ms=300, faults_ms=10_000),
+    a_change_is_asked_for_once: Plan(faults=("isolate", "move"), loss=0.3, fault_every_ms=1000, faults_ms=10_000),
+    a_new_disk_joins_beside_the_old_one: Plan(faults=("wipe",), auto_join=True, faults_ms=10_000),
+    an_upgrade_does_not_wait_for_all_voters: Plan(faults=("kill", "upgrade"), kraft_version=0, fault_every_ms=400),
+    an_upgrade_forgets_its_voters: Plan(faults=("kill", "upgrade"), kraft_version=0),
     a_restarted_leader_leads: Plan(faults=("power",), fault_every_ms=400, sync_ms=200, propose_every_ms=40),
     a_leader_whose_removal_is_open_does_not_stand: Plan(
         faults=("isolate", "kill", "reconfigure"), fault_every_ms=300, sync_ms=200, faults_ms=10_000
@@ -259,7 +359,7 @@ PLANS: dict[Bug, Plan] = {
 SEEDS_MAX = 200
 SEED_TRIED_FIRST: dict[Bug, int] = {
     a_vote_is_given_twice: 24,
-    votes_of_another_disk_count: 16,
+    votes_of_another_disk_count: 2,
     fetches_count_by_id: 12,
     a_second_change_does_not_wait: 11,
     a_loading_node_goes_on: 35,
