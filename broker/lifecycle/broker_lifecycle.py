@@ -81,7 +81,7 @@ class BrokerLifecycle:
         """The epoch of the present registration; -1 without one."""
         self.incarnation_id = new_incarnation()
         self.is_fenced = True
-        """What the controller has said last."""
+        """As the controller has said last."""
         self._registers = True
         """Whether the next request is a registration."""
         self._logs_open = False

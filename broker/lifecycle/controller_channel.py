@@ -16,12 +16,20 @@ from typing import Any, Final, Protocol
 
 from stratalog.broker.peers.peer_errors import Peer, PeerClosed, PeerUnavailable
 from stratalog.broker.peers.peer_link import PeerLink
-from stratalog.metadata.raft.voter_set import Endpoints
+from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener
 from stratalog.wire.errors import StratalogError
 from stratalog.wire.parts import parts_length
 from stratalog.wire.schema import Message, encode
 
-__all__ = ["BACKOFF_MS", "ChannelClosed", "ChannelLimits", "ControllerChannel", "ControllerUnknown", "Leader", "Quorum"]
+__all__ = [
+    "BACKOFF_MS",
+    "Channel",
+    "ChannelClosed",
+    "ChannelLimits",
+    "ControllerChannel",
+    "ControllerUnknown",
+    "Quorum",
+]
 
 BACKOFF_MS: Final = 50
 """How long a leader that answered NOT_CONTROLLER is left alone, unless another one becomes known."""
@@ -30,36 +38,29 @@ _NO_PEER: Final = Peer(-1, "", 0)
 _UNKNOWN: Final = -1
 
 
-class Leader(Protocol):
-    """The leader of an epoch of the metadata quorum; its id is -1 while it is not known."""
-
-    @property
-    def leader_id(self) -> int:
-        """The id of its node."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
-        ...
-
-    @property
-    def endpoints(self) -> Endpoints:
-        """Where it listens, as far as that is known."""
-        ...
-
-
 class Quorum(Protocol):
-    """What a channel sees of the metadata quorum."""
+    """The part of `QuorumView` that this room uses."""
 
     @property
-    def leader(self) -> Leader:
-        """The leader as this node knows it."""
-        ...
+    def leader(self) -> LeaderAndEpoch:
+        """The leader, as this node knows it now."""
 
-    def on_leader_change(self, listener: Callable[[Leader, bool], None]) -> None:
-        """Call ``listener`` with each new leader, and when one becomes unknown."""
-        ...
+    @property
+    def high_watermark(self) -> int:
+        """The records below this offset are committed."""
+
+    def on_leader_change(self, listener: LeaderListener, /) -> None:
+        """Call ``listener`` whenever the leader or its epoch has changed."""
+
+
+class Channel(Protocol):
+    """The part of `ControllerChannel` that is used here: a simulation puts another one in its place."""
+
+    def ask(self, request: Message, *, timeout_ms: int, version: int | None = None) -> asyncio.Future[Any]:
+        """Send a request to the active controller, and return its answer to come."""
+
+    def not_controller(self, leader_epoch: int) -> None:
+        """The leader of this epoch has answered NOT_CONTROLLER."""
 
 
 class ControllerUnknown(PeerUnavailable):
@@ -113,7 +114,10 @@ class ControllerChannel:
         monotonic: Callable[[], float],
         limits: ChannelLimits | None = None,
     ) -> None:
-        """``listener`` is the name under which controllers are reached, the first of ``controller.listener.names``."""
+        """``listener`` is the name under which controllers are reached, the first of ``controller.listener.names``.
+
+        The channel hears of a new leader before those that are built with it do.
+        """
         self._quorum = quorum
         self._listener = listener
         self._new_link = new_link
@@ -237,7 +241,7 @@ class ControllerChannel:
             )
             waiting.future.set_exception(ControllerUnknown(why))
 
-    def _leader_changed(self, leader: Leader, _is_active: bool) -> None:
+    def _leader_changed(self, leader: LeaderAndEpoch, _is_active: bool) -> None:
         if self._closed:
             return
         if leader.epoch != self._refused_epoch:

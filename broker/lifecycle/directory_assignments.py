@@ -91,7 +91,7 @@ class Report(NamedTuple):
 
 
 class DirectoryAssignments:
-    """What is still to be reported: at most one entry for each replica of this broker."""
+    """The reports that are still to be taken: at most one entry for each replica of this broker."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
         """``draw`` is as in `Backoff.after`."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
+from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.directory_assignments import (
     DirectoryAssignments,
     Event,
@@ -20,7 +21,6 @@ from stratalog.broker.lifecycle.directory_assignments import (
     Reported,
     Ticked,
 )
-from stratalog.broker.lifecycle.lifecycle import Channel
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.assign_replicas_to_dirs import (
     AssignedDirectory,
@@ -45,21 +45,23 @@ class DirectoryReports:
         broker_id: int,
         broker_epoch: Callable[[], int],
         channel: Channel,
-        leader_epoch: Callable[[], int],
+        quorum: Quorum,
         monotonic: Callable[[], float],
         draw: Callable[[], float],
         timeout_ms: int,
     ) -> None:
-        """``leader_epoch`` is that of the metadata quorum. ``timeout_ms`` bounds one request."""
+        """``timeout_ms`` bounds one request."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._channel = channel
-        self._leader_epoch = leader_epoch
+        self._quorum = quorum
         self._timeout_ms = timeout_ms
         self._machine = DirectoryAssignments(draw)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
         self._complained = ""
+        self._closed = False
+        quorum.on_leader_change(lambda _leader, _is_active: self._step(LeaderChanged()))
 
     @property
     def waiting(self) -> int:
@@ -74,17 +76,16 @@ class DirectoryReports:
         """Do not report a replica any more: it is not here, or the image names its directory."""
         self._step(Gone(Replica(topic_id, partition)))
 
-    def leader_changed(self) -> None:
-        """Another controller is active: what has failed is tried at once."""
-        self._step(LeaderChanged())
-
     def close(self) -> None:
         """Send nothing any more. The channel stays open: it is the caller's."""
+        self._closed = True
         self._alarm.cancel()
         if self._asked is not None:
             self._asked.cancel()
 
     def _step(self, event: Event) -> None:
+        if self._closed:
+            return
         for action in self._machine.step(event, self._alarm.now_ms()):
             request = _request(self._broker_id, self._broker_epoch(), action.directories)
             self._asked = self._channel.ask(request, timeout_ms=self._timeout_ms)
@@ -102,7 +103,7 @@ class DirectoryReports:
         answer: AssignReplicasToDirsResponse = asked.result()
         if answer.error_code:
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
-                self._channel.not_controller(self._leader_epoch())
+                self._channel.not_controller(self._quorum.leader.epoch)
             text = (
                 f"AssignReplicasToDirs: the active controller refuses it (error {answer.error_code}); it is asked again"
             )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
+from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.controller_enrolment import (
     Accepted,
     ControllerEnrolment,
@@ -19,7 +20,6 @@ from stratalog.broker.lifecycle.controller_enrolment import (
     LeaderChanged,
     Ticked,
 )
-from stratalog.broker.lifecycle.lifecycle import Channel
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
@@ -51,20 +51,22 @@ class Enrolment:
         me: ControllerSelf,
         *,
         channel: Channel,
-        leader_epoch: Callable[[], int],
+        quorum: Quorum,
         monotonic: Callable[[], float],
         draw: Callable[[], float],
         timeout_ms: int,
     ) -> None:
-        """Nothing is sent before the first :meth:`image_applied`. ``timeout_ms`` bounds one request."""
+        """The first :meth:`image_applied` begins it. ``timeout_ms`` bounds one request."""
         self._me = me
         self._channel = channel
-        self._leader_epoch = leader_epoch
+        self._quorum = quorum
         self._timeout_ms = timeout_ms
         self._machine = ControllerEnrolment(draw)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
         self._complained = ""
+        self._closed = False
+        quorum.on_leader_change(lambda _leader, _is_active: self._step(LeaderChanged()))
 
     def image_applied(self, image: ClusterImage) -> None:
         """The image is another one; cheap, to be called for each."""
@@ -72,17 +74,16 @@ class Enrolment:
         has_incarnation = mine is not None and mine.incarnation_id == self._me.incarnation_id
         self._step(ImageSeen(image.features.get(METADATA_VERSION, 0), has_incarnation))
 
-    def leader_changed(self) -> None:
-        """Another controller is active: what has failed is tried at once."""
-        self._step(LeaderChanged())
-
     def close(self) -> None:
         """Send nothing any more. The channel stays open: it is the caller's."""
+        self._closed = True
         self._alarm.cancel()
         if self._asked is not None:
             self._asked.cancel()
 
     def _step(self, event: Event) -> None:
+        if self._closed:
+            return
         for action in self._machine.step(event, self._alarm.now_ms()):
             self._asked = self._channel.ask(self._request(), timeout_ms=self._timeout_ms)
             self._asked.add_done_callback(partial(self._answered, action.number))
@@ -118,7 +119,7 @@ class Enrolment:
         else:
             answer = asked.result()
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
-                self._channel.not_controller(self._leader_epoch())
+                self._channel.not_controller(self._quorum.leader.epoch)
             why = f"error {answer.error_code}{f': {answer.error_message}' if answer.error_message else ''}"
             text = f"ControllerRegistration: the active controller refuses it ({why}); it is asked again"
             self._complain(str(answer.error_code), text)

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
+from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.lifecycle_events import (
     Action,
     Beat,
@@ -46,40 +47,9 @@ from stratalog.wire.messages.broker_registration import BrokerRegistrationReques
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
-__all__ = ["BrokerSelf", "Channel", "Lifecycle", "LifecycleEnded", "MetadataView"]
+__all__ = ["BrokerSelf", "Lifecycle", "LifecycleEnded"]
 
 log = logging.getLogger(__name__)
-
-
-class Channel(Protocol):
-    """The way to the active controller: see `ControllerChannel`."""
-
-    def ask(self, request: Message, *, timeout_ms: int, version: int | None = None) -> asyncio.Future[Any]:
-        """Send a request, and return its answer to come."""
-        ...
-
-    def not_controller(self, leader_epoch: int) -> None:
-        """The leader of this epoch has answered NOT_CONTROLLER."""
-        ...
-
-
-class MetadataView(Protocol):
-    """What this broker knows of the metadata log."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The image as it is applied here."""
-        ...
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset behind the last record that is known to be committed; -1 if none is known."""
-        ...
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the quorum."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +59,7 @@ class BrokerSelf:
     broker_id: int
     cluster_id: str
     listeners: Mapping[str, ListenerAddress]
-    """The addresses that others are told, by the name of the listener; without those of a controller."""
+    """The advertised addresses by the name of the listener; without those of a controller."""
     features: Mapping[str, SupportedLevels]
     """The levels that it can run; all features that the cluster uses are named, or it is refused."""
     directories: Callable[[], tuple[Uuid, ...]]
@@ -113,14 +83,15 @@ class Lifecycle:
         times: LifecycleTimes,
         *,
         channel: Channel,
-        metadata: MetadataView,
+        quorum: Quorum,
+        image: Callable[[], ClusterImage],
         monotonic: Callable[[], float],
         draw: Callable[[], float],
         new_incarnation: Callable[[], Uuid],
         on_failed: Callable[[str], None],
         on_registration_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is sent before :meth:`start`.
+        """A call of :meth:`start` begins it. ``image`` gives the image as it is applied here.
 
         ``on_failed`` is called with a sentence if the process must end though it was not asked to. ``on_registration_lost``
         is called when the controller knows this registration no more: the broker leads nothing, and is registered anew.
@@ -128,7 +99,8 @@ class Lifecycle:
         self._me = me
         self._times = times
         self._channel = channel
-        self._metadata = metadata
+        self._quorum = quorum
+        self._image = image
         self._on_failed = on_failed
         self._on_registration_lost = on_registration_lost
         self._machine = BrokerLifecycle(
@@ -143,6 +115,7 @@ class Lifecycle:
         self._caught_up: asyncio.Future[None] = loop.create_future()
         self._unfenced: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[End] = loop.create_future()
+        quorum.on_leader_change(lambda _leader, _is_active: self._step(LeaderChanged()))
 
     # -- what others ask ----------------------------------------------------------------------------------
 
@@ -196,10 +169,6 @@ class Lifecycle:
     def register_again(self) -> None:
         """Send the registration again under the same epoch: the image has other directories than this broker, say."""
         self._step(RegistrationChanged())
-
-    def leader_changed(self) -> None:
-        """Another controller is active: what has failed is tried at once."""
-        self._step(LeaderChanged())
 
     async def shut_down(self, timeout_ms: int) -> End:
         """Ask the controller to move what this broker leads, and wait until it says that the broker may stop.
@@ -270,7 +239,7 @@ class Lifecycle:
         return BrokerHeartbeatRequest(
             broker_id=self._me.broker_id,
             broker_epoch=beat.broker_epoch,
-            current_metadata_offset=self._metadata.image.provenance.offset,
+            current_metadata_offset=self._image().provenance.offset,
             want_fence=beat.wants_fence,
             want_shut_down=beat.wants_shutdown,
             offline_log_dirs=list(beat.offline_directories),
@@ -278,12 +247,12 @@ class Lifecycle:
         )
 
     def _progress(self) -> MetadataProgress:
-        image = self._metadata.image
+        image = self._image()
         mine = image.brokers.brokers.get(self._me.broker_id)
         own = mine is not None and mine.incarnation_id == self._machine.incarnation_id
         return MetadataProgress(
             applied_offset=image.provenance.offset,
-            high_watermark=self._metadata.high_watermark,
+            high_watermark=self._quorum.high_watermark,
             registered_epoch=mine.epoch if mine is not None and own else -1,
         )
 
@@ -302,7 +271,7 @@ class Lifecycle:
         answer = asked.result()
         if answer.error_code:
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
-                self._channel.not_controller(self._metadata.leader_epoch)
+                self._channel.not_controller(self._quorum.leader.epoch)
             name = kind.__name__.removesuffix("Request")
             text = f"{name}: the active controller refuses it{_with_error(answer.error_code)}; it is asked again"
             self._complain(str(answer.error_code), text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from stratalog.broker.lifecycle.lifecycle_driver import Channel
+from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.wire.errors import ErrorCode, KafkaError, Retriable
 from stratalog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -26,15 +26,15 @@ class ProducerIdBlocks:
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        leader_epoch: Callable[[], int],
+        quorum: Quorum,
         monotonic: Callable[[], float],
         timeout_ms: int,
     ) -> None:
-        """``leader_epoch`` is that of the metadata quorum. ``timeout_ms`` bounds the wait for one block."""
+        """``timeout_ms`` bounds the wait for one block."""
         self._channel = channel
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._leader_epoch = leader_epoch
+        self._quorum = quorum
         self._monotonic = monotonic
         self._timeout_ms = timeout_ms
 
@@ -66,5 +66,5 @@ class ProducerIdBlocks:
         if not answer.error_code:
             return answer.producer_id_start, answer.producer_id_len
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
-            self._channel.not_controller(self._leader_epoch())
+            self._channel.not_controller(self._quorum.leader.epoch)
         return f"AllocateProducerIds: the active controller answers with error {answer.error_code}"

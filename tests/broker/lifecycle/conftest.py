@@ -3,7 +3,6 @@
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pytest
 
@@ -12,26 +11,19 @@ from stratalog.broker.peers.backoff import Backoff
 from stratalog.broker.peers.dialer import TcpDialer
 from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.broker.peers.peer_state import PeerLimits
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.metadata.raft.voter_set import Endpoint
 from tests.broker.peers.conftest import BadNode
 
 LISTENER = "CONTROLLER"
 
 
-@dataclass(frozen=True)
-class Leadership:
-    """A leader as the quorum says it."""
-
-    leader_id: int
-    epoch: int
-    endpoints: tuple
-
-
 class FakeQuorum:
     """Says what the test wants to all that listen."""
 
     def __init__(self):
-        self.leader = Leadership(-1, 0, ())
+        self.leader = LeaderAndEpoch()
+        self.high_watermark = -1
         self._listeners = []
 
     def on_leader_change(self, listener):
@@ -40,7 +32,7 @@ class FakeQuorum:
     def elect(self, node_id, port=0, *, epoch=None, listener=LISTENER):
         """Another leader is known; one below 0: none is."""
         endpoints = (Endpoint("OTHER", "nowhere", 1), Endpoint(listener, "127.0.0.1", port)) if port else ()
-        self.leader = Leadership(node_id, self.leader.epoch + 1 if epoch is None else epoch, endpoints)
+        self.leader = LeaderAndEpoch(node_id, self.leader.epoch + 1 if epoch is None else epoch, endpoints)
         for each in self._listeners:
             each(self.leader, False)
 

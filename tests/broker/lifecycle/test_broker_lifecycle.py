@@ -299,7 +299,7 @@ def test_a_controlled_shutdown_ends_when_its_time_is_over(answers):
     assert told.now_ms == begun_ms + 5000
 
 
-def test_a_broker_that_serves_nobody_ends_at_once():
+def test_a_broker_that_serves_no_client_ends_at_once():
     """So does one that the controller has forgotten."""
     told = Told()
     told.do(Started())

@@ -51,7 +51,7 @@ async def test_a_request_without_a_leader_fails_in_its_time(quorum, new_channel)
     assert channel.requests == 0
 
 
-async def test_what_waits_is_bounded_in_number_and_bytes(new_channel):
+async def test_waiting_requests_are_bounded_in_number_and_bytes(new_channel):
     """A request beyond fails at once; one that is cancelled makes room."""
     for bound in ({"requests_max": 2}, {"request_bytes_max": 30}):
         channel = new_channel(**bound)
@@ -69,7 +69,7 @@ async def test_what_waits_is_bounded_in_number_and_bytes(new_channel):
 
 
 async def test_the_leaders_successor_is_asked(quorum, controller, new_channel, until):
-    """What was in flight at the former one fails as if its connection had broken; while none is known, all wait."""
+    """A request in flight at the former one fails as if its connection had broken; while none is known, all wait."""
     silent, node, channel = await controller(lambda _: None), await controller(gives(9)), new_channel()
     quorum.elect(1, silent.port)
     lost = channel.ask(REQUEST, timeout_ms=5000)

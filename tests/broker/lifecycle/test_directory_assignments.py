@@ -50,7 +50,7 @@ def test_replicas_of_one_change_are_reported_together(machine):
 
 
 def test_a_request_is_bounded_and_refused_replicas_go_behind_the_others(machine):
-    """Those that are refused for ever hold up nobody."""
+    """Those that are refused for ever hold up no other."""
     for number in range(BATCH_MAX + 5):
         machine.step(Placed(replica(number), A), 0)
     (report,) = machine.step(Ticked(), LINGER_MS)

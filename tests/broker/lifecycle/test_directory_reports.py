@@ -18,7 +18,7 @@ TOPIC, OTHER = b"t" * 16, b"o" * 16
 
 
 def asked(request):
-    """What a request reports."""
+    """The directory of each replica in a request."""
     return {
         (bytes(topic.topic_id), partition.partition_index): bytes(directory.id)
         for directory in request.directories
@@ -58,12 +58,11 @@ def reports(new_channel, quorum):
         broker_id=4,
         broker_epoch=lambda: 17,
         channel=new_channel(),
-        leader_epoch=lambda: quorum.leader.epoch,
+        quorum=quorum,
         monotonic=time.monotonic,
         draw=lambda: 0.0,
         timeout_ms=2000,
     )
-    quorum.on_leader_change(lambda *_: built.leader_changed())
     yield built
     built.close()
 

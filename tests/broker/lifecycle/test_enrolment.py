@@ -41,12 +41,11 @@ async def test_a_controller_is_registered_with_the_active_one(controller, quorum
     enrolment = Enrolment(
         me,
         channel=new_channel(),
-        leader_epoch=lambda: quorum.leader.epoch,
+        quorum=quorum,
         monotonic=time.monotonic,
         draw=lambda: 0.0,
         timeout_ms=2000,
     )
-    quorum.on_leader_change(lambda *_: enrolment.leader_changed())
     enrolment.image_applied(world.image)
     quorum.elect(9, node.port)
     await until(lambda: world.image.brokers.controllers)

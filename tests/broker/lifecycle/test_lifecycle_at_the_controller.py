@@ -154,7 +154,7 @@ class Sim:
             process.step(BeatAnswered(request.number, *said, process.progress()))
 
     def answer(self, process, request):
-        """What the controller does: an epoch, the answer to a heartbeat, or the negative of an error."""
+        """Let the controller decide: an epoch, the answer to a heartbeat, or the negative of an error."""
         world = self.world
         world.now_ms = self.now_ms
         if not self.is_active:

@@ -27,21 +27,16 @@ DIRECTORIES = (b"b" * 16, b"a" * 16)
 
 
 class WorldController:
-    """Answers requests by the controller's rules; it is also what the broker sees of the metadata log."""
+    """Answers requests by the controller's rules; its image is the one that the broker has applied."""
 
     def __init__(self):
         self.world = World()
         self.error = None
         self.silent = False
-        self.leader_epoch = 1
 
     @property
     def image(self):
         return self.world.image
-
-    @property
-    def high_watermark(self):
-        return self.world.next_offset
 
     def __call__(self, request):
         if self.silent:
@@ -129,7 +124,8 @@ async def new_lifecycle(rules, new_channel, quorum):
             me,
             times,
             channel=new_channel(),
-            metadata=rules,
+            quorum=quorum,
+            image=lambda: rules.image,
             monotonic=time.monotonic,
             draw=dice.random,
             new_incarnation=lambda: next(incarnations).to_bytes(16, "big"),
@@ -137,7 +133,6 @@ async def new_lifecycle(rules, new_channel, quorum):
             on_registration_lost=lambda: lost.append(one.phase),
         )
         one.failed, one.lost = failed, lost
-        quorum.on_leader_change(lambda *_: one.leader_changed())
         built.append(one)
         return one
 

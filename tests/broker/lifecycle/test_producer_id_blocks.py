@@ -19,7 +19,7 @@ def new_blocks(new_channel, quorum):
             channel,
             broker_id=4,
             broker_epoch=lambda: 17,
-            leader_epoch=lambda: quorum.leader.epoch,
+            quorum=quorum,
             monotonic=time.monotonic,
             timeout_ms=timeout_ms,
         )
