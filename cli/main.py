@@ -23,6 +23,10 @@ COMMANDS: Final = {
     "group": LazyPath(
         "stratalog.cli.group", "group", "List, describe and delete consumer groups, and set their offsets."
     ),
+    "cluster": LazyPath(
+        "stratalog.cli.cluster", "cluster", "Show the nodes of a cluster, and say whether it is healthy."
+    ),
+    "quorum": LazyPath("stratalog.cli.quorum", "quorum", "Describe the metadata quorum; add and remove controllers."),
     "quota": LazyPath("stratalog.cli.quota", "quota", "See, set and remove quotas of users, client ids and addresses."),
     "transaction": LazyPath(
         "stratalog.cli.transaction", "transaction", "List and describe transactions, and end those that hang."

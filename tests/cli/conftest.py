@@ -3,8 +3,9 @@
 import pytest
 
 from tests.broker.conftest import live_broker, stratalog, topic
+from tests.client.conftest import scripted
 
-__all__ = ["live_broker", "stratalog", "topic"]
+__all__ = ["live_broker", "scripted", "stratalog", "topic"]
 
 
 @pytest.fixture
