@@ -113,7 +113,7 @@ def _rows(cluster: Cluster, quorum: Quorum, topics: Sequence[Topic]) -> list[dic
                 "rack": broker.rack if broker else None,
                 "address": None if at is None else _address(*at),
                 "leads": leads[node_id],
-                "quorum": _place(node_id, quorum, voters),
+                "quorum": None if replica is None else _place(node_id, quorum, voters),
                 "lag": None if replica is None else quorum.lag(replica),
                 "silence_ms": silence_ms,
             }

@@ -12,10 +12,9 @@ from stratalog.cli.command import command
 from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
 
 if TYPE_CHECKING:
-    from stratalog.broker.settings.config import BrokerConfig
     from stratalog.metadata.formatting.node_format import FormatPlan, NodeIdentity
 
-__all__ = ["format_command", "identity_of"]
+__all__ = ["format_command"]
 
 EXAMPLES: Final = """
 stratalog format --random-uuid
@@ -72,7 +71,7 @@ def format_command(
         return
     if cluster_id is None:
         raise click.UsageError("Missing option '-t' / '--cluster-id'; stratalog format --random-uuid prints a new one.")
-    from stratalog.broker.replicas.directory_format import format_node
+    from stratalog.broker.replicas.directory_format import format_node, identity_of
     from stratalog.broker.runtime.clock import SystemClock
     from stratalog.broker.settings.config import load_config
     from stratalog.hot.storage.filesystem import RealFilesystem
@@ -92,22 +91,6 @@ def format_command(
     node = identity_of(config)
     plan = format_node(node, wanted, files=RealFilesystem(), now_ms=SystemClock().wall_ms())
     _tell(plan, node, cluster_id, as_json=as_json)
-
-
-def identity_of(config: BrokerConfig) -> NodeIdentity:
-    """The facts of a configuration that formatting needs."""
-    from stratalog.metadata.formatting.node_format import NodeIdentity
-
-    roles = config.roles
-    return NodeIdentity(
-        node_id=config.node_id,
-        is_controller=roles.is_controller,
-        has_static_voters=bool(roles.quorum.voters),
-        directories=tuple(sorted({*config.log_dirs, config.metadata_log_dir})),
-        metadata_directory=config.metadata_log_dir,
-        controller_listener=roles.controller_listeners[0],
-        controller_address=config.controller_address,
-    )
 
 
 def _print_id(*, as_json: bool) -> None:

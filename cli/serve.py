@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from stratalog.broker.local_cluster.layout import NODES_MAX
 from stratalog.broker.runtime.event_loop import run
 from stratalog.broker.runtime.grown_rules import GrownRules
 from stratalog.broker.settings.bucket_url import bucket_url_fault
@@ -49,6 +50,7 @@ stratalog dev
 stratalog dev --listen 127.0.0.1:0 --http 127.0.0.1:0
 stratalog dev --bucket s3://scratch/me --set num.partitions=6
 stratalog dev --data ./data
+stratalog dev --nodes 3
 """
 
 
@@ -117,10 +119,13 @@ def serve(
 
 
 @command("dev", DEV_EXAMPLES)
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, metavar="NUMBER",
+              help="Nodes of the cluster; more than one are processes of their own.")  # fmt: skip
 @broker_flags
 @reports_errors
 def dev(
     *,
+    nodes: int,
     assignments: Sequence[str],
     data: str | None,
     bucket: str | None,
@@ -132,7 +137,19 @@ def dev(
 
     With --data the log is kept there. Ports 9092 and 8080 are taken if they are free, otherwise any. The commands to
     type next are printed on stderr.
+
+    With --nodes 3 it is a cluster of three, each broker and controller: a process, a directory, ports and a page each, one
+    bucket for all, on this terminal. Each node prints a ready line, then the cluster does; lines of a node's log begin with
+    its id. A node that ends is said, and the others go on. Ctrl-C stops one after the other; a second one stops all at once.
     """
+    from stratalog.broker.local_cluster.directories import has_cluster
+
+    if nodes > 1 or (data is not None and has_cluster(data)):
+        from stratalog.cli.dev_cluster import Wishes, run_dev_cluster
+
+        wishes = Wishes(tuple(assignments), bucket=bucket, listen=listen, http=http, log_level=log_level)
+        with _folder(data) as folder:
+            raise SystemExit(run_dev_cluster(nodes, folder, wishes, is_kept=data is not None))
     start_logging(log_level)
     with _folder(data) as folder:
         config = _load(

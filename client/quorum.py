@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from stratalog.client.client import RETRY_PAUSE_SECONDS, Client
+from stratalog.client.client import RETRY_PAUSE_SECONDS, BrokerAway, Client
 from stratalog.client.link import check, code_words
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -155,6 +155,12 @@ class QuorumAdmin:
             return self._client.call(request)
         if self._controller is None:
             self._controller = self._active_controller()
+        try:
+            self._client.link(self._controller)
+        except BrokerAway as error:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"the active controller {self._controller} is away: {error}"
+            ) from error
         return self._client.call(request, self._controller)
 
     def _cluster_request(self) -> DescribeClusterRequest:

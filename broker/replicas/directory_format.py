@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from stratalog.broker.replicas.directories import lock_directory
+from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.storage.checkpoint import (
     META_PROPERTIES,
     MetaProperties,
@@ -32,7 +33,7 @@ from stratalog.metadata.formatting.node_format import (
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT
 from stratalog.wire.errors import Corrupt, Invalid
 
-__all__ = ["format_node"]
+__all__ = ["format_node", "identity_of"]
 
 _ID_BYTES: Final = 16
 _SALT_BYTES: Final = 24
@@ -40,6 +41,20 @@ _LEFT_BY_A_CRASH: Final = frozenset(
     name + suffix for name in (BOOTSTRAP_CHECKPOINT, BOOTSTRAP_SNAPSHOT, META_PROPERTIES) for suffix in ("", ".tmp")
 )
 _BESIDE_DATA: Final = frozenset({".lock", "lost+found"})
+
+
+def identity_of(config: BrokerConfig) -> NodeIdentity:
+    """The facts of a configuration that formatting needs."""
+    roles = config.roles
+    return NodeIdentity(
+        node_id=config.node_id,
+        is_controller=roles.is_controller,
+        has_static_voters=bool(roles.quorum.voters),
+        directories=tuple(sorted({*config.log_dirs, config.metadata_log_dir})),
+        metadata_directory=config.metadata_log_dir,
+        controller_listener=roles.controller_listeners[0],
+        controller_address=config.controller_address,
+    )
 
 
 def format_node(

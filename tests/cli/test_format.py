@@ -7,8 +7,6 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from stratalog.broker.settings.config import load_config
-from stratalog.cli.format import identity_of
 from stratalog.cli.main import cli
 from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.wire.topic import uuid_parse
@@ -113,14 +111,6 @@ def test_nodes_of_a_cluster_of_several_are_formatted_and_not_served_yet(tmp_path
     result = CliRunner().invoke(cli, ["serve", "--config", str(path)])
     assert result.exit_code == 2
     assert "in this release one process is the whole cluster" in result.stderr
-
-
-def test_the_identity_of_a_node_comes_from_its_settings(config, tmp_path):
-    """Directories are in order, each once; the controller is reached where its listener is."""
-    found = identity_of(load_config(path=config))
-    assert found.directories == (f"{tmp_path}/d1", f"{tmp_path}/d2", f"{tmp_path}/meta")
-    assert (found.metadata_directory, found.controller_address) == (f"{tmp_path}/meta", ("localhost", 9093))
-    assert (found.is_controller, found.has_static_voters, found.controller_listener) == (True, False, "CONTROLLER")
 
 
 def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_command, tmp_path):

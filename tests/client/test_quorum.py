@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from stratalog.client.client import Client
@@ -164,3 +166,18 @@ def test_a_node_that_tells_no_controllers_is_refused(scripted, client) -> None:
     scripted.ranges[CLUSTER] = (0, 0)
     with pytest.raises(KafkaError, match="tells no controllers"):
         QuorumAdmin(client, at_controllers=True).describe()
+
+
+def test_an_active_controller_that_is_away_is_waited_for(scripted, client) -> None:
+    """Controllers name the old one until another is elected; nothing was sent to it."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        away = DescribeClusterBroker(broker_id=6, host="127.0.0.1", port=gone.getsockname()[1])
+    me = DescribeClusterBroker(broker_id=7, host="127.0.0.1", port=scripted.port)
+    answers = [
+        DescribeClusterResponse(cluster_id="c", endpoint_type=2, controller_id=leader, brokers=[away, me])
+        for leader in (6, 7)
+    ]
+    scripted.answers[CLUSTER] = lambda request: answers.pop(0)
+    scripted.answers[DESCRIBE] = described()
+    assert QuorumAdmin(client, at_controllers=True).describe().leader_id == 1
+    assert answers == []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.replicas.directory_format import format_node
+from stratalog.broker.replicas.directory_format import format_node, identity_of
+from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.checkpoint import read_meta_properties
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT, FormatOptions, NodeIdentity
@@ -143,3 +144,19 @@ def test_a_crash_at_any_file_leaves_directories_that_are_whole_or_have_no_owner(
         voter.voter_directory_id == read_meta_properties(RealFilesystem(), str(tmp_path / "deep" / "d2")).directory_id
     )
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_the_identity_of_a_node_comes_from_its_settings():
+    """Directories are in order, each once; the controller is reached where its listener is."""
+    settings = [
+        "process.roles=broker,controller",
+        "controller.quorum.bootstrap.servers=localhost:9093",
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093",
+        "controller.listener.names=CONTROLLER",
+        "log.dirs=/data/d2,/data/d1",
+        "metadata.log.dir=/data/meta",
+    ]
+    found = identity_of(load_config(assignments=settings))
+    assert found.directories == ("/data/d1", "/data/d2", "/data/meta")
+    assert (found.metadata_directory, found.controller_address) == ("/data/meta", ("localhost", 9093))
+    assert (found.is_controller, found.has_static_voters, found.controller_listener) == (True, False, "CONTROLLER")

@@ -1,0 +1,87 @@
+"""Makes the directories and properties files of a cluster on one machine, or finds those of an earlier run.
+
+Directories are formatted first and properties files come last: a directory that has a node's properties file has its
+formatted directory, too.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from stratalog.broker.local_cluster.layout import HOST, ClusterLayout, properties_name
+from stratalog.broker.replicas.directory_format import format_node, identity_of
+from stratalog.broker.settings.config import load_config
+from stratalog.broker.settings.environment import environment_settings
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.formatting.node_format import FormatOptions
+
+__all__ = ["child_environment", "choose_ports", "find_nodes", "has_cluster", "make_cluster"]
+
+_OF_ONE_NODE: Final = ("broker.id", "log.dir", "metadata.log.dir")
+_PROPERTIES: Final = re.compile(r"node-([1-9][0-9]*)\.properties")
+
+
+def make_cluster(layout: ClusterLayout, *, now_ms: int) -> None:
+    """Format every node and write its properties file.
+
+    Raises `ConfigRefused` for settings that cannot be, `Invalid` for a directory that is formatted or holds anything
+    else, `OSError`.
+    """
+    options = FormatOptions(cluster_id=layout.cluster_id, initial_controllers=layout.initial_controllers)
+    for node in layout.nodes:
+        config = load_config(assignments=[f"{name}={value}" for name, value in node.settings.items()])
+        format_node(identity_of(config), options, files=RealFilesystem(), now_ms=now_ms)
+    for node in layout.nodes:
+        Path(node.properties_path).write_text(node.properties)
+
+
+def find_nodes(directory: str) -> dict[int, str]:
+    """The properties file of each node that an earlier run left in ``directory``, by node id."""
+    found = {}
+    for path in Path(directory).glob(properties_name(0).replace("0", "*")):
+        match = _PROPERTIES.fullmatch(path.name)
+        if match is not None:
+            found[int(match[1])] = str(path)
+    return dict(sorted(found.items()))
+
+
+def has_cluster(directory: str) -> bool:
+    """Whether an earlier run left the nodes of a cluster in ``directory``."""
+    return bool(find_nodes(directory))
+
+
+def choose_ports(wanted: Sequence[int]) -> list[int]:
+    """A port on `HOST` for each number wanted: that one where nothing listens there, else any; 0 wants any.
+
+    They differ from each other. Another process may take one before it is used.
+    """
+    with ExitStack() as held:
+
+        def bound(port: int) -> int | None:
+            probe = held.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                return None
+            probe.listen()  # with SO_REUSEADDR, two sockets that only are bound could share the port
+            return int(probe.getsockname()[1])
+
+        first = [bound(port) if port else None for port in wanted]
+        return [port or bound(0) or 0 for port in first]
+
+
+def child_environment(environment: Mapping[str, str], settings: Iterable[str]) -> dict[str, str]:
+    """``environment`` without the variables that stand for one of these settings of a node, or for its identity.
+
+    Variables win over a properties file: one that names a listener or a directory would give all nodes the same.
+    """
+    names = {*settings, *_OF_ONE_NODE}
+    taken = names | {name.removeprefix("stratalog.") for name in names}
+    hidden = {each.origin.partition(" ")[2] for each in environment_settings(environment) if each.name in taken}
+    return {name: value for name, value in environment.items() if name not in hidden}
