@@ -1,4 +1,5 @@
-"""A pytest plugin: the fixture ``stratalog_broker``, a real broker for one test, started in some ten milliseconds.
+"""A pytest plugin: the fixtures ``stratalog_broker``, a real broker for one test, started in some ten milliseconds, and
+``stratalog_cluster``, several of them in processes of their own.
 
 .. code-block:: python
 
@@ -13,15 +14,16 @@ test that asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from stratalog.broker.embedded import EmbeddedBroker, LoopThread
+    from stratalog.broker.local_cluster.cluster import LocalCluster
 
-__all__ = ["pytest_addoption", "pytest_configure", "stratalog_broker", "stratalog_loop"]
+__all__ = ["pytest_addoption", "pytest_configure", "stratalog_broker", "stratalog_cluster", "stratalog_loop"]
 
 SETTINGS = "stratalog_settings"
 
@@ -53,14 +55,43 @@ def stratalog_broker(
     """A running broker on a free port, empty, for this test alone."""
     from stratalog.broker.embedded import EmbeddedBroker  # noqa: PLC0415 - as above
 
+    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("stratalog")), stratalog_loop, _settings(request))
+    try:
+        yield broker.start()
+    finally:
+        broker.discard()
+
+
+@pytest.fixture
+def stratalog_cluster(
+    request: pytest.FixtureRequest, stratalog_loop: LoopThread, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., LocalCluster]]:
+    """Starts clusters for this test alone: ``stratalog_cluster(nodes=3)`` returns one whose nodes all serve."""
+    from stratalog.broker.local_cluster.cluster import LocalCluster  # noqa: PLC0415 - as above
+
+    clusters: list[LocalCluster] = []
+
+    def start(nodes: int = 3, settings: Mapping[str, object] | None = None) -> LocalCluster:
+        directory = str(tmp_path_factory.mktemp("stratalog-cluster"))
+        wanted = {**_settings(request), **(settings or {})}
+        clusters.append(LocalCluster(directory, stratalog_loop, count=nodes, settings=wanted))
+        clusters[-1].start()
+        clusters[-1].wait_ready()
+        return clusters[-1]
+
+    try:
+        yield start
+    finally:
+        for cluster in clusters:
+            cluster.discard()
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, object]:
+    """The settings of the ini file and of the markers of a test; the nearest marker wins."""
     settings: dict[str, object] = {}
     for line in request.config.getini(SETTINGS):
         name, _, value = line.partition("=")
         settings[name.strip()] = value.strip()
     for marker in reversed(list(request.node.iter_markers(SETTINGS))):
         settings.update(*marker.args, **marker.kwargs)
-    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("stratalog")), stratalog_loop, settings)
-    try:
-        yield broker.start()
-    finally:
-        broker.discard()
+    return settings

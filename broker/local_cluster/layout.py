@@ -19,6 +19,12 @@ __all__ = ["HOST", "NODES_MAX", "ClusterLayout", "NodeLayout", "NodePorts", "clu
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 """More voters than this make elections slower and no cluster safer; one machine has to run them all."""
+_INTERNAL_TOPICS: Final[Mapping[str, str]] = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""In this release a partition has one replica; Kafka's defaults would ask for three."""
 _CONTROLLER: Final = "CONTROLLER"
 _CLIENTS: Final = "PLAINTEXT"
 _BROKERS: Final = "BROKERS"
@@ -106,6 +112,7 @@ def cluster_layout(
                     "stratalog.bucket.url": bucket_url,
                     "stratalog.cache.dir": f"{directory}/node-{node_id}-cache",
                     "stratalog.http.listener": f"{HOST}:{each.http}",
+                    **_INTERNAL_TOPICS,
                     **settings,
                 }
             ),
