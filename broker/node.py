@@ -216,7 +216,9 @@ class Node:
     def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)
         monotonic = self.clock.monotonic
-        apis = with_shortcuts(api.APIS) if self.config.boolean("stratalog.request.shortcuts") else api.APIS
+        apis = (
+            with_shortcuts(api.BROKER_APIS) if self.config.boolean("stratalog.request.shortcuts") else api.BROKER_APIS
+        )
         return Dispatcher[BrokerView](self, apis, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
     async def _open_metadata(self) -> None:

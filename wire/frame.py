@@ -16,6 +16,7 @@ from stratalog.wire.errors import Invalid
 from stratalog.wire.parts import FileSlice, Part, parts_length
 
 __all__ = [
+    "CORRELATION_ID_BYTES",
     "HEADER_BYTES_MIN",
     "FrameError",
     "RequestHeader",
@@ -35,6 +36,9 @@ __all__ = [
 
 HEADER_BYTES_MIN = 10
 """The smallest request: api key, version, correlation id and the length of an absent client id."""
+
+CORRELATION_ID_BYTES = 4
+"""Every response header begins with the correlation id."""
 
 HEADER_BYTES_MAX = 4096
 """Client id and tagged fields of a header together. CVE-2026-111115: a header may not be as large as a frame."""

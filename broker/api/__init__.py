@@ -1,4 +1,7 @@
-"""One file per API key; the tuple below lists the APIs that the broker serves, and ``ApiVersions`` is computed from it."""
+"""One file per API key; the tuple below lists the APIs that the broker serves, and ``ApiVersions`` is computed from it.
+
+Those on a listener of controllers are in `controller_apis`.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +66,9 @@ from stratalog.broker.api import (
 )
 from stratalog.broker.requests.dispatch import Api
 
-__all__ = ["APIS"]
+__all__ = ["BROKER_APIS"]
 
-APIS: Final[tuple[Api[Any], ...]] = (
+BROKER_APIS: Final[tuple[Api[Any], ...]] = (
     produce.API,
     fetch.API,
     list_offsets.API,

@@ -6,7 +6,7 @@ there, too. Entities succeed or fail for themselves.
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.controller.quotas import QuotaAlteration, alter_client_quotas
 from stratalog.wire.errors import KafkaError
@@ -69,4 +69,5 @@ API = Api(
     operation=Operation.ALTER_CONFIGS,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

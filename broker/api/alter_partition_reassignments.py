@@ -98,4 +98,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

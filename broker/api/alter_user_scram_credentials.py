@@ -6,7 +6,7 @@ they authenticate no client. The answer leaves when they are on disk.
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.controller.scram import ScramDeletion, ScramUpsertion, alter_credentials
 from stratalog.wire.errors import KafkaError
@@ -64,4 +64,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

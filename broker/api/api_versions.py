@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
 from stratalog.wire.errors import ErrorCode

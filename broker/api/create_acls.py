@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from stratalog.broker.api.acl_search import CHANGES_AT_ONCE
-from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.describe_acls import check_guarded
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.access.acl_rules import AclRule
@@ -79,4 +79,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

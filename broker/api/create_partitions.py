@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.requests.quotas import mutation_permit
 from stratalog.metadata.controller.controller import Failure, NewPartitions, creating_partitions
@@ -88,4 +88,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    forwarded=True,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.requests.quotas import mutation_permit
@@ -133,4 +133,5 @@ API = Api(
     operation=Operation.CREATE,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    forwarded=True,
 )

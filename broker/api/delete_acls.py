@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from stratalog.broker.api.acl_search import CHANGES_AT_ONCE, PAUSE_RULES
-from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.describe_acls import check_guarded
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.answer_rows import ANSWER_BYTES_MAX, AnswerRows
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
@@ -134,4 +134,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

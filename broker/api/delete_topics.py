@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.requests.quotas import mutation_permit
@@ -71,6 +71,8 @@ async def _delete(context: Context, request: DeleteTopicsRequest) -> Steps[Messa
             size=len(allowed),
         )
     except KafkaError as error:
+        if error.code is ErrorCode.NOT_CONTROLLER:
+            raise  # the request as a whole is for another node
         return _answer(context, [(name, topic_id, error) for name, topic_id in allowed], refused)
     return _answer(context, deleted, refused)
 
@@ -114,4 +116,5 @@ API = Api(
     operation=Operation.DELETE,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    forwarded=True,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from stratalog.broker.api.acl_search import PAUSE_RULES, find_acls
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.access.acl_rules import AclFilter, AclRule

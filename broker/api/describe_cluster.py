@@ -1,15 +1,17 @@
-"""DescribeCluster (key 60): the brokers of the cluster and its controller.
+"""DescribeCluster (key 60): the brokers of the cluster and its controller, or its controllers.
 
-Behaviour: addresses are those of the listener that was asked. Version 1 can ask for controllers, which this broker
-does not answer for (UNSUPPORTED_ENDPOINT_TYPE); version 2 can include fenced brokers. Every caller is answered; the
-operations on the cluster are shown to those who may describe it, and 0 to others.
+Behaviour: addresses are those of the listener that was asked. A broker answers for brokers, a controller for the
+registered controllers (KIP-919), and each refuses the other with MISMATCHED_ENDPOINT_TYPE; version 1 says which of them is
+asked for. Version 2 can include fenced brokers. Every caller is answered; the operations on the cluster are shown to those
+who may describe it, and 0 to others.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api import broker_view, controller_view, metadata_view
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
@@ -20,36 +22,67 @@ from stratalog.wire.messages.describe_cluster import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API"]
+__all__ = ["API", "CONTROLLER_API"]
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_ENDPOINTS: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 
-def handle(context: Context, request: DescribeClusterRequest) -> Message:
-    """Answer from the image."""
-    broker = context.broker
+def handle(context: broker_view.Context, request: DescribeClusterRequest) -> Message:
+    """Answer from the image of a broker."""
     if request.endpoint_type != _BROKERS:
-        mismatched = request.endpoint_type == _CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=(
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-                if mismatched
-                else f"Unsupported endpoint type {request.endpoint_type}"
-            ),
-            cluster_id="",
-            brokers=[],
-        )
+        return _refusal(request.endpoint_type, here=_BROKERS)
     listener = context.connection.listener.name
     brokers = [
         DescribeClusterBroker(
             broker_id=each.broker_id, host=at.host, port=at.port, rack=each.rack, is_fenced=each.is_fenced
         )
-        for each in broker.image.brokers.brokers.values()
+        for each in context.broker.image.brokers.brokers.values()
         if (at := each.listeners.get(listener)) is not None and (request.include_fenced_brokers or not each.is_fenced)
     ]
-    answer = DescribeClusterResponse(cluster_id=broker.cluster_id, controller_id=broker.node_id, brokers=brokers)
+    answer = DescribeClusterResponse(
+        cluster_id=context.broker.cluster_id, controller_id=context.broker.node_id, brokers=brokers
+    )
+    return _with_operations(context, request, answer)
+
+
+def describe_controllers(context: controller_view.Context, request: DescribeClusterRequest) -> Message:
+    """Answer from the image of a controller."""
+    if request.endpoint_type != _CONTROLLERS:
+        return _refusal(request.endpoint_type, here=_CONTROLLERS)
+    listener = context.connection.listener.name
+    controllers = [
+        DescribeClusterBroker(broker_id=each.controller_id, host=at.host, port=at.port)
+        for each in context.broker.image.brokers.controllers.values()
+        if (at := each.listeners.get(listener)) is not None
+    ]
+    answer = DescribeClusterResponse(
+        endpoint_type=_CONTROLLERS,
+        cluster_id=context.broker.cluster_id,
+        controller_id=context.broker.quorum.leader.leader_id,
+        brokers=controllers,
+    )
+    return _with_operations(context, request, answer)
+
+
+def _refusal(endpoint_type: int, *, here: int) -> Message:
+    wanted = _ENDPOINTS.get(endpoint_type)
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE if wanted is None else ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        error_message=(
+            f"Unsupported endpoint type {endpoint_type}"
+            if wanted is None
+            else f"The request was sent to an endpoint of type {_ENDPOINTS[here]}, but we wanted an endpoint of type {wanted}"
+        ),
+        cluster_id="",
+        brokers=[],
+    )
+
+
+def _with_operations(
+    context: metadata_view.Context, request: DescribeClusterRequest, answer: DescribeClusterResponse
+) -> Message:
     if request.include_cluster_authorized_operations:
         sees = context.allows(CLUSTER_NAME, Operation.DESCRIBE)
         operations = context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME) if sees else 0
@@ -66,3 +99,5 @@ API = Api(
     operation=Operation.ANY,
     resource=ResourceType.CLUSTER,
 )
+
+CONTROLLER_API = replace(API, handle=describe_controllers)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.requests.dispatch import Api, Pending
 from stratalog.broker.runtime.log_levels import levels

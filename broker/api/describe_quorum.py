@@ -137,5 +137,6 @@ API = Api(
     handle=handle,
     operation=Operation.DESCRIBE,
     resource=ResourceType.CLUSTER,
+    forwarded=True,
 )
 CONTROLLER_API = replace(API, handle=describe_as_controller)

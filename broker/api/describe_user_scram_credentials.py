@@ -5,7 +5,7 @@ Behaviour: without names, all users; a user without any is RESOURCE_NOT_FOUND.
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.metadata.controller.scram import describe_credentials
 from stratalog.metadata.image.decision import Failure

@@ -81,4 +81,5 @@ API = Api(
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    forwarded=True,
 )

@@ -1,13 +1,16 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings (KIP-339).
 
 Behaviour: each resource succeeds or fails for itself; the answer leaves when the change is on disk in the metadata
-log and in force on this broker.
+log and in force on this broker. A broker whose active controller is elsewhere answers for its loggers, refuses the names of
+other brokers, and forwards the rest. A controller takes the settings of any registered broker.
 """
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from dataclasses import replace
+
 from stratalog.broker.api.describe_configs import ALTERED, ALTERED_LOGGERS, check_broker_name
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.requests.dispatch import Api, Pending
 from stratalog.broker.runtime.log_levels import alter_levels
@@ -24,11 +27,11 @@ from stratalog.wire.messages.incremental_alter_configs import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API", "alteration_refusal", "outcome"]
+__all__ = ["API", "CONTROLLER_API", "alteration_refusal", "outcome"]
 
 
-def alteration_refusal(context: Context, resource_type: int, name: str) -> KafkaError | None:
-    """Why the caller may not change settings of a resource here; None if he may."""
+def alteration_refusal(context: Context, resource_type: int, name: str, *, any_broker: bool) -> KafkaError | None:
+    """Why the caller may not change settings of a resource here; None if he may. ``any_broker``: also of other brokers."""
     if resource_type == configs_image.ResourceType.TOPIC:
         if not context.allows(name, Operation.ALTER_CONFIGS, ResourceType.TOPIC):
             return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -37,7 +40,7 @@ def alteration_refusal(context: Context, resource_type: int, name: str) -> Kafka
             return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif not context.allows(CLUSTER_NAME, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    elif resource_type == configs_image.ResourceType.BROKER and name:
+    elif resource_type == configs_image.ResourceType.BROKER and name and not any_broker:
         try:
             check_broker_name(name, context.broker.node_id, ALTERED)
         except KafkaError as error:
@@ -66,12 +69,13 @@ def _alter_loggers(
     return outcome(resource.resource_type, resource.resource_name, failure)
 
 
-async def _alter(context: Context, request: IncrementalAlterConfigsRequest) -> Message:
+async def _alter(context: Context, request: IncrementalAlterConfigsRequest, *, any_broker: bool) -> Message:
     broker = context.broker
     answers = []
-    wanted = []
+    wanted: list[tuple[ConfigResource, list[ConfigChange]]] = []
+    rest = []
     for resource in request.resources:
-        refusal = alteration_refusal(context, resource.resource_type, resource.resource_name)
+        refusal = alteration_refusal(context, resource.resource_type, resource.resource_name, any_broker=any_broker)
         if refusal is not None:
             answers.append(outcome(resource.resource_type, resource.resource_name, refusal))
             continue
@@ -80,6 +84,13 @@ async def _alter(context: Context, request: IncrementalAlterConfigsRequest) -> M
             answers.append(_alter_loggers(resource, changes, broker.node_id, validate_only=request.validate_only))
             continue
         wanted.append((ConfigResource(resource.resource_type, resource.resource_name), changes))
+        rest.append(resource)
+    forwarding = context.dispatcher.forwarding
+    if forwarding is not None and forwarding.elsewhere:
+        if rest:
+            forwarded = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+            answers += (await forwarding.ask(forwarded, IncrementalAlterConfigsResponse, context)).responses
+        return IncrementalAlterConfigsResponse(responses=answers)
     results = await broker.control.execute(
         lambda image: altering_configs(image, wanted, broker.config_rules(), validate_only=request.validate_only),
         source=context.connection,
@@ -93,7 +104,12 @@ async def _alter(context: Context, request: IncrementalAlterConfigsRequest) -> M
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Pending:
     """Runs as a task: waits for the metadata log to sync."""
-    return context.run(_alter(context, request))
+    return context.run(_alter(context, request, any_broker=False))
+
+
+def decide(context: Context, request: IncrementalAlterConfigsRequest) -> Pending:
+    """The same on a controller."""
+    return context.run(_alter(context, request, any_broker=True))
 
 
 def _failure(request: IncrementalAlterConfigsRequest, _version: int, error: KafkaError) -> Message:
@@ -111,4 +127,8 @@ API = Api(
     operation=Operation.ALTER_CONFIGS,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    forwarded=True,
+    handled_first=True,
 )
+
+CONTROLLER_API = replace(API, handle=decide, handled_first=False)

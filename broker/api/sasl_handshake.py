@@ -5,7 +5,7 @@ Behaviour: nothing is to be authenticated there, so there are no mechanisms eith
 
 from __future__ import annotations
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

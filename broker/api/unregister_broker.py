@@ -38,4 +38,5 @@ API = Api(
     handle=handle,
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
+    forwarded=True,
 )

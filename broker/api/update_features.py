@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.broker.api.broker_view import Context
+from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, update_features
 from stratalog.wire.messages.update_features import (
@@ -60,4 +60,5 @@ API = Api(
     handle=handle,
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
+    forwarded=True,
 )

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from stratalog.broker.network.connection_services import Quota, Services
+from stratalog.broker.network.connection_services import Client, Quota, Services
 from stratalog.broker.network.receiving import FrameReceiver, Shortcut
 from stratalog.broker.network.sending import PlainSender, Sender, TransportSender
 from stratalog.broker.network.stall_reasons import ENDED, MEMORY, MUTED, PARKED, QUEUED, SLICED, TURN
@@ -252,6 +252,10 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id = client_id
         self.client_id_bytes = client_id_bytes
         self.limit(self._services.quota_of(self))
+
+    def quota_of(self, client: Client) -> Quota | None:
+        """The limits of a client whose requests another node forwards over this connection; None if there are none."""
+        return self._services.quota_of(client)
 
     def limit(self, quota: Quota | None) -> None:
         """From now on ``quota`` holds for the client. Limited requests take the way on which they are counted."""

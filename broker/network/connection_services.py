@@ -101,7 +101,7 @@ class Services(Generic[ConnectionT]):
     dispatch: Callable[[ConnectionT, memoryview], None]
     """Handles one request; the bytes are valid until it returns, unless they are leased."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    quota_of: Callable[[ConnectionT], Quota | None] = lambda _: None
+    quota_of: Callable[[Client], Quota | None] = lambda _: None
     """Gives the limits of a connection's client; asked whenever it calls itself otherwise than before."""
     turns: SendTurns = field(init=False)
     receive_turns: ReceiveTurns = field(init=False)

@@ -13,13 +13,13 @@ from stratalog.broker.requests.dispatch_row import PENDING, Pending, Row
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.frame import ResponseSlot
-from stratalog.wire.schema import EncodeError, Message
+from stratalog.wire.frame import CORRELATION_ID_BYTES, ResponseSlot, response_head
+from stratalog.wire.schema import Buffer, EncodeError, Message
 from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
-    from stratalog.broker.network.connection import Connection
     from stratalog.broker.requests.dispatch import Dispatcher
+    from stratalog.broker.requests.request_source import RequestSource
 
 __all__ = ["RequestContext", "ServedBroker", "TopicNames"]
 
@@ -53,17 +53,22 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
 
     ``RequestContext[View]`` serves requests whose handlers see the broker as a ``View``.
 
-    ``on_abandon``, when set, is called if the connection ends before the answer.
+    ``on_abandon``, when set, is called if the connection ends before the answer. ``failure`` is set when the request has
+    failed as a whole. ``again``, when set, is called instead of an answer that the active controller is elsewhere now.
     """
 
     on_abandon: Callable[[], object]
+    again: Callable[[], None]
+    failure: KafkaError
 
     __slots__ = (
         "_parked",
+        "again",
         "client_id",
         "connection",
         "correlation_id",
         "dispatcher",
+        "failure",
         "on_abandon",
         "request",
         "row",
@@ -71,7 +76,7 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
     )
 
     def __init__(  # the base class is not called: this runs once per request
-        self, dispatcher: Dispatcher[BrokerT], connection: Connection, row: Row, correlation_id: int, request: Any
+        self, dispatcher: Dispatcher[BrokerT], connection: RequestSource, row: Row, correlation_id: int, request: Any
     ) -> None:
         self.parts = None
         self.dispatcher = dispatcher
@@ -144,20 +149,42 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
         if self._parked:
             connection.deliver()
 
+    def relay(self, answer: Buffer) -> None:
+        """Answer with the header and body that another node has made for this request, after the connection has ended: not."""
+        if self.parts is not None:
+            raise RuntimeError(f"{self.row.api.name} request {self.correlation_id} was answered twice")
+        connection = self.connection
+        if connection.closed:
+            self.parts = []
+            return
+        self.row.count(self.dispatcher.monotonic() - self.started)
+        self.parts = [response_head(len(answer), self.correlation_id), memoryview(answer)[CORRELATION_ID_BYTES:]]
+        if self._parked:
+            connection.deliver()
+
     @property
     def words(self) -> str:
         """The request for log lines: API, version and client address, as ``FETCH v12 from 10.0.0.1:9999``."""
         return f"{self.row.api.name} v{self.row.version} from {self.connection.peer}"
 
     def fail(self, error: BaseException) -> None:
-        """Answer with the error: Kafka's code as it is, anything else as UNKNOWN_SERVER_ERROR with a log entry."""
+        """Answer with the error: Kafka's code as it is, anything else as UNKNOWN_SERVER_ERROR with a log entry.
+
+        A request of a client that could be forwarded is asked again elsewhere when this controller is no longer active.
+        """
         row = self.row
+        if isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER and hasattr(self, "again"):
+            again = self.again
+            del self.again
+            again()
+            return
         row.metrics.errors += 1
         if not isinstance(error, KafkaError):
             log.error("%s failed; it is answered with UNKNOWN_SERVER_ERROR", self.words, exc_info=error)
             error = KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error; its log has it."
             )
+        self.failure = error
         response = row.failure(self.request, error)
         if response is None:
             self.parts = []

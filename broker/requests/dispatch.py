@@ -7,11 +7,13 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Operation, ResourceType
 from stratalog.broker.requests.context import BrokerT, RequestContext, ServedBroker
 from stratalog.broker.requests.dispatch_row import API_VERSIONS_KEY, NO_RESPONSE, PENDING, Api, Handler, Pending, Row
+from stratalog.broker.requests.forwarding import Forwarding
+from stratalog.broker.requests.request_source import RequestSource
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.slices import Slices
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
@@ -25,9 +27,6 @@ from stratalog.wire.frame import (
     skip_tagged_fields,
 )
 from stratalog.wire.schema import EncodeError
-
-if TYPE_CHECKING:
-    from stratalog.broker.network.connection import Connection
 
 __all__ = [
     "NO_RESPONSE",
@@ -70,6 +69,8 @@ class Dispatcher(Generic[BrokerT]):
         self.slices = Slices(lambda callback: asyncio.get_running_loop().call_soon(callback), monotonic)
         self.guarded = authorizer is not None
         """Whether any request may be refused."""
+        self.forwarding: Forwarding | None = None
+        """The way to the active controller; None where that is always in this process."""
         self._apis: dict[int, Api[Any]] = {}
         self._rows: dict[int, Row] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -82,12 +83,26 @@ class Dispatcher(Generic[BrokerT]):
         self._apis[api.key] = api
         first, last = api.versions
         for version in range(first, last + 1):
-            self._rows[request_code(api.key, version)] = Row(api, version, metrics.api(api.name, version))
+            row = Row(api, version, metrics.api(api.name, version))
+            row.checked = self.guarded and row.on_cluster
+            self._rows[request_code(api.key, version)] = row
+
+    def forward_by(self, forwarding: Forwarding) -> None:
+        """From now on requests that the active controller decides go to it, wherever it is."""
+        self.forwarding = forwarding
+        for row in self._rows.values():
+            if row.api.forwarded and not row.api.handled_first:
+                row.forward = forwarding.forward
+                row.checked = True
 
     @property
     def apis(self) -> list[Api[Any]]:
         """Every registered API by key."""
         return [self._apis[key] for key in sorted(self._apis)]
+
+    def api(self, key: int) -> Api[Any] | None:
+        """The row of an API key; None if it is not served."""
+        return self._apis.get(key)
 
     def advertised(self) -> list[tuple[int, int, int]]:
         """``(key, first version, last version)`` of every row, as ``ApiVersions`` announces them."""
@@ -112,13 +127,13 @@ class Dispatcher(Generic[BrokerT]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def permitted(self, connection: Connection, resource: ResourceType, name: str) -> int:
+    def permitted(self, connection: RequestSource, resource: ResourceType, name: str) -> int:
         """The set of operations that the client of a connection may do to a resource, as numbers of `Operation`."""
         if resource is ResourceType.TOPIC and self.guarded:
             name = self.broker.views.access_name(name)
         return self.authorizer.permitted(connection.principal, connection.host, resource, name)
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+    def dispatch(self, connection: RequestSource, frame: memoryview) -> None:
         """Handle one request; ``frame`` is valid until this returns, unless the handler leases it.
 
         Every frame, also one that cannot be decoded or whose handler fails, ends as an answer, a parked answer or a
@@ -145,8 +160,9 @@ class Dispatcher(Generic[BrokerT]):
             return
         context = RequestContext(self, connection, row, correlation_id, request)
         try:
-            if self.guarded and row.on_cluster:
-                self._check_cluster(context, row)
+            if row.checked and self._goes_elsewhere(context, row, frame):
+                context.park()
+                return
             quota = connection.quota
             response = (
                 row.handle(context, request)
@@ -175,14 +191,23 @@ class Dispatcher(Generic[BrokerT]):
         context.fail(error)
         if context.parts:
             context.connection.answer(context, context.parts)
+        elif context.parts is None:
+            context.park()  # it is asked again elsewhere
 
-    def _check_cluster(self, context: RequestContext[ServedBroker], row: Row) -> None:
-        if row.api.operation is not Operation.ANY and not context.allows(CLUSTER_NAME):
+    def _goes_elsewhere(self, context: RequestContext[ServedBroker], row: Row, frame: memoryview) -> bool:
+        """Whether the active controller in another process answers. Raises `KafkaError` for a client that may not ask.
+
+        A request that goes elsewhere is not checked here: the controller knows the newest rules.
+        """
+        if row.forward is not None and row.forward(context, frame):
+            return True
+        if self.guarded and row.on_cluster and not context.allows(CLUSTER_NAME):
             raise KafkaError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{row.api.operation.name} on the cluster is denied."
             )
+        return False
 
-    def _admit(self, connection: Connection, code: int, correlation_id: int, row: Row | None) -> bool:
+    def _admit(self, connection: RequestSource, code: int, correlation_id: int, row: Row | None) -> bool:
         """Whether to go on with a request of an unknown row or before authentication."""
         api_key, version = code >> 16, code & 0xFFFF
         if row is None and api_key == API_VERSIONS_KEY and API_VERSIONS_KEY in self._apis:

@@ -50,6 +50,8 @@ class Api(Generic[RequestT]):
     ``encoder(version)``: an encoder of the API's own for ``response``, in place of the compiled one.
     ``remember(context, frame)`` is called after the handler, where no quota holds: it may set the connection's
     ``shortcut`` for requests like this one, which then asks the authorizer by itself.
+    ``forwarded``: the active controller decides, and brokers hand such requests on to it (KIP-590). ``handled_first``:
+    the handler of the broker that was asked runs all the same, and itself hands on what it does not answer.
     """
 
     key: int
@@ -63,6 +65,8 @@ class Api(Generic[RequestT]):
     advertised_since: int | None = None
     encoder: Callable[[int], Callable[[Any], list[Part]]] | None = None
     remember: Callable[[Any, memoryview], None] | None = None
+    forwarded: bool = False
+    handled_first: bool = False
 
     @property
     def name(self) -> str:
@@ -100,9 +104,11 @@ class Row:
 
     __slots__ = (
         "api",
+        "checked",
         "decode",
         "encode",
         "flexible",
+        "forward",
         "handle",
         "metrics",
         "on_cluster",
@@ -115,9 +121,13 @@ class Row:
         self.version = version
         self.metrics = metrics
         self.handle = api.handle
+        self.forward: Callable[[Any, memoryview], bool] | None = None
+        """Hands a request on to the active controller; False if that is in this process. None where it always is."""
         self.flexible = version >= api.request.flexible_since
         self.response_flexible = self.flexible and api.key != API_VERSIONS_KEY
-        self.on_cluster = api.resource is ResourceType.CLUSTER
+        self.checked = False
+        """Whether the dispatcher looks at a request before its handler does."""
+        self.on_cluster = api.resource is ResourceType.CLUSTER and api.operation is not Operation.ANY
         self.decode: Callable[[memoryview, int, int, int], tuple[Any, int]] = self._decode_first
         self.encode: Callable[[Any], list[Part]] = self._encode_first
 

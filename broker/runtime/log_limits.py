@@ -33,6 +33,7 @@ STRANGERS: Final = (
     "stratalog.broker.coordinators.shard_driver",
     "stratalog.broker.coordinators.transactions",
     "stratalog.broker.requests.dispatch",
+    "stratalog.broker.requests.envelope_source",
     "stratalog.broker.http.server",
     "stratalog.broker.replicas.waiting_append",
     "stratalog.broker.runtime.purgatory",

@@ -11,8 +11,8 @@ from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.broker.requests.context import RequestContext
 
 if TYPE_CHECKING:
-    from stratalog.broker.network.connection import Connection
     from stratalog.broker.requests.dispatch import Dispatcher
+    from stratalog.broker.requests.request_source import RequestSource
 
 __all__ = ["Clearance", "Needed"]
 
@@ -25,7 +25,7 @@ class Clearance:
 
     __slots__ = ("_connection", "_dispatcher", "_needed", "_principal", "_version")
 
-    def __init__(self, dispatcher: Dispatcher[Any], connection: Connection, needed: tuple[Needed, ...]) -> None:
+    def __init__(self, dispatcher: Dispatcher[Any], connection: RequestSource, needed: tuple[Needed, ...]) -> None:
         self._dispatcher = dispatcher
         self._connection = connection
         self._needed = needed

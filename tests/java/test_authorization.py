@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.broker.api import APIS
+from stratalog.broker.api import BROKER_APIS
 from stratalog.client.link import BrokerLink, BrokerUnavailable
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -293,7 +293,7 @@ def asked(broker: Judged, rules: list[AclCreation], *, every_version: bool) -> d
     broker.under(rules)
     ids = broker.reset()
     told = {}
-    for api in APIS:
+    for api in BROKER_APIS:
         versions = range(api.versions[0], api.versions[1] + 1) if every_version else (api.versions[1],)
         for version, (number, make) in itertools.product(versions, enumerate(REQUESTS.get(api.key, ()))):
             request = make(version, ids)
@@ -318,7 +318,7 @@ def differences(
 
 def test_every_api_has_a_request():
     """But for the three that are asked before anybody is known."""
-    assert {api.key for api in APIS} - set(REQUESTS) == {17, 18, 36}
+    assert {api.key for api in BROKER_APIS} - set(REQUESTS) == {17, 18, 36}
 
 
 @pytest.mark.parametrize("state", STATES)

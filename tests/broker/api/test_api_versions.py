@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.broker.api import APIS
+from stratalog.broker.api import BROKER_APIS
 from stratalog.client.link import BrokerUnavailable
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.frame import decode_response_header, encode_request
@@ -44,7 +44,7 @@ def test_the_ranges_of_kafka_4_3_in_every_version(broker, version):
 
 def test_every_row_has_declared_messages(broker):
     """Each served version lies in what the declared messages know."""
-    for api in APIS:
+    for api in BROKER_APIS:
         assert MESSAGES[api.key].request is api.request
         assert api.request.versions[0] <= api.versions[0] <= api.versions[1] <= api.request.versions[1]
         assert api.response.versions[0] <= api.versions[0] <= api.versions[1] <= api.response.versions[1]

@@ -1,5 +1,6 @@
 import asyncio
 import struct
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,11 @@ import pytest
 from stratalog.broker.requests.dispatch import NO_RESPONSE, PENDING, Dispatcher, Operation, ResourceType
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.frame import encode_request
+from stratalog.wire.schema import encode_bytes
+
+CALLS = 10
+"""Python calls of one request: to dispatch, decode, handle, answer."""
 
 
 async def test_five_pipelined_answers_leave_in_send_order_also_when_the_second_fails(serve, wire):
@@ -296,3 +302,89 @@ async def test_answering_twice_is_an_error_and_after_the_end_nothing(serve, wire
     await until(lambda: abandoned)
     contexts[1].respond(wire.EchoResponse(error_code=0))
     assert contexts[1].parts == []
+
+
+class Elsewhere:
+    """A forwarding that notes the frames it takes, and answers with fixed bytes."""
+
+    def __init__(self, *, takes=True):
+        self.takes = takes
+        self.frames = []
+
+    def forward(self, context, frame):
+        self.frames.append(bytes(frame))
+        if self.takes:
+            context.relay(b"\0\0\0\0" + b"\0\0" + b"\0\2hi")
+        return self.takes
+
+
+async def test_a_forwarded_row_relays_the_answer_of_another_node(serve, wire):
+    """The frame goes out as it came in; the answer gets the client's correlation id, and is counted."""
+    edge = await serve(wire.echo_api(lambda *_: pytest.fail("handled here"), forwarded=True))
+    forwarding = Elsewhere()
+    edge.dispatcher.forward_by(forwarding)
+    client = await edge.client()
+    frame = client.frame(wire.EchoRequest(text="x"))
+    await client.send(frame)
+    assert await client.answer(wire.EchoResponse) == (1, wire.EchoResponse(error_code=0, text="hi"))
+    assert forwarding.frames == [frame[4:]]
+    assert edge.metrics.api("Echo", 0).requests == 1
+
+
+async def test_a_forwarded_row_is_handled_here_while_the_controller_is_here(serve, wire):
+    """The forwarding is asked, and takes nothing."""
+    edge = await serve(wire.echo_api(forwarded=True))
+    edge.dispatcher.forward_by(Elsewhere(takes=False))
+    client = await edge.client()
+    assert (await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse)).text == "x"
+
+
+@pytest.mark.parametrize("options", [{}, {"forwarded": True, "handled_first": True}])
+async def test_other_rows_do_not_ask_the_forwarding(serve, wire, options):
+    """Those that brokers answer, and those whose handlers forward by themselves."""
+    edge = await serve(wire.echo_api(**options))
+    forwarding = Elsewhere()
+    edge.dispatcher.forward_by(forwarding)
+    client = await edge.client()
+    assert (await client.ask(wire.EchoRequest(text="x"), wire.EchoResponse)).text == "x"
+    assert forwarding.frames == []
+
+
+def calls_of(dispatcher, source, frame):
+    """The Python functions called while one request is dispatched."""
+    called = []
+
+    def note(frame, event, _argument):
+        if event == "call":
+            called.append(frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        dispatcher.dispatch(source, memoryview(frame))
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("in_cluster", [False, True], ids=["alone", "in a cluster"])
+def test_a_request_that_is_not_forwarded_costs_no_call_more(wire, in_cluster):
+    """As many as before there was a forwarding, and the same in a cluster."""
+    dispatcher = Dispatcher(None, [wire.echo_api()], metrics=Metrics(), monotonic=lambda: 0.0)
+    if in_cluster:
+        dispatcher.forward_by(Elsewhere())
+    source = SimpleNamespace(
+        authenticated=True,
+        client_id="c",
+        client_id_bytes=b"c",
+        elements_max=10,
+        tags_max=10,
+        read_at=0.0,
+        quota=None,
+        answer=lambda context, parts: None,
+    )
+    body = encode_bytes(wire.EchoRequest(text="x"), 0)
+    frame = b"".join(encode_request(wire.EchoRequest.api_key, 0, 1, "c", [body], flexible=False))[4:]
+    calls_of(dispatcher, source, frame)
+    called = [name.rpartition(".")[2] for name in calls_of(dispatcher, source, frame)]
+    assert {"dispatch", "echo", "answer", "count"} <= set(called)
+    assert len(called) == CALLS

@@ -2,14 +2,14 @@
 
 import pytest
 
-from stratalog.broker.api import APIS
+from stratalog.broker.api import BROKER_APIS
 from stratalog.broker.shortcuts.table import with_shortcuts
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def test_four_apis_have_shortcuts():
     """Only APIs that a client sends one request after the other have one."""
-    assert [api.name for api in with_shortcuts(APIS) if api.remember] == [
+    assert [api.name for api in with_shortcuts(BROKER_APIS) if api.remember] == [
         "Produce",
         "Fetch",
         "Heartbeat",
@@ -19,8 +19,8 @@ def test_four_apis_have_shortcuts():
 
 def test_an_api_itself_has_none():
     """A table of the plain APIs answers every request the long way."""
-    assert [api.name for api in APIS if api.remember] == []
-    assert [api.key for api in with_shortcuts(APIS)] == [api.key for api in APIS]
+    assert [api.name for api in BROKER_APIS if api.remember] == []
+    assert [api.key for api in with_shortcuts(BROKER_APIS)] == [api.key for api in BROKER_APIS]
 
 
 @pytest.mark.parametrize("on", [True, False])
