@@ -7,6 +7,7 @@ existing dashboards light up. Figures without a name in Kafka begin with ``strat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -193,7 +194,7 @@ class Metrics(Collector):
         self.network = NetworkMetrics()
         self.topics: dict[str, TopicMetrics] = {}
         self.apis: dict[tuple[str, int], ApiMetrics] = {}
-        self._extra: list[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Samples]] = []
+        self._extra: dict[tuple[str, type[CounterMetricFamily | GaugeMetricFamily]], tuple[str, list[Samples]]] = {}
         self._refreshing: list[Callable[[], None]] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -221,12 +222,15 @@ class Metrics(Collector):
         self._refreshing.append(refresh)
 
     def add_gauge(self, name: str, text: str, samples: Samples) -> None:
-        """A present value that is asked for at each scrape: pairs of labels and number."""
-        self._extra.append((GaugeMetricFamily, name, text, samples))
+        """A present value that is asked for at each scrape: pairs of labels and number.
+
+        A name may be added again, by another server of the same process: values of equal labels are added up.
+        """
+        self._extra.setdefault((name, GaugeMetricFamily), (text, []))[1].append(samples)
 
     def add_counter(self, name: str, text: str, samples: Samples) -> None:
-        """A number that only grows, asked for at each scrape; ``name`` without ``_total``."""
-        self._extra.append((CounterMetricFamily, name, text, samples))
+        """A number that only grows, asked for at each scrape; ``name`` without ``_total``. It may be added again, too."""
+        self._extra.setdefault((name, CounterMetricFamily), (text, []))[1].append(samples)
 
     def render(self) -> bytes:
         """The Prometheus text exposition of everything."""
@@ -240,8 +244,8 @@ class Metrics(Collector):
         yield from self._collect_apis()
         for name, text in _NETWORK_TEXTS.items():
             yield CounterMetricFamily(f"stratalog_network_{name}", text, value=getattr(self.network, name))
-        for family_type, name, text, samples in self._extra:
-            yield _family(family_type, name, text, samples())
+        for (name, family_type), (text, samples) in self._extra.items():
+            yield _family(family_type, name, text, _added_up(samples))
 
     def _collect_topics(self) -> Iterator[Metric]:
         topics = list(self.topics.items())
@@ -300,13 +304,24 @@ def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
     return buckets
 
 
+def _added_up(samples: Iterable[Samples]) -> list[tuple[Labels, float]]:
+    """The rows of all of them, those of equal labels as one."""
+    first, *others = [list(each()) for each in samples]
+    if not others:
+        return first
+    rows: dict[tuple[tuple[str, str], ...], float] = {}
+    for labels, value in itertools.chain(first, *others):
+        key = tuple(labels.items())
+        rows[key] = rows.get(key, 0) + value
+    return [(dict(key), value) for key, value in rows.items()]
+
+
 def _family(
     family_type: type[CounterMetricFamily | GaugeMetricFamily],
     name: str,
     text: str,
-    samples: Iterable[tuple[Labels, float]],
+    rows: list[tuple[Labels, float]],
 ) -> Metric:
-    rows = list(samples)
     names = list(rows[0][0]) if rows else []
     family = family_type(name, text, labels=names)
     for labels, value in rows:

@@ -23,7 +23,7 @@ from stratalog.broker.settings.listeners import (
     ListenerError,
     SecurityProtocol,
 )
-from stratalog.broker.settings.roles import NodeListeners, controller_address, node_listeners
+from stratalog.broker.settings.roles import NodeListeners, controller_address, node_listeners, told_controllers
 from stratalog.metadata.settings.by_name import IGNORED_PREFIXES, is_security
 from stratalog.metadata.settings.cluster_roles import ClusterRoles, cluster_roles, role_notices, role_problems
 from stratalog.metadata.settings.configs import (
@@ -103,7 +103,10 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     """The addresses that clients get, one for each of :attr:`listeners` that is advertised."""
     controller_listeners: tuple[Listener, ...]
-    """Named by ``controller.listener.names``; nothing listens there while the quorum is this process alone."""
+    """Where brokers and other controllers are served: those that ``controller.listener.names`` names. Clients do not hear
+    of them."""
+    told_controller_listeners: tuple[Listener, ...]
+    """The same as other nodes reach them."""
     controller_address: tuple[str, int] | None
     """Host and port at which other nodes reach the first of them; None for a node without one."""
     http_host: str
@@ -277,6 +280,7 @@ class _Loader:
             listeners=listeners.served,
             advertised_listeners=listeners.advertised,
             controller_listeners=listeners.controllers,
+            told_controller_listeners=told_controllers(roles, listeners),
             controller_address=controller_address(roles, listeners),
             http_host=http_host,
             http_port=http_port,
@@ -366,14 +370,14 @@ class _Loader:
             return None
         self.problems.extend(role_problems(node, found.names))
         self.notices.extend(role_notices(node))
-        if node.is_broker:
-            self._check_served(found.served)
+        if node.is_broker and not found.served:
+            origin = self._origin("listeners")
+            self.problems.append(f"{origin}: listeners has only controller listeners; clients need one too")
+        self._check_served([*found.served, *(found.controllers if node.has_peers else ())])
         return found
 
     def _check_served(self, served: Sequence[Listener]) -> None:
         origin = self._origin("listeners")
-        if not served:
-            self.problems.append(f"{origin}: listeners has only controller listeners; clients need one too")
         self.problems.extend(
             f"{origin}: listener {one} needs {one.protocol}: in this release only PLAINTEXT is served"
             for one in served

@@ -6,7 +6,7 @@ Source: Kafka's ``KafkaConfig.effectiveAdvertisedControllerListeners`` (KIP-853)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stratalog.broker.settings.listeners import (
     Listener,
@@ -18,7 +18,7 @@ from stratalog.broker.settings.listeners import (
 )
 from stratalog.metadata.settings.cluster_roles import ClusterRoles, ListenerNames
 
-__all__ = ["NodeListeners", "controller_address", "node_listeners"]
+__all__ = ["NodeListeners", "controller_address", "node_listeners", "told_controllers"]
 
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
@@ -66,20 +66,28 @@ def node_listeners(
     )
 
 
-def controller_address(node: ClusterRoles, listeners: NodeListeners) -> tuple[str, int] | None:
-    """Host and port at which others reach the first controller listener; None for a node that has none.
+def told_controllers(node: ClusterRoles, listeners: NodeListeners) -> tuple[Listener, ...]:
+    """The controller listeners of a node as other nodes reach them, in the order of ``controller.listener.names``.
 
     A listener on every interface that is not advertised has the address of this node in ``controller.quorum.voters``,
-    and ``localhost`` without one, as in Kafka.
+    and ``localhost`` without one, as in Kafka. Empty for a node that has none.
     """
-    name = node.controller_listeners[0]
-    for one in listeners.advertised_controllers:
-        if one.name == name:
-            return one.host, one.port
-    found = next((one for one in listeners.controllers if one.name == name), None)
-    if found is None:
-        return None
-    if found.host not in _EVERY_INTERFACE:
-        return found.host, found.port
+    bound = {one.name: one for one in listeners.controllers}
+    named = {one.name: one for one in listeners.advertised_controllers}
     mine = next((voter for voter in node.quorum.voters if voter.node_id == node.node_id), None)
-    return ("localhost", found.port) if mine is None else (mine.host, mine.port)
+    told = []
+    for name in node.controller_listeners:
+        one = named.get(name) or bound.get(name)
+        if one is None:
+            continue
+        if one.host in _EVERY_INTERFACE:
+            host, port = ("localhost", one.port) if mine is None else (mine.host, mine.port)
+            one = replace(one, host=host, port=port)
+        told.append(one)
+    return tuple(told)
+
+
+def controller_address(node: ClusterRoles, listeners: NodeListeners) -> tuple[str, int] | None:
+    """Host and port at which others reach the first controller listener; None for a node that has none."""
+    first = next((one for one in told_controllers(node, listeners) if one.name == node.controller_listeners[0]), None)
+    return None if first is None else (first.host, first.port)

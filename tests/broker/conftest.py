@@ -285,3 +285,83 @@ def memory_controller():
     yield make
     for one in made:
         one.close()
+
+
+class Controller:
+    """A running node as a controller: all that it has, and a quorum that says what a test wants."""
+
+    def __init__(self, running) -> None:
+        from types import SimpleNamespace
+
+        self._running = running
+        leader = SimpleNamespace(leader_id=running.node.node_id, epoch=1, endpoints=())
+        self.quorum = SimpleNamespace(is_active=True, leader=leader)
+        self._links = []
+
+    def __getattr__(self, name: str):
+        return getattr(self._running.node, name)
+
+    def start(self) -> "Controller":
+        """Listen."""
+        self._running.run(self._listen)
+        return self
+
+    async def _listen(self) -> None:
+        from stratalog.broker.controller_listener import ControllerListener
+
+        self.listener = ControllerListener(self, self.tick)
+        await self.listener.bind()
+        await self.listener.accept()
+
+    @property
+    def port(self) -> int:
+        """Where others connect."""
+        return self.listener.server.addresses["CONTROLLER"][1]
+
+    @property
+    def running(self):
+        """The node, and the thread that it runs in."""
+        return self._running
+
+    def link(self):
+        """A new connection to the controller."""
+        from stratalog.client.link import BrokerLink
+
+        self._links.append(BrokerLink("127.0.0.1", self.port))
+        return self._links[-1]
+
+    def stop(self) -> None:
+        """Close the listener and the connections."""
+        for link in self._links:
+            link.close()
+        self._running.run(self.listener.close, 0)
+
+
+CONTROLLER_SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+    "controller.listener.names": "CONTROLLER",
+}
+
+
+@pytest.fixture
+def start_controller(start_node):
+    """Start controllers with settings of the test's own; all are stopped after it."""
+    controllers: list[Controller] = []
+
+    def start(**settings) -> Controller:
+        node = start_node(directory=f"controller{len(controllers)}", **{**CONTROLLER_SETTINGS, **settings})
+        controllers.append(Controller(node).start())
+        return controllers[-1]
+
+    yield start
+    for controller in controllers:
+        controller.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_controller(start_shared_node):
+    """One controller for all tests of a file."""
+    controller = Controller(start_shared_node(**CONTROLLER_SETTINGS)).start()
+    yield controller
+    controller.stop()
