@@ -201,6 +201,7 @@ def new_coordinators(broker: BrokerParts) -> Coordinators:
         rules=broker.topic_rules,
         new_topic_id=broker.new_topic_id,
         random_int=broker.random_int,
+        forwarding=lambda: broker.dispatcher.forwarding,
     )
     services = CoordinatorServices(
         config=lambda: broker.config,

@@ -13,7 +13,9 @@ from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.requests.dispatch import Api, Pending
+from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.broker.requests.quotas import mutation_permit
+from stratalog.broker.requests.topic_wishes import wish_for_topics
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.controller.controller import Failure, create_topics
 from stratalog.metadata.image.decision import charged_once
@@ -38,6 +40,11 @@ _ERROR_SINCE: Final = 13
 _IDS_SINCE: Final = 12
 _NEVER_STRICT: Final = 1 << 15
 """Topics that are created by being asked for are counted; no version refuses them."""
+_LATER: Final = dict.fromkeys(
+    (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
+"""Errors that no client expects of a topic: it is to ask again."""
 _CREATED_MAX: Final = 100
 """Topics created for one request; the others are unknown in its answer, and created when the client asks again."""
 
@@ -102,6 +109,9 @@ class _Answer:
     async def create(self, names: list[str]) -> Steps[Message]:
         """Create topics with the broker's defaults, then answer; one that cannot be created says why."""
         broker = self._broker
+        forwarding = self._context.dispatcher.forwarding
+        if forwarding is not None and forwarding.elsewhere:
+            return await self._create_elsewhere(names, forwarding)
         permit = charged_once(mutation_permit(self._context, _NEVER_STRICT))
         wanted = broker.coordinators.internal_topics.wanted
         try:
@@ -118,13 +128,27 @@ class _Answer:
                 size=len(names),
             )
         except KafkaError as error:
-            return self.build(dict.fromkeys(names, error.code))
+            return self.build(dict.fromkeys(names, _LATER.get(error.code, error.code)))
         self._image = broker.image
         failed: dict[str, ErrorCode] = {
             name: result.code
             for name, result in results
             if isinstance(result, Failure) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
+        return self.build(failed)
+
+    async def _create_elsewhere(self, names: list[str], forwarding: Forwarding) -> Steps[Message]:
+        """Have topics created by the active controller; LEADER_NOT_AVAILABLE for those of which this broker has not heard yet."""
+        broker = self._broker
+        wanted = [broker.coordinators.internal_topics.wanted(name) for name in names]
+        failed = dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            errors = await wish_for_topics(forwarding, wanted, broker.config, self._context)
+        except KafkaError as error:
+            failed = dict.fromkeys(names, _LATER.get(error.code, error.code))
+        else:
+            failed |= {name: _LATER.get(error.code, error.code) for name, error in errors.items()}
+        self._image = broker.image
         return self.build(failed)
 
     def build(self, failed: dict[str, ErrorCode]) -> Steps[Message]:

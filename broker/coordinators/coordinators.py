@@ -86,6 +86,7 @@ class Coordinators:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.internal_topics.close()
         self.hanging.close()
         self.transactions.close()
         self.groups.patterns.close()

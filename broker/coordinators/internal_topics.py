@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.requests.forwarding import Forwarding
+from stratalog.broker.requests.topic_wishes import wish_for_topics
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.controller.controller import NewTopic, TopicRules, create_topics
 from stratalog.metadata.image.decision import Failure
@@ -26,7 +28,9 @@ _PREFIX: Final = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMaking:
-    """How topics are made. ``config``, ``image`` and ``rules`` are as they are now."""
+    """How topics are made. ``config``, ``image`` and ``rules`` are as they are now; ``forwarding`` is the way to the active
+    controller, None where that is always in this process.
+    """
 
     config: Callable[[], BrokerConfig]
     image: Callable[[], ClusterImage]
@@ -34,6 +38,7 @@ class TopicMaking:
     rules: Callable[[], TopicRules]
     new_topic_id: Callable[[], Uuid]
     random_int: Callable[[int], int]
+    forwarding: Callable[[], Forwarding | None] = lambda: None
 
 
 class InternalTopics:
@@ -42,9 +47,14 @@ class InternalTopics:
     def __init__(self, making: TopicMaking) -> None:
         self._making = making
         self._turn = asyncio.Lock()
+        self._wishes: dict[str, asyncio.Task[dict[str, KafkaError]]] = {}
 
     async def ensure(self, topic: str) -> None:
         """Come back when the topic is there. Raises `KafkaError` COORDINATOR_NOT_AVAILABLE with the reason if not."""
+        forwarding = self._making.forwarding()
+        if forwarding is not None and forwarding.elsewhere:
+            await self._wish(topic, forwarding)
+            return
         async with self._turn:
             if topic in self._making.image().topics.by_name:
                 return
@@ -63,6 +73,33 @@ class InternalTopics:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {result.message or result.code}"
                 )
+
+    async def _wish(self, topic: str, forwarding: Forwarding) -> None:
+        """Have the topic created elsewhere. Raises `KafkaError` COORDINATOR_NOT_AVAILABLE until the image here has it.
+
+        Requests that come meanwhile wait for the same answer, also when the first one's client goes.
+        """
+        if topic in self._making.image().topics.by_name:
+            return
+        wish = self._wishes.get(topic)
+        if wish is None:
+            wish = asyncio.ensure_future(wish_for_topics(forwarding, [self.wanted(topic)], self._making.config()))
+            self._wishes[topic] = wish
+            wish.add_done_callback(lambda _: self._wishes.pop(topic))
+        await asyncio.wait({wish})
+        if wish.cancelled():
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker stops.")
+        error = wish.exception() or wish.result().get(topic)
+        if error is not None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {error}") from error
+        if topic not in self._making.image().topics.by_name:
+            why = f"{topic} has been created; this broker has not heard of it yet."
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+    def close(self) -> None:
+        """Wait for no answer of the controller any more."""
+        for wish in list(self._wishes.values()):
+            wish.cancel()
 
     def wanted(self, topic: str) -> NewTopic:
         """A topic made by a request for it: those of the coordinators as their settings say."""

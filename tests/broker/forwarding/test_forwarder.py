@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
 from stratalog.broker.forwarding import forwarder as module
 from stratalog.broker.forwarding.forwarder import Forwarder, ForwardingLimits
 from stratalog.broker.peers.dialer import TcpDialer
@@ -24,6 +25,7 @@ from stratalog.wire.messages.create_topics import (
 )
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest
 from stratalog.wire.messages.describe_quorum import DescribeQuorumRequest
+from stratalog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from stratalog.wire.messages.envelope import EnvelopeResponse
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -31,7 +33,7 @@ from stratalog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from stratalog.wire.messages.metadata import MetadataRequest
+from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 def topics(*names, partition_count=1, configs=()):
@@ -111,18 +113,23 @@ class Pair:
         broker.run(build)
 
     def close(self):
+        """Let go of the link, and of the topics: the next test has the same nodes."""
         self.broker.run(self.channel.link.close)
+        self.active = True
+        for link, node in ((self.controller.link(), self.controller), (self.broker.link(), self.broker.node)):
+            names = list(node.image.topics.by_name)
+            answer = link.call(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)
+            assert {each.error_code for each in answer.responses} <= {0}
 
 
 @pytest.fixture
-def new_pair(start_node, start_controller):
-    """Start a broker and a controller."""
+def new_pair(shared_broker, shared_controller):
+    """A broker and a controller, which all tests share; the way between them is the test's own."""
     pairs = []
     with ThreadPoolExecutor(2) as executor:
 
-        def start(*, controller=None, limits=None, **settings):
-            broker = start_node(directory="broker", **settings)
-            pairs.append(Pair(broker, controller or start_controller(), executor, limits))
+        def start(limits=None):
+            pairs.append(Pair(shared_broker, shared_controller, executor, limits))
             return pairs[-1]
 
         yield start
@@ -132,7 +139,7 @@ def new_pair(start_node, start_controller):
 
 @pytest.fixture
 def pair(new_pair):
-    """A broker with default settings and its controller."""
+    """A way with default limits."""
     return new_pair()
 
 
@@ -175,7 +182,7 @@ def test_other_requests_stay_at_the_broker(pair):
     """No row but those of the controller's decisions asks the channel."""
     link = pair.broker.link()
     link.call(MetadataRequest(topics=None), 12)
-    link.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    link.call(DescribeUserScramCredentialsRequest(users=None), 0)
     assert pair.channel.asked == []
 
 
@@ -338,6 +345,40 @@ def test_the_client_is_named_to_the_controller(pair):
         pair.controller.control.execute = before
     assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION
     assert seen == [("User:alice", "127.0.0.1", "stratalog")]
+
+
+def test_a_topic_that_metadata_ask_for_is_created_by_the_controller(pair):
+    """For the client; LEADER_NOT_AVAILABLE until this broker has heard of it, with the counts of its own settings."""
+    link = pair.broker.link()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="wished")], allow_auto_topic_creation=True)
+    for _ in range(2):
+        assert [each.error_code for each in link.call(request, 12).topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
+    assert len(pair.controller.image.topics.by_name["wished"].partitions) == 1
+    envelopes = [request for request, _ in pair.channel.asked]
+    assert [type(one).__name__ for one in envelopes] == ["EnvelopeRequest"] * 2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION])
+def test_metadata_answer_while_no_controller_does(pair, quick, code):
+    """The topic has an error, the rest of the answer is as ever."""
+    pair.channel.outcomes = [EnvelopeResponse(response_data=None, error_code=code)] * 10_000
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="wished")], allow_auto_topic_creation=True)
+    answer = pair.broker.link().call(request, 12)
+    wanted = ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.NOT_CONTROLLER else code
+    assert [each.error_code for each in answer.topics] == [wanted]
+    assert len(answer.brokers) == 1
+
+
+def test_the_topic_of_groups_is_created_by_the_controller(pair):
+    """In this node's own name, once for all who ask; COORDINATOR_NOT_AVAILABLE until this broker has heard of it."""
+    links = [pair.broker.link() for _ in range(3)]
+    for link in links:
+        link.send(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    for link in links:
+        answer = link.receive()
+        assert [each.error_code for each in answer.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert GROUP_TOPIC in pair.controller.image.topics.by_name
+    assert {type(request) for request, _ in pair.channel.asked} == {CreateTopicsRequest}
 
 
 def alteration(resource_type, name, key, value):
