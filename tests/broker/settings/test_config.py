@@ -294,6 +294,8 @@ def test_the_files_of_a_cluster_of_several_are_read_by_role(load, content, roles
     assert [one.name for one in config.listeners] == [one.name for one in config.advertised_listeners] == served
     assert [one.name for one in config.controller_listeners] == controllers
     assert config.controller_address == address
+    told = [(one.name, one.host, one.port) for one in config.told_controller_listeners]
+    assert told == [(name, *address) for name in controllers]
     assert config.roles.node_id == config.node_id
 
 
@@ -315,6 +317,10 @@ def test_the_other_flags_are_settings_too(load) -> None:
     ("content", "message"),
     [
         ("listeners=SSL://:9093\n", "only PLAINTEXT is served"),
+        (
+            THREE_NODES + "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL\n",
+            "only PLAINTEXT is served",
+        ),
         ("listeners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n", "only controller listeners"),
         ("listeners=INTERNAL://:9092\n", "no security protocol is defined for listener INTERNAL"),
         ("listeners=PLAINTEXT://:9092,CONTROLLER://:9092\n", "port 9092 is used by 2 listeners"),

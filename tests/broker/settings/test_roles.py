@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stratalog.broker.settings.listeners import ListenerError
-from stratalog.broker.settings.roles import controller_address, node_listeners
+from stratalog.broker.settings.roles import controller_address, node_listeners, told_controllers
 from stratalog.metadata.settings.by_name import definitions
 from stratalog.metadata.settings.cluster_roles import cluster_roles
 
@@ -53,6 +53,14 @@ def test_listeners_are_divided_by_role():
 def test_others_reach_a_controller_where_kafka_says(listeners, advertised, voters, address):
     """The order is: advertised, the listener's own host, the list of voters, localhost."""
     assert controller_address(*found(listeners, advertised, voters=voters)) == address
+
+
+def test_every_listener_of_a_controller_is_told_in_the_order_of_the_names():
+    """Registrations and voters name all of them; those that the node does not have are left out."""
+    listeners, voters = "PLAINTEXT://:9092,A://a:1,B://:2,C://:3", "1@voter:7"
+    node, parts = found(listeners, "PLAINTEXT://me:9092,C://c:4", names="C,B,X,A", voters=voters)
+    assert [str(one) for one in told_controllers(node, parts)] == ["C://c:4", "B://voter:7", "A://a:1"]
+    assert told_controllers(*found("PLAINTEXT://:9092")) == ()
 
 
 def test_the_first_name_is_the_one_that_others_use():
