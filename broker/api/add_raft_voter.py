@@ -19,4 +19,6 @@ API = Api(
     handle=ask_quorum,
     operation=Operation.ALTER,
     resource=ResourceType.CLUSTER,
+    forwarded=True,
+    by_quorum=True,
 )

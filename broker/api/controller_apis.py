@@ -11,11 +11,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from stratalog.broker.api import (
+    add_raft_voter,
+    allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
+    alter_partition,
     alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
+    assign_replicas_to_dirs,
+    begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
     create_acls,
     create_partitions,
     create_topics,
@@ -27,13 +35,19 @@ from stratalog.broker.api import (
     describe_quorum,
     describe_user_scram_credentials,
     elect_leaders,
+    end_quorum_epoch,
     envelope,
+    fetch_snapshot,
     incremental_alter_configs,
     list_partition_reassignments,
+    raft_fetch,
+    remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
     unregister_broker,
     update_features,
+    update_raft_voter,
+    vote,
 )
 from stratalog.broker.api.controller_view import Context
 from stratalog.broker.requests.dispatch import Api, Pending
@@ -55,6 +69,7 @@ def _decided(api: Api[Any]) -> Api[Any]:
 
 
 CONTROLLER_APIS: Final[tuple[Api[Any], ...]] = (
+    raft_fetch.API,
     sasl_handshake.API,
     api_versions.API,
     _decided(create_topics.API),
@@ -73,9 +88,22 @@ CONTROLLER_APIS: Final[tuple[Api[Any], ...]] = (
     _decided(alter_client_quotas.API),
     describe_user_scram_credentials.API,
     _decided(alter_user_scram_credentials.API),
-    describe_quorum.API,
+    vote.API,
+    begin_quorum_epoch.API,
+    end_quorum_epoch.API,
+    describe_quorum.CONTROLLER_API,
+    alter_partition.API,
     _decided(update_features.API),
     envelope.API,
+    fetch_snapshot.API,
     describe_cluster.CONTROLLER_API,
+    broker_registration.API,
+    broker_heartbeat.API,
     _decided(unregister_broker.API),
+    allocate_producer_ids.API,
+    controller_registration.API,
+    assign_replicas_to_dirs.API,
+    add_raft_voter.API,
+    remove_raft_voter.API,
+    update_raft_voter.API,
 )

@@ -138,5 +138,6 @@ API = Api(
     operation=Operation.DESCRIBE,
     resource=ResourceType.CLUSTER,
     forwarded=True,
+    by_quorum=True,
 )
 CONTROLLER_API = replace(API, handle=describe_as_controller)

@@ -92,8 +92,11 @@ class Forwarder:
         return self._waiting.requests
 
     def forward(self, context: RequestContext[Any], frame: memoryview) -> bool:
-        """Have the active controller answer the request in ``frame``; False, and nothing done, if it is in this process."""
-        if self._is_active():
+        """Have the active controller answer the request in ``frame``; False if the handler of this process is to.
+
+        The metadata quorum is asked over the listener of its leader, wherever that is.
+        """
+        if self._is_active() and not context.row.api.by_quorum:
             context.again = partial(self._begin, context, bytes(frame))
             return False
         self._begin(context, bytes(frame))

@@ -51,7 +51,8 @@ class Api(Generic[RequestT]):
     ``remember(context, frame)`` is called after the handler, where no quota holds: it may set the connection's
     ``shortcut`` for requests like this one, which then asks the authorizer by itself.
     ``forwarded``: the active controller decides, and brokers hand such requests on to it (KIP-590). ``handled_first``:
-    the handler of the broker that was asked runs all the same, and itself hands on what it does not answer.
+    the handler of the broker that was asked runs all the same, and itself hands on what it does not answer. ``by_quorum``: a
+    broker of a cluster hands them on even if the active controller is in its own process.
     """
 
     key: int
@@ -67,6 +68,7 @@ class Api(Generic[RequestT]):
     remember: Callable[[Any, memoryview], None] | None = None
     forwarded: bool = False
     handled_first: bool = False
+    by_quorum: bool = False
 
     @property
     def name(self) -> str:

@@ -293,9 +293,12 @@ class Controller:
     def __init__(self, running) -> None:
         from types import SimpleNamespace
 
+        from stratalog.broker.quorum.leadership import LeaderAndEpoch, QuorumStatus
+
         self._running = running
-        leader = SimpleNamespace(leader_id=running.node.node_id, epoch=1, endpoints=())
-        self.quorum = SimpleNamespace(is_active=True, leader=leader)
+        leader = LeaderAndEpoch(running.node.node_id, 1)
+        status = QuorumStatus(leader, high_watermark=0, voters=())
+        self.quorum = SimpleNamespace(is_active=True, leader=leader, describe=lambda: status)
         self._links = []
 
     def __getattr__(self, name: str):

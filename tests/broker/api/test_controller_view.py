@@ -4,21 +4,14 @@ import ast
 from pathlib import Path
 
 from stratalog.broker.api import controller_view
-from stratalog.broker.api.controller_view import ControllerView, Leadership, QuorumView
+from stratalog.broker.api.controller_view import ControllerView
 
 API = Path(controller_view.__file__).parent
 
 
 def test_a_controller_adds_its_quorum_to_what_brokers_have():
     """The rest is common to both."""
-    assert "quorum" in vars(ControllerView)
-
-
-def test_the_quorum_is_that_of_the_metadata_log():
-    """Identity, leadership, ends, and the two ways in."""
-    offered = {name for name in vars(QuorumView) if name[0] != "_"}
-    assert {"node_id", "directory_id", "cluster_id", "leader", "is_active", "receive", "propose"} <= offered
-    assert {"leader_id", "epoch", "endpoints"} <= {name for name in vars(Leadership) if name[0] != "_"}
+    assert {"quorum", "sessions"} <= set(vars(ControllerView))
 
 
 def test_no_handler_reaches_for_the_node():

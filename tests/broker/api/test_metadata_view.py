@@ -21,7 +21,7 @@ def test_both_views_have_all_of_it():
 def test_handlers_of_both_listeners_ask_for_nothing_else():
     """No module whose rows stand in both tables names the view of one of them, but for a row of its own."""
     shared = {api.key for api in BROKER_APIS} & {api.key for api in CONTROLLER_APIS}
-    own_rows = {"describe_cluster", "describe_quorum"}
+    own_rows = {"describe_cluster", "describe_quorum", "fetch"}
     narrow = set()
     for path in API.glob("*.py"):
         tree = ast.parse(path.read_text())

@@ -407,8 +407,10 @@ def test_settings_go_to_the_controller_and_loggers_stay(pair):
     assert len(pair.channel.asked) == 1
 
 
-def test_the_quorum_is_described_by_the_controller(pair):
-    """As every other forwarded request."""
+@pytest.mark.parametrize("active", [False, True])
+def test_the_quorum_is_described_by_its_leader(pair, active):
+    """Also one in this process is asked over its own listener."""
+    pair.active = active
     request = DescribeQuorumRequest(topics=[])
     answer = pair.broker.link().call(request, 2)
     assert (answer.error_code, answer.topics) == (0, [])
