@@ -1,6 +1,6 @@
 """The APIs on a listener of controllers, a line each; ``ApiVersions`` is computed from them there.
 
-The keys are Kafka's, as far as there are handlers: 1 17-20 29-33 36-41 43-46 49-60 62-64 67 70 73 80-82, of which 38 to 41
+The keys are Kafka's, as far as there are handlers: 1 17-20 29-33 36-41 43-46 49-60 62-64 67 70 73 80-82. Those from 38 to 41
 (delegation tokens) are not served. Rows that brokers have as well are the same, except that only the active controller
 decides, and that it cannot refuse settings of brokers other than itself.
 """

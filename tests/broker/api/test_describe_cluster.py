@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
+from stratalog.wire.records.metadata import ControllerEndpoint, RegisterControllerRecord
 
 
 def request(*, operations=False, **options):
@@ -43,3 +44,23 @@ def test_the_cluster_keeps_its_id_over_restarts(broker):
     before = broker.node.cluster_id
     broker.restart()
     assert broker.link().call(request(), 2).cluster_id == before
+
+
+def test_a_controller_describes_the_registered_controllers(shared_controller):
+    """At the listener that was asked, with the leader of the metadata quorum; one without that listener is left out."""
+    records = tuple(
+        RegisterControllerRecord(
+            controller_id=number,
+            incarnation_id=bytes(16),
+            zk_migration_ready=False,
+            end_points=[ControllerEndpoint(name=name, host=f"c{number}", port=9093, security_protocol=0)],
+            features=[],
+        )
+        for number, name in ((7, "CONTROLLER"), (8, "OTHER"))
+    )
+    shared_controller.running.run(lambda: shared_controller.control.write(records))
+    answer = shared_controller.link().call(request(endpoint_type=2, operations=True), 2)
+    assert (answer.error_code, answer.endpoint_type) == (0, 2)
+    assert (answer.cluster_id, answer.controller_id) == (shared_controller.cluster_id, shared_controller.node_id)
+    assert [(one.broker_id, one.host, one.port) for one in answer.brokers] == [(7, "c7", 9093)]
+    assert answer.cluster_authorized_operations > 0

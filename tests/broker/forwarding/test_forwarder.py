@@ -1,20 +1,12 @@
 """A broker that is asked, and a controller elsewhere that decides, over a real link."""
 
-import asyncio
-import random
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
-from stratalog.broker.forwarding import forwarder as module
-from stratalog.broker.forwarding.forwarder import Forwarder, ForwardingLimits
-from stratalog.broker.peers.dialer import TcpDialer
+from stratalog.broker.forwarding.forwarder import ForwardingLimits
 from stratalog.broker.peers.peer_errors import Peer, PeerTimeout, PeerUnavailable
-from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.client.link import BrokerUnavailable
-from stratalog.metadata.image.configs_image import ConfigResource
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import (
@@ -27,13 +19,7 @@ from stratalog.wire.messages.delete_topics import DeleteTopicsRequest
 from stratalog.wire.messages.describe_quorum import DescribeQuorumRequest
 from stratalog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from stratalog.wire.messages.envelope import EnvelopeResponse
-from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
-from stratalog.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stratalog.wire.messages.metadata import MetadataRequest
 
 
 def topics(*names, partition_count=1, configs=()):
@@ -48,106 +34,6 @@ def topics(*names, partition_count=1, configs=()):
         for name in names
     ]
     return CreateTopicsRequest(topics=new, timeout_ms=1000)
-
-
-class Channel:
-    """A link to one controller, or to none while ``port`` is None; a test may put an outcome in front of it."""
-
-    def __init__(self, executor) -> None:
-        self.executor = executor
-        self.port = None
-        self.link = None
-        self.outcomes = []
-        self.asked = []
-        self.refused = []
-
-    def connect(self, port):
-        """From now on requests go there."""
-        self.port = port
-        self.link = PeerLink(
-            Peer(1, "127.0.0.1", port),
-            dialer=TcpDialer(self.executor),
-            executor=self.executor,
-            monotonic=asyncio.get_running_loop().time,
-            draw=random.Random(1).random,
-            client_id="b",
-        )
-
-    def ask(self, request, *, timeout_ms, version=None):
-        """Send it, unless a test wants otherwise."""
-        self.asked.append((request, timeout_ms))
-        if not self.outcomes:
-            return self.link.ask(request, timeout_ms=timeout_ms, version=version)
-        outcome = self.outcomes.pop(0)
-        future = asyncio.get_running_loop().create_future()
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        elif outcome is not None:
-            future.set_result(outcome)
-        return future
-
-    def not_controller(self, leader_epoch):
-        """Note it."""
-        self.refused.append(leader_epoch)
-
-
-class Pair:
-    """A broker that forwards to a controller."""
-
-    def __init__(self, broker, controller, executor, limits) -> None:
-        self.broker, self.controller = broker, controller
-        self.channel = Channel(executor)
-        self.active = False
-
-        def build():
-            self.channel.connect(controller.port)
-            self.forwarder = Forwarder(
-                self.channel,
-                is_active=lambda: self.active,
-                leader_epoch=lambda: 7,
-                monotonic=broker.node.clock.monotonic,
-                limits=limits,
-            )
-            broker.node.dispatcher.forward_by(self.forwarder)
-
-        broker.run(build)
-
-    def close(self):
-        """Let go of the link, and of the topics: the next test has the same nodes."""
-        self.broker.run(self.channel.link.close)
-        self.active = True
-        for link, node in ((self.controller.link(), self.controller), (self.broker.link(), self.broker.node)):
-            names = list(node.image.topics.by_name)
-            answer = link.call(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)
-            assert {each.error_code for each in answer.responses} <= {0}
-
-
-@pytest.fixture
-def new_pair(shared_broker, shared_controller):
-    """A broker and a controller, which all tests share; the way between them is the test's own."""
-    pairs = []
-    with ThreadPoolExecutor(2) as executor:
-
-        def start(limits=None):
-            pairs.append(Pair(shared_broker, shared_controller, executor, limits))
-            return pairs[-1]
-
-        yield start
-        for pair in pairs:
-            pair.close()
-
-
-@pytest.fixture
-def pair(new_pair):
-    """A way with default limits."""
-    return new_pair()
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """No pauses, and little time."""
-    monkeypatch.setattr(module, "BACKOFF_MS", 1)
-    monkeypatch.setattr(module, "RETRY_MS", 400)
 
 
 def test_a_topic_is_created_where_the_controller_is(pair):
@@ -276,7 +162,7 @@ def test_an_answer_that_is_too_short_is_an_unknown_server_error(pair):
 
 
 def test_the_clients_correlation_id_is_its_own(pair):
-    """Whatever number the controller's answer has."""
+    """The number in the controller's answer does not count."""
     body = bytes(4 + 1 + 4) + b"\1\0"
     pair.channel.outcomes = [EnvelopeResponse(response_data=b"\7\7\7\7" + body[4:], error_code=0)]
     assert pair.broker.link().call(topics(), 7).topics == []
@@ -345,66 +231,6 @@ def test_the_client_is_named_to_the_controller(pair):
         pair.controller.control.execute = before
     assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION
     assert seen == [("User:alice", "127.0.0.1", "stratalog")]
-
-
-def test_a_topic_that_metadata_ask_for_is_created_by_the_controller(pair):
-    """For the client; LEADER_NOT_AVAILABLE until this broker has heard of it, with the counts of its own settings."""
-    link = pair.broker.link()
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="wished")], allow_auto_topic_creation=True)
-    for _ in range(2):
-        assert [each.error_code for each in link.call(request, 12).topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
-    assert len(pair.controller.image.topics.by_name["wished"].partitions) == 1
-    envelopes = [request for request, _ in pair.channel.asked]
-    assert [type(one).__name__ for one in envelopes] == ["EnvelopeRequest"] * 2
-
-
-@pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION])
-def test_metadata_answer_while_no_controller_does(pair, quick, code):
-    """The topic has an error, the rest of the answer is as ever."""
-    pair.channel.outcomes = [EnvelopeResponse(response_data=None, error_code=code)] * 10_000
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="wished")], allow_auto_topic_creation=True)
-    answer = pair.broker.link().call(request, 12)
-    wanted = ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.NOT_CONTROLLER else code
-    assert [each.error_code for each in answer.topics] == [wanted]
-    assert len(answer.brokers) == 1
-
-
-def test_the_topic_of_groups_is_created_by_the_controller(pair):
-    """In this node's own name, once for all who ask; COORDINATOR_NOT_AVAILABLE until this broker has heard of it."""
-    links = [pair.broker.link() for _ in range(3)]
-    for link in links:
-        link.send(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
-    for link in links:
-        answer = link.receive()
-        assert [each.error_code for each in answer.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert GROUP_TOPIC in pair.controller.image.topics.by_name
-    assert {type(request) for request, _ in pair.channel.asked} == {CreateTopicsRequest}
-
-
-def alteration(resource_type, name, key, value):
-    config = AlterableConfig(name=key, config_operation=0, value=value)
-    return AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[config])
-
-
-def test_settings_go_to_the_controller_and_loggers_stay(pair):
-    """Names of other brokers are refused where the client asked; the answer has all of them."""
-    pair.controller.running.link().call(topics("t"), 7)
-    resources = [
-        alteration(2, "t", "retention.ms", "1000"),
-        alteration(8, str(pair.broker.node.node_id), "stratalog.x", "DEBUG"),
-        alteration(4, "4711", "log.cleaner.threads", "2"),
-    ]
-    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
-    answer = pair.broker.link().call(request, 1)
-    codes = {(each.resource_type, each.resource_name): each.error_code for each in answer.responses}
-    assert codes[2, "t"] == 0
-    assert codes[4, "4711"] == ErrorCode.INVALID_REQUEST
-    assert len(answer.responses) == 3
-    assert pair.controller.image.configs.of(ConfigResource.topic("t")) == {"retention.ms": "1000"}
-    assert len(pair.channel.asked) == 1
-    only = IncrementalAlterConfigsRequest(resources=resources[1:], validate_only=False)
-    assert len(pair.broker.link().call(only, 1).responses) == 2
-    assert len(pair.channel.asked) == 1
 
 
 @pytest.mark.parametrize("active", [False, True])

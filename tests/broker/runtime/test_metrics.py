@@ -135,3 +135,17 @@ def test_two_brokers_in_one_process_do_not_share_figures():
     first, second = Metrics(), Metrics()
     first.topic("t").bytes_in = 1
     assert b'topic="t"' not in second.render()
+
+
+def test_a_figure_of_two_servers_stands_once():
+    """Values of equal labels are added up; others stand beside each other."""
+    metrics = Metrics()
+    for name, bytes_used in (("CLIENTS", 3), ("CONTROLLER", 4)):
+        metrics.add_gauge("connections", "By listener.", lambda name=name: [({"listener": name}, 1)])
+        metrics.add_gauge("memory", "Of all.", lambda used=bytes_used: [({}, used)])
+        metrics.add_counter("closed", "Of all.", lambda used=bytes_used: [({}, used)])
+    text = metrics.render().decode()
+    assert 'connections{listener="CLIENTS"} 1.0' in text
+    assert 'connections{listener="CONTROLLER"} 1.0' in text
+    assert text.count("\nmemory 7.0") == text.count("\nclosed_total 7.0") == 1
+    assert text.count("# TYPE memory") == 1
