@@ -1,4 +1,4 @@
-"""Requests of which a broker does a part itself before it asks the active controller."""
+"""Requests that a broker begins to answer itself before it asks the active controller."""
 
 from types import SimpleNamespace
 
