@@ -257,10 +257,7 @@ class Node:
         log_ = self.control.log.partition.log
         await self.control.execute(
             lambda image: register_broker(
-                image,
-                start,
-                broker_epoch=log_.log_end_offset,
-                unclean_allowed=self.cluster_view(image).allows_unclean,
+                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self.cluster_view(image).allows_unclean
             )
         )
         self.deleted_archives.start(self.image.topics.by_id)

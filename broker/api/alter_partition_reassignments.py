@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (key 45): move replicas to other brokers, or stop moves that are under way (KIP-455).
 
 Behaviour: each partition is answered for itself. While a move runs, the replicas are the old and the new ones; it ends by
-itself when the new ones are in sync. Naming the brokers that hold a partition already is no error, as in Kafka. Nothing to
-stop is NO_REASSIGNMENT_IN_PROGRESS.
+itself when the new ones are in sync. Naming the brokers that hold a partition already is no error, as in Kafka. Where no move
+runs, there is none to stop: NO_REASSIGNMENT_IN_PROGRESS.
 """
 
 from __future__ import annotations

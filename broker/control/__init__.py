@@ -1,1 +1,1 @@
-"""Drives the metadata log: commands in turns, snapshots, settings that change while the broker runs."""
+"""Drives the metadata log: commands in turns, sessions of brokers, a controller's duties, settings that change."""

@@ -1,7 +1,7 @@
 """Drives the sessions of brokers at the active controller: heartbeats, registrations, and the timer that fences.
 
 A contact counts when its heartbeat arrives, not when it has its turn. A controller that becomes active gives every broker
-a full session; one that is not active keeps none and fences nobody. Decisions are pure, in `broker_heartbeats`. Sources:
+a full session; one that is not active keeps none and fences none. Decisions are pure, in `broker_heartbeats`. Sources:
 Kafka's ``QuorumController.processBrokerHeartbeat``, ``ControllerApis``; KIP-631.
 """
 

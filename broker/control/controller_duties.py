@@ -1,4 +1,4 @@
-"""Drives the duties of an active controller that nobody asks for: its first records, elections, signs of life.
+"""Drives the duties of an active controller that no request asks for: its first records, elections, signs of life.
 
 Preferred replicas get their leaderships back from time to time, partitions without a leader get an unclean one where
 their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.

@@ -2,7 +2,7 @@
 
 An empty log gets the records of ``bootstrap.checkpoint`` and, where eligible leader replicas are kept, one minimum of
 in-sync replicas for the cluster; all of them hold together. A transaction that the controller before has left open never
-holds: nobody knows the rest of it. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
+holds, because its rest is not known. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
 """
 
 from __future__ import annotations

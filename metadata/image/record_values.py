@@ -1,7 +1,7 @@
 """Records of the metadata log as bytes, each in the version of the cluster's level of ``metadata.version``.
 
-A node of that level reads no newer version. What an older version has no place for is left out: the controller decides
-nothing that needs it below its level. Source: Kafka's ``ImageWriterOptions``, ``MetadataVersion``.
+A node of that level reads no newer version. An older version leaves out the fields that came later: below its level the
+controller decides nothing that needs them. Source: Kafka's ``ImageWriterOptions``, ``MetadataVersion``.
 """
 
 from __future__ import annotations

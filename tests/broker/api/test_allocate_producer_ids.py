@@ -15,7 +15,7 @@ def one(memory_controller):
 
 
 def test_no_two_blocks_overlap(one):
-    """A thousand ids each, whoever asks; the record holds the first that is left."""
+    """A thousand ids each, to one broker or several; the record holds the first that is left."""
     blocks = [
         one.ask(API, AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=one.epoch(broker_id)))
         for broker_id in (1, 2, 1)

@@ -107,7 +107,7 @@ def test_version_2_names_no_epochs_and_lets_in_only_who_is_in(one):
     ],
 )
 def test_refusals_come_in_kafkas_order(one, members, fields, code):
-    """Each case has later faults, too, where it can. Nothing is written."""
+    """Each case has later faults, too, where it can. No record is written."""
     count = len(one.log.records)
     assert code_of(one, *members, **fields) == code
     assert len(one.log.records) == count

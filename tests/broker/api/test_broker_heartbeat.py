@@ -17,7 +17,7 @@ def one(memory_controller):
 
 
 def ask(one, broker_id, version=2, **fields):
-    """What the controller says: its code, and whether the broker is caught up, fenced, and may stop."""
+    """The controller's answer: its code, and whether the broker is caught up, fenced, and may stop."""
     values = {
         "broker_epoch": fields.get("broker_epoch") or one.epoch(broker_id),
         "current_metadata_offset": len(one.log.records) - 1,

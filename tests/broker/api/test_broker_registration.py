@@ -67,7 +67,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_another_one_gets_a_higher_one(
     ],
 )
 def test_refusals_come_in_kafkas_order(one, wrong, code):
-    """Each case has later faults, too. Nothing is written."""
+    """Each case has later faults, too. No record is written."""
     one.start(2)
     one.ask(API, request())
     one.beat(1)

@@ -141,7 +141,7 @@ class TestOverManyBrokers:
         assert all(state.directories == (bytes([state.leader]) * 16,) for state in states)
 
     def test_a_fenced_broker_and_one_that_stops_lead_nothing_new(self, one):
-        """Nothing is placed on one that stops."""
+        """New replicas go to the others."""
         one.topic("held", (2,))
         one.beat(1, wants_fence=True)
         one.beat(2, wants_shutdown=True)

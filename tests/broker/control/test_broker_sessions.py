@@ -30,7 +30,7 @@ def code_of(one, work):
 
 
 def test_a_silent_broker_is_fenced_within_a_check_of_the_end_of_its_session(one):
-    """Nobody asks for it: the timer does it."""
+    """The timer does it, without a request."""
     one.pass_ms(SESSION_MS - 1)
     assert one.active() == [1, 2]
     one.beat(2)
@@ -38,7 +38,7 @@ def test_a_silent_broker_is_fenced_within_a_check_of_the_end_of_its_session(one)
     assert one.active() == [2]
 
 
-def test_a_controller_that_is_not_active_fences_nobody_and_refuses_heartbeats(one):
+def test_a_controller_that_is_not_active_fences_none_and_refuses_heartbeats(one):
     """Another one hears the brokers."""
     one.resign()
     one.pass_ms(10 * SESSION_MS)
@@ -71,7 +71,7 @@ def test_the_same_leadership_told_twice_renews_no_session(one):
 
 
 def test_a_contact_counts_when_it_arrives_though_its_heartbeat_waits(one):
-    """A full queue of commands fences nobody."""
+    """A full queue of commands fences none of them."""
     one.pass_ms(SESSION_MS - 10)
     one.log.open.clear()
 
@@ -88,7 +88,7 @@ def test_a_contact_counts_when_it_arrives_though_its_heartbeat_waits(one):
 
 
 def test_a_heartbeat_without_a_turn_in_time_is_refused_and_counts_as_a_contact(one):
-    """Kafka's controllers wait for half a heartbeat interval. What has begun is carried to its end."""
+    """Kafka's controllers wait for half a heartbeat interval. A command that has begun is carried to its end."""
     one.log.open.clear()
 
     async def turns():
@@ -115,7 +115,7 @@ def test_a_heartbeat_without_a_turn_in_time_is_refused_and_counts_as_a_contact(o
 
 
 def test_a_client_that_goes_away_takes_its_heartbeat_along(one):
-    """Nothing is left that waits for a turn."""
+    """No turn is left that waits."""
     one.log.open.clear()
 
     async def turns():
@@ -144,7 +144,7 @@ def test_a_process_that_stood_still_reads_what_came_before_it_fences(one):
 
 
 def test_one_that_stands_still_again_and_again_fences_all_the_same(one):
-    """Silence is told in the end."""
+    """The second late check counts."""
     for _ in range(3):
         one.loop.pass_time(60)
         one.pass_ms(CHECK_MS)

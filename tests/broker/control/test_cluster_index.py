@@ -80,7 +80,7 @@ def test_an_image_that_follows_is_indexed_by_its_changes_and_another_one_anew(in
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_view_finds_what_a_search_finds(index, seed):
-    """Random changes, some of which come as a snapshot does."""
+    """Random changes; some come as a snapshot does."""
     dice = random.Random(seed)
     image = EMPTY_IMAGE
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""What an active controller does by itself, in virtual time."""
+"""The duties of an active controller, in virtual time."""
 
 import asyncio
 import logging

@@ -57,7 +57,7 @@ def test_a_log_that_is_whole_gets_nothing():
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_what_another_controller_left_open_never_holds(is_new):
+def test_a_transaction_that_another_controller_left_open_never_holds(is_new):
     """The log goes on behind it, whatever it was about: a topic, or the beginning of the cluster."""
     replay = MetadataReplay()
 

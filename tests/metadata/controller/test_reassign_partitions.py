@@ -146,7 +146,7 @@ def test_the_factor_that_may_not_change_is_that_of_the_move_under_way(one):
 
 
 def test_a_stop_that_would_lose_acknowledged_records_is_refused(world):
-    """What only new replicas have in sync; an empty set needs an unclean election."""
+    """Only new replicas have the records; an empty set needs an unclean election."""
     one = world(minimum=2)
     one.start(1, 2, 3, 4)
     one.topic("t", (1, 2))

@@ -60,7 +60,7 @@ def image_of(level: int):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_image_of_each_level_survives_its_records_and_its_snapshot(level):
-    """Nothing that the level knows is lost, and no record is newer than a node of that level reads."""
+    """All that the level knows is kept, and no record is newer than a node of that level reads."""
     image = image_of(level)
     values = list(record_values(image_records(image), level))
     records = [decode_record(value) for value in values]
