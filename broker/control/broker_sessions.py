@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import (
     BrokerHeartbeats,
@@ -30,20 +31,12 @@ from stratalog.metadata.image.decision import Steps
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["BrokerSessions", "InEpoch", "SessionServices"]
+__all__ = ["BrokerSessions", "SessionServices"]
 
 log = logging.getLogger(__name__)
 
 _CHECKS_A_SESSION: Final = 8
 """So often in a session time-out the controller looks for brokers that are silent, as Kafka's does."""
-
-
-class InEpoch(Protocol):
-    """A leader of the metadata log."""
-
-    @property
-    def epoch(self) -> int:
-        """Its epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +73,7 @@ class BrokerSessions:
 
     # -- listening ------------------------------------------------------------------------------------------------
 
-    def leader_changed(self, leader: InEpoch, is_active: bool) -> None:
+    def leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
         """The leader is another one, or this controller has become active or has ceased to be."""
         if not is_active:
             self.close()

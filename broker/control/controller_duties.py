@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.control.broker_sessions import InEpoch
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import (
     ClusterView,
@@ -97,7 +97,7 @@ class ControllerDuties:
 
     # -- listening ------------------------------------------------------------------------------------------------
 
-    def leader_changed(self, leader: InEpoch, is_active: bool) -> None:
+    def leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
         """The leader is another one, or this controller has become active or has ceased to be."""
         if not is_active:
             self.close()

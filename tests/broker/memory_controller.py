@@ -10,6 +10,7 @@ from sim.under.loop import VirtualLoop
 from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.requests.dispatch_row import PENDING, failed_response
 from stratalog.broker.runtime.clock import LoopClock
 from stratalog.broker.runtime.slices import to_the_end
@@ -152,7 +153,7 @@ class MemoryController:
 
     async def _lead(self, epoch, *, is_active):
         for each in (*self.others, self.sessions):
-            each.leader_changed(SimpleNamespace(epoch=epoch), is_active)
+            each.leader_changed(LeaderAndEpoch(self.node_id, epoch), is_active)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
