@@ -9,7 +9,7 @@ from stratalog.broker.api.controller_view import ControllerView
 API = Path(controller_view.__file__).parent
 
 
-def test_a_controller_adds_its_quorum_to_what_brokers_have():
+def test_a_controller_adds_its_quorum_and_its_sessions_to_what_brokers_have():
     """The rest is common to both."""
     assert {"quorum", "sessions"} <= set(vars(ControllerView))
 
