@@ -241,10 +241,10 @@ class ControllerChannel:
             )
             waiting.future.set_exception(ControllerUnknown(why))
 
-    def _leader_changed(self, leader: LeaderAndEpoch, _is_active: bool) -> None:
+    def _leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
         if self._closed:
             return
-        if leader.epoch != self._refused_epoch:
+        if is_active or leader.epoch != self._refused_epoch:
             self._forget_refusal()
         link, controller = self._link, self.controller
         if link is not None and controller is not None and link.peer != controller:

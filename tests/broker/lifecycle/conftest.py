@@ -29,12 +29,12 @@ class FakeQuorum:
     def on_leader_change(self, listener):
         self._listeners.append(listener)
 
-    def elect(self, node_id, port=0, *, epoch=None, listener=LISTENER):
+    def elect(self, node_id, port=0, *, epoch=None, listener=LISTENER, is_active=False):
         """Another leader is known; one below 0: none is."""
         endpoints = (Endpoint("OTHER", "nowhere", 1), Endpoint(listener, "127.0.0.1", port)) if port else ()
         self.leader = LeaderAndEpoch(node_id, self.leader.epoch + 1 if epoch is None else epoch, endpoints)
         for each in self._listeners:
-            each(self.leader, False)
+            each(self.leader, is_active)
 
 
 class FakeController:

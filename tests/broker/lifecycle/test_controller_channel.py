@@ -115,6 +115,18 @@ async def test_a_leader_that_is_not_active_yet_is_left_alone_for_a_moment(quorum
     await answer
 
 
+async def test_this_node_is_asked_as_soon_as_its_own_controller_is_active(quorum, controller, new_channel):
+    """It has refused before, in the same epoch."""
+    node, channel = await controller(gives(5)), new_channel()
+    quorum.elect(1, node.port, epoch=4)
+    channel.not_controller(4)
+    answer = channel.ask(REQUEST, timeout_ms=5000)
+    assert channel.controller is None
+    quorum.elect(1, node.port, epoch=4, is_active=True)
+    assert channel.controller == Peer(1, "127.0.0.1", node.port)
+    assert (await answer).producer_id_start == 5
+
+
 async def test_a_silent_leader_costs_a_request_its_time(quorum, controller, new_channel):
     """The time spent with waiting for a leader counts."""
     node, channel = await controller(lambda _: None), new_channel()
