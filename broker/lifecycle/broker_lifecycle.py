@@ -163,7 +163,7 @@ class BrokerLifecycle:
         self._due_ms, self._at_once = inf, False
         self._number += 1
         self._sent_ms = now_ms
-        if self._registers:
+        if self._registers and not self._owes_report:
             self._sent = Register(self._number, self.incarnation_id, self._previous_broker_epoch)
         else:
             catches_up = self.phase is Phase.STARTING
@@ -176,6 +176,14 @@ class BrokerLifecycle:
                 names_cordoned=not catches_up,
             )
         return [self._sent]
+
+    @property
+    def _owes_report(self) -> bool:
+        """Whether the controller has this registration, and has yet to hear of a directory that is offline.
+
+        A registration without that directory would hide it: its replicas there would stay in sync and lead.
+        """
+        return self.broker_epoch != _NONE and any(by_ms < inf for by_ms in self._offline.values())
 
     def _hurry(self, now_ms: int) -> list[Action]:
         """Communicate now, or as soon as the request in flight has ended."""
@@ -247,6 +255,7 @@ class BrokerLifecycle:
         self._failures = self._error_code = 0
         for directory in sent.offline_directories:
             self._offline[directory] = inf
+        self._at_once = self._at_once or self._registers
         was_fenced, self.is_fenced = self.is_fenced, event.is_fenced
         self._contact_ms = None if event.is_fenced else self._sent_ms
         interval_ms = self._times.heartbeat_interval_ms

@@ -40,6 +40,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Unfenced,
 )
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, StratalogError
 from stratalog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -108,6 +109,8 @@ class Lifecycle:
         )
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
+        self._missing: frozenset[Uuid] = frozenset()
+        """The directories that the image lacked last; asked for once."""
         self._complained = ""
         """The kind of the last failure, empty after a success."""
         loop = asyncio.get_running_loop()
@@ -166,9 +169,22 @@ class Lifecycle:
         """Report a directory that has failed, with each heartbeat from now on."""
         self._step(DirectoryFailed(directory))
 
-    def register_again(self) -> None:
-        """Send the registration again under the same epoch: the image has other directories than this broker, say."""
-        self._step(RegistrationChanged())
+    def image_applied(self, image: ClusterImage) -> None:
+        """The image is another one: if it lacks a directory of this broker, send the registration again.
+
+        That is so after a rise of ``metadata.version`` to a level that has directories. The epoch stays the same.
+        """
+        mine = image.brokers.brokers.get(self._me.broker_id)
+        if (
+            mine is None
+            or mine.epoch != self.broker_epoch
+            or image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE
+        ):
+            return
+        missing = frozenset(self._me.directories()).difference(mine.directories)
+        if missing and missing != self._missing:
+            self._step(RegistrationChanged())
+        self._missing = missing
 
     async def shut_down(self, timeout_ms: int) -> End:
         """Ask the controller to move what this broker leads, and wait until it says that the broker may stop.

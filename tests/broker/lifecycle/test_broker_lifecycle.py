@@ -343,6 +343,17 @@ def test_a_changed_registration_is_sent_again_without_a_new_epoch():
     assert told.do(Refused(told.sent.number, ErrorCode.DUPLICATE_BROKER_REGISTRATION)) == [RegistrationLost(7)]
 
 
+def test_a_failed_directory_is_reported_before_the_registration_is_sent_again():
+    """Without that its replicas there would stay in sync: the registration no longer names it."""
+    told = Told().run()
+    told.do(DirectoryFailed(DIRECTORY))
+    told.do(RegistrationChanged())
+    told.do(Unanswered(told.sent.number))
+    assert told.sent.offline_directories == (DIRECTORY,)
+    assert told.answer() == []
+    assert isinstance(told.sent, Register)
+
+
 def test_a_broker_that_stops_does_not_register_again():
     """The registration that was in flight ends first; then it asks to stop."""
     told = Told().run()
