@@ -13,7 +13,7 @@ import click
 from stratalog.broker.control.control_plane import new_topic_id
 from stratalog.broker.local_cluster.child_process import serve_command
 from stratalog.broker.local_cluster.directories import child_environment, choose_ports, find_nodes, make_cluster
-from stratalog.broker.local_cluster.layout import HOST, ClusterLayout, NodePorts, cluster_layout
+from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, NodePorts, cluster_layout
 from stratalog.broker.local_cluster.running import run_nodes
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.settings.config import load_config

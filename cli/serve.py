@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from stratalog.broker.local_cluster.layout import NODES_MAX
+from stratalog.broker.local_cluster.node_files import NODES_MAX
 from stratalog.broker.runtime.event_loop import run
 from stratalog.broker.runtime.grown_rules import GrownRules
 from stratalog.broker.settings.bucket_url import bucket_url_fault

@@ -16,7 +16,7 @@ __all__ = ["ChildProcess", "serve_command"]
 
 LINE_BYTES_MAX: Final = 64 << 10
 """Longer lines are handed on in parts."""
-_PIPES_SECONDS: Final = 2.0
+_PIPES_SECONDS: Final = 1.0
 """The wait for the last lines of a process that has ended; a worker of it may hold its pipes for a moment more."""
 
 _TETHER: Final = """
@@ -28,13 +28,20 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 """Runs before the node in its process: the kernel sends SIGTERM when the thread ends that started it."""
 
+_COMMAND: Final = """
+from importlib.metadata import entry_points
+(command,) = entry_points(group="console_scripts", name="stratalog")
+command.load()()
+"""
+"""The command line of this installation, by its entry point: this room knows no command."""
+
 _starter: Final = ThreadPoolExecutor(1, thread_name_prefix="starts-nodes")
 """The thread that starts all children. It lives as long as this process, as the caller's may not."""
 
 
 def serve_command(properties_path: str, *arguments: str) -> list[str]:
     """The command that runs a node from its properties file."""
-    return [sys.executable, "-m", "stratalog.cli.main", "serve", "--config", properties_path, *arguments]
+    return [sys.executable, "-c", _COMMAND, "serve", "--config", properties_path, *arguments]
 
 
 class ChildProcess:

@@ -9,7 +9,8 @@ from typing import Final
 
 __all__ = ["owner_of"]
 
-_TABLE: Final = Path("/proc/net/tcp")
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""An IPv4 connection stands in the second one if its socket also takes IPv6, as Java's do."""
 _LOCAL, _REMOTE, _INODE = 1, 2, 9
 
 
@@ -27,10 +28,11 @@ def owner_of(port: int, server_port: int, processes: Mapping[int, int]) -> int |
 
 
 def _inode(port: int, server_port: int) -> str | None:
-    for line in _TABLE.read_text().splitlines()[1:]:
-        fields = line.split()
-        if _port(fields[_LOCAL]) == port and _port(fields[_REMOTE]) == server_port:
-            return fields[_INODE]
+    for table in _TABLES:
+        lines = table.read_text().splitlines()[1:] if table.exists() else []
+        for fields in map(str.split, lines):
+            if _port(fields[_LOCAL]) == port and _port(fields[_REMOTE]) == server_port:
+                return fields[_INODE]
     return None
 
 

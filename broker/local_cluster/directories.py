@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from stratalog.broker.local_cluster.layout import HOST, ClusterLayout, properties_name
+from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, properties_name
 from stratalog.broker.replicas.directory_format import format_node, identity_of
 from stratalog.broker.settings.config import load_config
 from stratalog.broker.settings.environment import environment_settings

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from stratalog.broker.local_cluster.layout import HOST
+from stratalog.broker.local_cluster.node_files import HOST
 
 __all__ = ["LinkProxies"]
 
 _CHUNK_BYTES: Final = 1 << 16
 _ESTABLISHED: Final = 1
-"""The first byte of TCP_INFO: the state of a connection that nobody has closed."""
+"""The first byte of TCP_INFO: the state of a connection that is open."""
 
 
 class LinkProxies:
@@ -38,15 +38,11 @@ class LinkProxies:
     async def open(self, node_id: int, port: int) -> int:
         """Stand in front of the listener ``port`` of a node; the port of the proxy."""
 
-        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._carry(node_id, port, reader, writer))
             self._tasks.add(task)
-            try:
-                await self._carry(node_id, port, reader, writer)
-            finally:
-                self._tasks.discard(task)
-                writer.transport.abort()
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: writer.transport.abort())
 
         server = await asyncio.start_server(accepted, HOST, 0)
         self._servers.append(server)

@@ -43,7 +43,7 @@ features: group.version 1, metadata.version 30 (4.3-IV0)
 
 
 class Told:
-    """What the nodes of a cluster of four tell; a test changes it before it asks."""
+    """The answers of a cluster of four nodes; a test changes them before it asks."""
 
     def __init__(self, scripted) -> None:
         self.scripted = scripted

@@ -47,7 +47,7 @@ def test_every_node_is_a_process_with_a_file_of_its_own(dev, tmp_path):
         "--set", "num.partitions=4", "--log-level", "debug",
         STRATALOG_LISTENERS="PLAINTEXT://:1", STRATALOG_NUM_PARTITIONS="3",
     )  # fmt: skip
-    assert [command[:3] for command in commands.values()] == [[sys.executable, "-m", "stratalog.cli.main"]] * 3
+    assert [command[3:5] for command in commands.values()] == [["serve", "--config"]] * 3
     assert [command[6:] for command in commands.values()] == [["--set", "num.partitions=4", "--log-level", "debug"]] * 3
     assert "STRATALOG_LISTENERS" not in environment
     assert environment["STRATALOG_NUM_PARTITIONS"] == "3"

@@ -151,7 +151,7 @@ def test_a_controller_is_added_under_the_ids_of_its_directory(three, controller)
          "node 4 is no controller"),
     ],
 )  # fmt: skip
-def test_what_is_no_controller_of_this_machine_is_not_added(three, controller, tmp_path, settings, why) -> None:
+def test_a_node_that_is_no_controller_of_this_machine_is_not_added(three, controller, tmp_path, settings, why) -> None:
     """Exit code 2 with the reason; nothing is sent."""
     code, _, err = run(
         "add-controller", "-c", controller[0], "-b", three.address, *(s.format(tmp_path) for s in settings)

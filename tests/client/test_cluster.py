@@ -44,7 +44,7 @@ def test_a_refusal_to_describe_is_raised(scripted) -> None:
 
 @pytest.mark.parametrize(("version", "count"), [(2, 0), (3, 2), (4, 2)])
 def test_features_have_the_level_that_the_cluster_runs(scripted, version, count) -> None:
-    """One that is not in use has level 0; before version 3 none is told."""
+    """One that is not in use has level 0; version 2 tells none."""
     ranges = [ApiVersion(api_key=VERSIONS, min_version=0, max_version=version)]
     scripted.answers[VERSIONS] = ApiVersionsResponse(
         api_keys=ranges,

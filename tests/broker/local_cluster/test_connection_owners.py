@@ -22,7 +22,7 @@ def server():
 
 
 def test_a_connection_belongs_to_the_process_that_made_it(server):
-    """By the key it was given; of others it is nobody's."""
+    """The result is the key of that process, and None for all others."""
     listener, port = server
     with (
         subprocess.Popen([sys.executable, "-c", CLIENT, str(port)], stdin=subprocess.PIPE) as child,
@@ -39,7 +39,7 @@ def test_a_connection_belongs_to_the_process_that_made_it(server):
         child.stdin.close()
 
 
-def test_a_connection_that_has_ended_and_a_process_that_has_gone_are_nobodys(server):
+def test_a_connection_that_has_ended_and_a_process_that_has_gone_have_no_owner(server):
     """Neither is an error."""
     listener, port = server
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
@@ -50,3 +50,14 @@ def test_a_connection_that_has_ended_and_a_process_that_has_gone_are_nobodys(ser
         assert owner_of(client_port, port, {1: gone.pid, 2: os.getpid()}) == 2
     listener.accept()[0].close()
     assert owner_of(client_port, port, {2: os.getpid()}) is None
+
+
+def test_a_socket_that_takes_ipv6_too_has_an_owner(server):
+    """Java connects with such sockets, also to an IPv4 address."""
+    listener, port = server
+    with socket.socket(socket.AF_INET6) as mine:
+        mine.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        mine.connect(("::ffff:127.0.0.1", port))
+        accepted, (_, client_port) = listener.accept()
+        with accepted:
+            assert owner_of(client_port, port, {5: os.getpid()}) == 5

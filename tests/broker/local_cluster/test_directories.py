@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.local_cluster.directories import child_environment, choose_ports, find_nodes, make_cluster
-from stratalog.broker.local_cluster.layout import NodePorts, cluster_layout
+from stratalog.broker.local_cluster.node_files import NodePorts, cluster_layout
 from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.checkpoint import read_meta_properties
 from stratalog.hot.storage.filesystem import RealFilesystem

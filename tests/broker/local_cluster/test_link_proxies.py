@@ -86,7 +86,7 @@ async def test_bytes_pass_both_ways_while_the_link_is_whole(link):
 
 
 async def test_a_cut_link_holds_bytes_back_and_a_healed_one_delivers_them(link):
-    """Nothing is lost, nothing ends, and nothing passes meanwhile."""
+    """The connection stays, and no byte passes or is lost meanwhile."""
     stream = await link.connect()
     assert await ask(stream, b"before") == b"before"
     await link.proxies.cut(2, 1)
@@ -97,7 +97,7 @@ async def test_a_cut_link_holds_bytes_back_and_a_healed_one_delivers_them(link):
     assert await asyncio.wait_for(stream[0].readline(), 10) == b"during\n"
 
 
-async def test_a_new_connection_over_a_cut_link_reaches_nobody_until_it_heals(link):
+async def test_a_new_connection_over_a_cut_link_arrives_when_it_heals(link):
     """One that was given up meanwhile never does."""
     await link.proxies.cut(1, 2)
     given_up, waits = await link.connect(), await link.connect()

@@ -62,7 +62,7 @@ def test_every_other_line_goes_to_stderr_with_its_node(three):
 
 
 def test_a_node_that_dies_is_said_with_its_last_lines_and_the_others_go_on(three):
-    """At most ten lines; nobody is stopped for it."""
+    """At most ten lines; no other node is stopped for it."""
     for number in range(12):
         three.step(Wrote(2, f"line {number}"), 0)
     actions = three.step(Ended(2, -9), 0)
@@ -76,7 +76,7 @@ def test_a_node_that_dies_is_said_with_its_last_lines_and_the_others_go_on(three
     assert three.step(Ended(1, -64), 0) == [Say("Node 1 ended with SIGRTMAX. No node is left."), Finish(failed=True)]
 
 
-def test_a_cluster_of_which_a_node_died_before_it_served_has_no_ready_line():
+def test_a_cluster_whose_node_died_before_it_served_has_no_ready_line():
     """The others have theirs."""
     supervisor = Supervisor([1, 2])
     supervisor.step(Ended(1, 2), 0)
@@ -143,7 +143,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 400)), max_size=60))
 def test_every_order_of_events_ends_when_the_last_node_has_and_stops_each_once(steps):
-    """Nothing is asked of a node that has ended; once a stop is asked for, somebody is always stopping."""
+    """A node that has ended is asked no more; once a stop is asked for, there is always one that stops."""
     supervisor, living, asked, killed, now_ms, stopped = (
         Supervisor([1, 2, 3], grace_ms=300),
         {1, 2, 3},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.broker.local_cluster.layout import NodePorts, cluster_layout
+from stratalog.broker.local_cluster.node_files import NodePorts, cluster_layout
 from stratalog.broker.settings.config import load_config
 from stratalog.broker.settings.file import parse_properties
 from stratalog.metadata.formatting.initial_voters import parse_initial_voters
@@ -43,7 +43,7 @@ def test_every_node_is_broker_controller_and_voter():
     assert layout.nodes[1].properties_path == "/c/node-2.properties"
 
 
-def test_nodes_reach_each_other_where_they_are_told_and_clients_do_not_notice():
+def test_nodes_reach_each_other_at_advertised_ports_and_clients_directly():
     """A proxy may stand before the listeners of brokers and controllers; clients have a listener of their own."""
     ports = [
         NodePorts(clients=1, brokers=2, controller=3, http=4, told_brokers=12, told_controller=13),

@@ -40,7 +40,7 @@ class NodePorts:
     brokers: int | None = None
     """The listener by which brokers reach each other; None for that of clients."""
     told_controller: int | None = None
-    """The port at which others are told to reach the controller; None for its own. A proxy may stand there."""
+    """The port at which others reach the controller; None for its own. A proxy may stand there."""
     told_brokers: int | None = None
     """The same for the listener of brokers."""
 
@@ -125,7 +125,7 @@ def cluster_layout(
 
 
 def _listeners(ports: NodePorts) -> dict[str, str]:
-    """The listeners of a node and where they are told to be: of clients, of brokers if they have one, of controllers."""
+    """The listeners of a node and their advertised addresses: for clients, for brokers if they have one, for controllers."""
     bound = {_CLIENTS: ports.clients}
     told = {_CLIENTS: ports.clients}
     if ports.brokers is not None:
