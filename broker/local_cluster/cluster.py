@@ -19,8 +19,8 @@ from stratalog.broker.control.control_plane import new_topic_id
 from stratalog.broker.local_cluster.child_process import ChildProcess, serve_command
 from stratalog.broker.local_cluster.connection_owners import owner_of
 from stratalog.broker.local_cluster.directories import child_environment, choose_ports, make_cluster
-from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, NodePorts, cluster_layout
 from stratalog.broker.local_cluster.link_proxies import LinkProxies
+from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, NodePorts, cluster_layout
 from stratalog.broker.local_cluster.supervision import Ended, Wrote
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.client.client import BrokerAway, Client
