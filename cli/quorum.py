@@ -228,15 +228,10 @@ def _directory_id(config: BrokerConfig) -> Uuid:
 
 
 def _endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """The controller listeners as others reach them, the first of controller.listener.names first. Raises `Invalid`."""
-    name = config.roles.controller_listeners[0]
-    if not config.roles.is_controller or config.controller_address is None:
-        raise Invalid(f"node {config.node_id} is no controller: process.roles and listeners name none")
-    others = [one for one in config.controller_listeners if one.name != name]
-    return [
-        Endpoint(name, *config.controller_address),
-        *(Endpoint(one.name, one.host or config.controller_address[0], one.port) for one in others),
-    ]
+    """The controller listeners as others reach them. Raises `Invalid` for a node that is no controller."""
+    if not config.roles.is_controller:
+        raise Invalid(f"node {config.node_id} is no controller: process.roles={','.join(sorted(config.roles.roles))}")
+    return [Endpoint(one.name, one.host, one.port) for one in config.told_controller_listeners]
 
 
 @quorum.command(

@@ -149,4 +149,4 @@ def _addresses(ports: Mapping[str, int]) -> str:
 def _escaped(value: str) -> str:
     """A value as a properties file spells it: a backslash doubled, a line end and a leading blank escaped."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return f"\\{escaped}" if escaped[:1] in {" ", "\t"} else escaped
+    return f"\\{escaped}" if escaped[:1] in {" ", "\t", "\f"} else escaped

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from stratalog.client.admin import create_topic
 from stratalog.client.client import Client
 
 SUITE = """
@@ -64,3 +65,25 @@ def test_a_broker_is_fresh_for_each_test(stratalog_broker, turn):
         assert list(client.refresh()) == []
     stratalog_broker.create_topic("t")
     assert stratalog_broker.store.injected == []
+
+
+@pytest.mark.cluster
+def test_a_cluster_of_real_nodes_elects_another_controller(stratalog_cluster):
+    """When the active one is cut off, and when it is killed; topics outlive both."""
+    cluster = stratalog_cluster(nodes=3)
+    first = cluster.active_controller()
+    with Client(cluster.address(first)) as client:
+        create_topic(client, "t", partition_count=3)
+    cluster.isolate(first)
+    while (second := cluster.active_controller()) == first:
+        pass
+    cluster.heal()
+    cluster.kill(second)
+    third = cluster.active_controller()
+    assert third != second
+    cluster.start(second)
+    cluster.wait_ready()
+    with Client(cluster.address(second)) as client:
+        assert [len(topic.partitions) for topic in client.refresh(["t"])] == [3]
+    cluster.stop(third)
+    assert cluster.active_controller() != third
