@@ -104,7 +104,10 @@ class SnapshotWritten:
 
 @dataclass(frozen=True, slots=True)
 class CleanLog:
-    """Retention no longer needs what is below this snapshot (``metadata.max.retention.bytes``, ``.ms``)."""
+    """Retention no longer needs what is below this snapshot (``metadata.max.retention.bytes``, ``.ms``).
+
+    The log may begin there already, or later: the snapshot may be gone when the event comes.
+    """
 
     snapshot: OffsetAndEpoch
 

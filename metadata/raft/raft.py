@@ -285,6 +285,8 @@ def _snapshot_written(core: RaftCore, event: SnapshotWritten) -> None:
 
 
 def _clean_log(core: RaftCore, event: CleanLog) -> None:
+    if event.snapshot.offset <= core.log.start_offset:  # a newer one is in place of the log already
+        return
     core.log = core.log.cleaned(event.snapshot)
     core.emit(DeleteLogBefore(event.snapshot))
 

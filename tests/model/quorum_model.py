@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.core import Identity
-from stratalog.metadata.raft.events import Answered, Flushed, Proposed, Received, Tick
+from stratalog.metadata.raft.events import Answered, Flushed, Proposed, Received, Tick, UpgradeProposed
 from stratalog.metadata.raft.log_view import BEFORE_THE_LOG, LogView
 from stratalog.metadata.raft.messages import (
     NO_LEADER,
@@ -56,6 +56,7 @@ class State(NamedTuple):
     delays: int = 0
     writes: int = 0
     removals: int = 0
+    upgrades: int = 0
     wrong: str = ""
 
 
@@ -74,16 +75,23 @@ def records_of(batches):
 
 
 class QuorumModel:
-    """The sub-model. ``epochs``: the highest; the others count how often each event may happen."""
+    """The sub-model. ``epochs``: the highest; the others count how often each event may happen.
 
-    def __init__(self, tools, *, epochs=3, powers=0, wipes=0, delays=0, writes=1, removals=0, voters=3):
+    With ``upgrades`` the voters are static at first.
+    """
+
+    def __init__(self, tools, *, epochs=3, powers=0, wipes=0, delays=0, writes=1, removals=0, upgrades=0, voters=3):
         self.tools, self.epochs, self.voters = tools, epochs, voters
         self._values, self._numbers, self._steps, self._answers = [], {}, {}, {}
         self.number(())  # the committed records of the beginning
-        static = VoterSet(tuple(Voter(key_of(node), ADDRESS) for node in range(voters)))
-        view = LogView(voter_sets=((BEFORE_THE_LOG, static),), kraft_versions=((BEFORE_THE_LOG, 1),))
+        keys = [ReplicaKey(node) if upgrades else key_of(node) for node in range(voters)]
+        first = VoterSet(tuple(Voter(key, ADDRESS) for key in keys))
+        level = 0 if upgrades else 1
+        view = LogView(voter_sets=((BEFORE_THE_LOG, first),), kraft_versions=((BEFORE_THE_LOG, level),))
         nodes = tuple(self.started(node, 0, view, None, ()) for node in range(3))
-        start = State(nodes, powers=powers, wipes=wipes, delays=delays, writes=writes, removals=removals)
+        start = State(
+            nodes, powers=powers, wipes=wipes, delays=delays, writes=writes, removals=removals, upgrades=upgrades
+        )
         self.initial = self.first_epoch(start) if voters > 1 else self.noted(start)
 
     def check(self, limit):
@@ -274,6 +282,14 @@ class QuorumModel:
         )
         return self.put(state, node, stepped)
 
+    def upgrade(self, state, node):
+        """Raise ``kraft.version`` to 1, as after every voter has told the leader its disk."""
+        memory = self.value(state.nodes[node])
+        told = tuple(Voter(key_of(each.key.id), ADDRESS) for each in memory.log.voters)
+        ready = self.number(memory._replace(role=replace(memory.role, told=told)))
+        event = UpgradeProposed("u", memory.role.epoch, 1)
+        return self.put(state, node, self.step(node, ready, "upgrade", lambda: event))
+
     def lose_power(self, state, node):
         memory = self.value(state.nodes[node])
         end = memory.log.flushed_offset
@@ -336,6 +352,8 @@ class QuorumModel:
             event = Proposed("p", memory.role.epoch, 1, value)
             stepped = self.step(node, state.nodes[node], ("append", value), lambda: event)
             yield f"{node} appends", self.put(state._replace(writes=state.writes - 1), node, stepped)
+        if state.upgrades and memory.role.is_active and memory.log.kraft_version == 0:
+            yield f"{node} upgrades", self.upgrade(state._replace(upgrades=state.upgrades - 1), node)
         if state.removals:
             for voter in memory.log.voters:
                 event = Received("r", RemoveVoterRequest(voter.key))

@@ -108,6 +108,7 @@ BOUNDS = {
     "late": {"epochs": 3, "delays": 1},
     "wipe": {"epochs": 2, "wipes": 1, "delays": 1},
     "removals": {"epochs": 3, "writes": 0, "removals": 2},
+    "upgrade": {"epochs": 3, "powers": 1, "upgrades": 1, "removals": 1},
     "one voter": {"epochs": 4, "powers": 2, "writes": 2, "voters": 1},
 }
 WITHOUT = {

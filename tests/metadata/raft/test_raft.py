@@ -119,6 +119,19 @@ def test_a_snapshot_is_written_up_to_the_committed_records_and_once(node, quorum
         one.step(CleanLog(OffsetAndEpoch(1, 1)))
 
 
+def test_a_log_that_begins_later_already_is_not_cleaned_again(node):
+    """Retention asked before a newer snapshot took the place of the log."""
+    one = node().lead()
+    older = OffsetAndEpoch(one.raft.high_watermark - 1, 1)
+    newer = OffsetAndEpoch(one.raft.high_watermark, 1)
+    for snapshot in (older, newer):
+        one.step(SnapshotWritten(snapshot))
+    one.step(CleanLog(newer))
+    assert one.all(act.DeleteLogBefore)
+    assert one.step(CleanLog(older)) == []
+    assert one.raft.log.start_offset == newer.offset
+
+
 def test_an_answer_of_another_kind_is_an_error(node):
     """The driver has mixed up its requests."""
     one = node()
