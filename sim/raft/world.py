@@ -208,8 +208,8 @@ class World:
         """A voter that was cut off comes back without raising the epoch (KIP-996)."""
         self.run_for(5000)
         leader = self.leader
-        assert leader is not None
-        assert leader.raft is not None
+        if leader is None or leader.raft is None:
+            raise Violation("without any fault a leader has gone, and there is no other one")
         epoch, voters = leader.raft.role.epoch, leader.raft.log.voters
         followers = [voter.key.id for voter in voters.others(leader.id)]
         if len(voters) < 3 or not followers:

@@ -204,6 +204,18 @@ def test_a_snapshot_is_fetched_in_parts_and_takes_the_place_of_the_log(follower,
     assert one.sent(FetchRequest)[2].offset == 7
 
 
+def test_an_answer_that_should_not_exist_is_a_failed_fetch(follower):
+    """Kafka's process ends with it; here the fetch is repeated, and the time of the leader runs on."""
+    one = follower(1)
+    before = one.raft.role.deadline_ms
+    one.now_ms += 100
+    fetched(one, FetchAnswer(ErrorCode.INVALID_REQUEST, 1, 2))
+    assert one.all(act.Stop) == []
+    assert one.raft.role.deadline_ms == before
+    one.wait(20)
+    assert set(one.sent(FetchRequest)) == {2}
+
+
 @pytest.mark.parametrize(
     "answer",
     [

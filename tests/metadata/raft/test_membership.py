@@ -81,7 +81,7 @@ def test_a_voter_that_the_record_describes_says_nothing(follower, quorum):
     assert after(one, 2000) == {}
 
 
-@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REQUEST])
 def test_it_tells_again_until_the_log_says_so(moved, error):
     """After any answer: the record of a good one may be lost with its leader."""
     (request,) = after(moved, 2000).values()

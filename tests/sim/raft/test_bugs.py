@@ -326,7 +326,7 @@ FOUND: dict[Bug, str] = {
     a_second_change_does_not_wait: "changes the voters again",
     two_voters_are_removed_at_once: "at once",
     elections_raise_the_epoch_at_once: "raised the epoch",
-    a_leader_whose_removal_is_open_does_not_stand: "not committed everywhere",
+    a_leader_whose_removal_is_open_does_not_stand: "not committed everywhere|a leader has gone|voters are not right",
     a_loading_node_goes_on: "without all committed|is not what is committed|cannot take|there was|has nothing|acts on",
     epochs_of_answers_are_not_heeded: "not committed everywhere|two leaders",
     anybody_is_asked_before_the_sync: "synced are",
