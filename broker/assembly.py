@@ -20,6 +20,7 @@ from stratalog.broker.http.missing_problems import missing_problems
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
 from stratalog.broker.network.limits import segments_open_max
+from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
@@ -68,6 +69,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def mount(self) -> Mount:
         """The bucket that it serves for reading, if it does."""
+
+    @property
+    def quorum(self) -> Quorum:
+        """Its part in the metadata quorum."""
 
     @property
     def removals(self) -> BackgroundRemoval:
@@ -233,7 +238,7 @@ def new_housekeeping(broker: BrokerParts) -> Housekeeping:
         image=lambda: broker.image,
         directories=broker.directories,
         hosted=broker.hosted,
-        metadata=broker.control.log.partition,
+        metadata=broker.quorum.replica,
         tiering=broker.tiering,
         removals=broker.removals,
         slices=broker.dispatcher.slices,

@@ -12,10 +12,10 @@ from typing import Final
 
 from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
-from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directories import Directories, Kept
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
-from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.slices import Slices, Steps
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeepingServices:
-    """The parts of a broker that its timers look after; ``metadata`` is the partition of its metadata log."""
+    """The parts of a broker that its timers look after; ``metadata`` is its replica of the metadata log."""
 
     config: BrokerConfig
     clock: Clock
     image: Callable[[], ClusterImage]
     directories: Directories
     hosted: HostedPartitions
-    metadata: Partition
+    metadata: MetadataReplica
     tiering: Tiering
     removals: BackgroundRemoval
     slices: Slices
@@ -143,6 +143,7 @@ class Housekeeping:
         removal = metadata.log.take_removal(elapsed_ms)
         if removal is not None and metadata.directory.offline is None:
             services.removals.submit(removal, metadata.directory)
+        metadata.tick(now)
 
     def _next_partitions(self) -> list[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
@@ -197,7 +198,7 @@ class Housekeeping:
         yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
         self._services.tiering.checkpoint()
 
-    def _all_partitions(self) -> list[Partition]:
+    def _all_partitions(self) -> list[Kept]:
         return [*(unified.partition for unified in self._services.hosted.table), self._services.metadata]
 
     def _remove_doomed(self) -> None:

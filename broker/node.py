@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,10 +16,10 @@ from stratalog.broker import api, assembly
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.archive.deleted_archives import note_deletions
 from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.cluster_side import BrokerHalf, ClusterSide, quorum_links
 from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
 from stratalog.broker.control.dynamic_config import effective_config
 from stratalog.broker.control.metadata_fragments import MetadataFragments
-from stratalog.broker.control.metadata_log import first_records, open_metadata
 from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
@@ -27,10 +28,15 @@ from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.missing_problems import add_missing_metrics
 from stratalog.broker.http.topic_figures import TopicFigures
+from stratalog.broker.membership import LinkMaking
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
+from stratalog.broker.quorum.metadata_log import first_records
+from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.quorum_peers import NoPeers
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
-from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directories import Directories, Directory
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
@@ -57,10 +63,12 @@ from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.image.image import ClusterImage, ImageDelta
-from stratalog.metadata.settings.cluster_roles import single_node_problems
+from stratalog.metadata.image.difference import ImageChange, difference
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.raft.voter_set import Endpoint, Endpoints
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.schema import Message
 
 if TYPE_CHECKING:
     from stratalog.broker.http.server import HttpServer
@@ -70,6 +78,10 @@ __all__ = ["Node"]
 _UUID_BYTES: Final = 16
 _SYNC_THREADS: Final = 4
 _HOT_KEYS: Final = (0, 1, 3)
+_HAND_OVER_MS: Final = 5000
+"""A stop waits so long for another voter to take the metadata log over."""
+_LEAVE_MS: Final = 10_000
+"""A stop waits so long for the controller to move what this broker leads."""
 _OPENED_TOGETHER: Final = 4
 """Partitions opened between two turns of the event loop: some 5 ms, more while the disk is busy."""
 
@@ -87,9 +99,8 @@ class Node:
         files: Filesystem | None = None,
         dice: random.Random | None = None,
     ) -> None:
-        several = single_node_problems(config.roles)
-        if several:
-            raise ConfigRefused(several)
+        if not config.roles.is_broker:
+            raise ConfigRefused(["process.roles=controller is for a controller's process, and this is a broker's"])
         self.config = self._given = config
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
@@ -105,6 +116,10 @@ class Node:
         self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
         self.http.connections.add_figures(self.metrics)
         self.log_limits = LogLimits(self.clock.monotonic)
+        self.cluster: ClusterSide | None = None
+        """The parts that only a node of several has."""
+        self.control: ControlPlane
+        self.producer_ids: ProducerIds
 
     new_topic_id = staticmethod(new_topic_id)
 
@@ -140,6 +155,7 @@ class Node:
             on_failed=self._directory_failed,
             metadata_only=self.config.metadata_only_dir,
             spare=Spare(self.config.cache_dir, self.config.integer("stratalog.ballast.bytes")),
+            may_format=not self.config.roles.has_peers,
         )
         self.cluster_id = self.directories.cluster_id
         self.dispatcher = self._dispatcher()
@@ -155,7 +171,7 @@ class Node:
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
         self.tiering: Tiering = assembly.new_tiering(self)
-        await self._open_metadata()
+        await self._join_quorum()
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
         self.mount: Mount = assembly.new_mount(self)
@@ -165,7 +181,6 @@ class Node:
         self.tier_watch = assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
         await self._register()
-        await self.tiering.begin_producer_era()
         self.hosted.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
@@ -193,6 +208,7 @@ class Node:
     async def _abandon(self) -> None:
         """The start failed half-way: give back ports, workers, threads and locks."""
         built = vars(self)
+        await self._abandon_quorum()
         if "server" in built:
             await self.server.close(grace_seconds=0)
         for name in {"deleted_archives", "mount", "tiering"} & built.keys():
@@ -213,6 +229,12 @@ class Node:
         if "directories" in built:
             self.directories.release()
 
+    async def _abandon_quorum(self) -> None:
+        if "quorum" in vars(self):
+            self.quorum.close()
+        if self.cluster is not None:
+            await self.cluster.close(grace_seconds=0)
+
     def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)
         monotonic = self.clock.monotonic
@@ -221,32 +243,88 @@ class Node:
         )
         return Dispatcher[BrokerView](self, apis, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
-    async def _open_metadata(self) -> None:
+    async def _join_quorum(self) -> None:
+        """Open the metadata log and take part in its quorum.
+
+        Returns once the image is one to begin with: that of this node's own controller, or one that has the registration
+        of this broker at a controller elsewhere.
+        """
         self.deleted_archives = assembly.new_deleted_archives(self)
-        home = next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
-        snapshot_bytes = self.config.integer("metadata.log.max.record.bytes.between.snapshots")
-        image, metadata_log = open_metadata(
-            home,
-            files=self._files,
-            node_id=self.node_id,
-            clock=self.clock,
-            rework=self.deep_work.rework,
-            snapshot_bytes=snapshot_bytes,
-            threads=self._sync_threads,
-        )
-        before = partial(note_deletions, self.deleted_archives, self._is_archived, self.node_id)
         slices = self.dispatcher.slices
-        in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
-        self.control: ControlPlane = ControlPlane(
-            image, metadata_log, self.clock, self._applied, before=before, in_slices=in_slices, aside=slices.run
+        links = LinkMaking(node_id=self.node_id, executor=self._sync_threads, clock=self.clock, dice=self.dice)
+        several = self.config.roles.has_peers
+        self.quorum: Quorum = open_quorum(
+            QuorumPlace(
+                home=self._metadata_home(),
+                roles=self.config.roles,
+                cluster_id=self.cluster_id,
+                endpoints=self._endpoints(),
+            ),
+            peers=quorum_links(self.config, links, self.cluster_id) if several else NoPeers(),
+            files=self._files,
+            clock=self.clock,
+            dice=self.dice,
+            threads=self._sync_threads,
+            in_slices=partial(slices.run, urgent=True),  # one command at a time, others wait for its end
+            on_failed=self.failed.set,
+        )
+        if several:
+            await self._join_cluster(links)
+            return
+        self.control = ControlPlane(
+            self.quorum, before=self._before_records, in_slices=partial(slices.run, urgent=True), aside=slices.run
         )
         self.producer_ids = ProducerIds(partial(allocate_here, self.control, self.node_id))
-        await metadata_log.append_leader_change(self.node_id, self.clock.wall_ms())
+        self.quorum.start()
+        await self.quorum.active()
+
+    async def _join_cluster(self, links: LinkMaking) -> None:
+        """Take part in a quorum of several nodes, and register at its active controller."""
+        self.cluster = side = ClusterSide(
+            self.config, self.quorum, links, metrics=self.metrics, on_failed=self.failed.set
+        )
+        if self.config.roles.is_controller:
+            await side.begin_controller(self.tick, bootstrap=self._first_records, before=self._before_records)
+        self.control = side.control
+        self.quorum.start()
+        member = side.begin_membership(
+            BrokerHalf(
+                listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
+                directories=lambda: tuple(one.directory_id for one in self.directories.online),
+                previous_broker_epoch=min(one.files.clean_broker_epoch for one in self.directories.all),
+                on_registration_lost=self._registration_lost,
+            )
+        )
+        self.dispatcher.forward_by(member.forwarder)
+        self.producer_ids = ProducerIds(member.producer_ids.allocate, asks_ahead=True)
+        await member.caught_up()
+
+    def _registration_lost(self) -> None:
+        if "hosted" in vars(self):  # else it leads nothing yet
+            self.hosted.resign_all()
+
+    def _metadata_home(self) -> Directory:
+        return next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
+
+    def _first_records(self) -> tuple[Message, ...]:
+        return first_records(self._files, self.config.metadata_log_dir)
+
+    def _before_records(self, image: ClusterImage, records: Sequence[Message]) -> None:
+        note_deletions(self.deleted_archives, self._is_archived, self.node_id, image, records)
+
+    def _endpoints(self) -> Endpoints:
+        """Where this node's controller listens."""
+        address = self.config.controller_address
+        return () if address is None else (Endpoint(self.config.roles.controller_listeners[0], *address),)
 
     async def _register(self) -> None:
         """Say where this broker is reached and lead what it is named leader of, each under a new epoch."""
+        if self.cluster is not None:
+            await self._enter_cluster(self.cluster)
+            return
+        self.quorum.publisher.follow(self._applied)
         if not self.control.image.features:
-            await self.control.write(first_records(self._files, self.config.metadata_log_dir))
+            await self.control.write(self._first_records())
         start = BrokerStart(
             broker_id=self.node_id,
             incarnation_id=self._incarnation_id,
@@ -254,17 +332,31 @@ class Node:
             directories=tuple(directory.directory_id for directory in self.directories.all),
             rack=self.config.rack,
         )
-        log_ = self.control.log.partition.log
         await self.control.execute(
             lambda image: register_broker(
-                image, start, broker_epoch=log_.log_end_offset, unclean_allowed=self.cluster_view(image).allows_unclean
+                image,
+                start,
+                broker_epoch=self.quorum.log_end_offset,
+                unclean_allowed=self.cluster_view(image).allows_unclean,
             )
         )
         self.deleted_archives.start(self.image.topics.by_id)
+        await self.tiering.begin_producer_era()
+
+    async def _enter_cluster(self, side: ClusterSide) -> None:
+        """Follow the image from now on, and wait until the controller lets clients come."""
+        image = self.image
+        self.quorum.publisher.follow(self._applied)
+        await self._applied(image, difference(EMPTY_IMAGE, image))
+        self.deleted_archives.start(image.topics.by_id)
+        assert side.membership is not None
+        side.membership.lifecycle.logs_opened()
+        await side.membership.lifecycle.unfenced()
+        await self.quorum.publisher.reached(self.quorum.high_watermark)
 
     # -- following the image --------------------------------------------------------------------------------------
 
-    async def _applied(self, image: ClusterImage, delta: ImageDelta) -> None:
+    async def _applied(self, image: ClusterImage, delta: ImageChange) -> None:
         self.quotas.follow(image.quotas)
         for topic in delta.removed_topics.values():
             self.hosted.delete(topic)
@@ -328,6 +420,8 @@ class Node:
 
     def cluster_view(self, image: ClusterImage) -> ClusterView:
         """The view of a decision about partitions, without an index: one broker needs none."""
+        if self.cluster is not None and self.cluster.controller is not None:
+            return self.cluster.controller.cluster_view(image)
         settings = topic_settings(image, self._resolver(image))
         return ClusterView(image=image, settings=settings, heeds_directories=False)
 
@@ -373,6 +467,8 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""
+        if self.cluster is not None:
+            await self.cluster.leave(_LEAVE_MS)
         self.tier_watch.close()
         self.purgatory.drain()
         self.coordinators.drain()
@@ -389,13 +485,16 @@ class Node:
         await self.deep_work.close()
         await self.http.close()
         self.log_limits.remove()
+        await self.quorum.stop(timeout_ms=_HAND_OVER_MS)
+        if self.cluster is not None:
+            await self.cluster.close()
         await self.directories.settle()
         partitions = [unified.partition for unified in self.hosted.table]
         for partition in partitions:
             partition.close()
         broker = self.image.brokers.brokers.get(self.node_id)
         self.directories.close(
-            [*partitions, self.control.log.partition],
+            [*partitions, self.quorum.replica],
             broker_epoch=-1 if broker is None else broker.epoch,
             sync_threads=self._sync_threads,
         )

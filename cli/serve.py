@@ -221,12 +221,13 @@ def free_or_any(address: str) -> str:
 async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code.
 
-    Raises `ConfigRefused` for a bucket that cannot be, and for a node of a cluster of several.
+    Raises `ConfigRefused` for a bucket that cannot be.
     """
     fault = bucket_url_fault(config.bucket_url, read_only=config.boolean("stratalog.read.only"))
     if fault:
         raise ConfigRefused([f"stratalog.bucket.url (--bucket): {fault}"])
     with _uncollected():
+        from stratalog.broker.controller_node import ControllerNode
         from stratalog.broker.network.limits import allow_descriptors
         from stratalog.broker.node import Node
 
@@ -236,16 +237,18 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
         log.info("%s", notice)
     stop = asyncio.Event()
     _handle_signals(stop)
-    node = Node(config)
+    node = Node(config) if config.roles.is_broker else ControllerNode(config)
     with _uncollected():
         await node.start()
     try:
         if not stop.is_set():
-            if on_ready is not None:
+            if on_ready is not None and isinstance(node, Node):
                 on_ready(node)
-            click.echo(
-                f"ready kafka={_text(node.kafka_address)} http={_text(node.http_address)} bucket={config.bucket_url}"
-            )
+            if isinstance(node, Node):
+                served = f"kafka={_text(node.kafka_address)}"
+                click.echo(f"ready {served} http={_text(node.http_address)} bucket={config.bucket_url}")
+            else:
+                click.echo(f"ready controller={_text(node.controller_address)} http={_text(node.http_address)}")
             await node.http.opened()
             gc.freeze()  # what that imported stays as well
         grown_rules = GrownRules(lambda: len(node.image.acls.by_id))

@@ -91,7 +91,7 @@ CONTROLLER_APIS: Final[tuple[Api[Any], ...]] = (
     vote.API,
     begin_quorum_epoch.API,
     end_quorum_epoch.API,
-    describe_quorum.CONTROLLER_API,
+    describe_quorum.API,
     alter_partition.API,
     _decided(update_features.API),
     envelope.API,

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from stratalog.broker.api.metadata_view import MetadataView
 from stratalog.broker.control.broker_sessions import BrokerSessions
-from stratalog.broker.quorum.leadership import QuorumView
 from stratalog.broker.requests.context import RequestContext
 
 __all__ = ["Context", "ControllerView"]
@@ -14,10 +13,6 @@ __all__ = ["Context", "ControllerView"]
 
 class ControllerView(MetadataView, Protocol):
     """The attributes and methods of a controller that handlers use."""
-
-    @property
-    def quorum(self) -> QuorumView:
-        """The replica of the metadata log."""
 
     @property
     def sessions(self) -> BrokerSessions:

@@ -8,14 +8,13 @@ listener of its own, and is reached where its broker is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from stratalog.broker.api import broker_view, controller_view
-from stratalog.broker.quorum.leadership import LeaderAndEpoch, QuorumStatus, ReplicaStatus
+from stratalog.broker.api.metadata_view import Context
+from stratalog.broker.quorum.leadership import QuorumStatus, ReplicaStatus
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.raft.voter_set import Endpoint, Endpoints, ReplicaKey
+from stratalog.metadata.raft.voter_set import Endpoint, Endpoints
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +27,7 @@ from stratalog.wire.messages.describe_quorum import (
 )
 from stratalog.wire.schema import Message
 
-__all__ = ["API", "CONTROLLER_API"]
+__all__ = ["API"]
 
 
 def _refusal(partition: int, error: KafkaError) -> PartitionData:
@@ -107,20 +106,7 @@ def _answer(request: DescribeQuorumRequest, status: QuorumStatus | KafkaError, i
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
-def _only_voter(context: broker_view.Context) -> QuorumStatus:
-    """The quorum of one voter, which leads and has always just caught up."""
-    broker = context.broker
-    partition, now_ms = broker.control.log.partition, broker.clock.wall_ms()
-    voter = ReplicaStatus(ReplicaKey(broker.node_id), partition.log.log_end_offset, now_ms, now_ms)
-    return QuorumStatus(LeaderAndEpoch(broker.node_id, partition.leader_epoch), partition.high_watermark, (voter,))
-
-
-def handle(context: broker_view.Context, request: DescribeQuorumRequest) -> Message:
-    """Answered at once."""
-    return _answer(request, _only_voter(context), context.broker.image)
-
-
-def describe_as_controller(context: controller_view.Context, request: DescribeQuorumRequest) -> Message:
+def handle(context: Context, request: DescribeQuorumRequest) -> Message:
     """Answered at once."""
     try:
         status: QuorumStatus | KafkaError = context.broker.quorum.describe()
@@ -140,4 +126,3 @@ API = Api(
     forwarded=True,
     by_quorum=True,
 )
-CONTROLLER_API = replace(API, handle=describe_as_controller)

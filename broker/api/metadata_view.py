@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.quorum.leadership import QuorumView
 from stratalog.broker.requests.context import RequestContext, TopicNames
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
@@ -53,6 +54,10 @@ class MetadataView(Protocol):
 
     def cluster_view(self, image: ClusterImage, /) -> ClusterView:
         """The view that a decision about partitions is made on."""
+
+    @property
+    def quorum(self) -> QuorumView:
+        """Its part in the metadata quorum."""
 
     def topic_rules(self) -> TopicRules:
         """The rules for new topics."""

@@ -1,7 +1,8 @@
 """Administrative commands, one at a time: decide, write, sync, apply, answer.
 
-The decisions are pure functions in ``metadata``; this drives them. The changes of a command become part of the image
-only after its records are on disk, and the command is answered only after the image has been applied here.
+The decisions are pure functions in ``metadata``; this drives them on the node whose controller is active. The changes of
+a command become part of the image only after its records are committed, and the command is answered only after the image
+has been applied here.
 
 Clients have their turns in fair shares, short commands before long ones of others. Long commands, and those that only
 ask, are decided beside the others: one without records ends there and has no turn. One with records is written in its
@@ -14,15 +15,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from stratalog.broker.control.command_turns import CommandTurns
-from stratalog.broker.control.metadata_log import MetadataLog
-from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import Decision
-from stratalog.metadata.image.decision import Steps, at_once
-from stratalog.metadata.image.features import METADATA_VERSION
-from stratalog.metadata.image.image import ClusterImage, ImageDelta, Provenance
+from stratalog.metadata.image.decision import Steps, at_once, batches
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.same_image import Same, same_everywhere
 from stratalog.wire.schema import Message
 
@@ -45,9 +43,20 @@ T = TypeVar("T")
 
 Decide = Callable[[ClusterImage], Decision[T] | Steps[T]]
 
-Applied = Callable[[ClusterImage, ImageDelta], Awaitable[None]]
-"""Called with the new image and what changed, on the loop. The command is answered, and the next one decided, when it
-has come to its end; it may give others their turns on the way."""
+
+class Committing(Protocol):
+    """The metadata log as commands need it: `stratalog.broker.quorum.quorum.Quorum`."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+
+    @property
+    def active_epoch(self) -> int:
+        """The epoch in which this node's controller decides. Raises `KafkaError` NOT_CONTROLLER."""
+
+    def propose(self, records: Sequence[Message], /, *, epoch: int) -> asyncio.Future[int]:
+        """The offset of the last record, once all are committed and applied. Fails with `KafkaError`."""
 
 
 def new_topic_id() -> bytes:
@@ -63,14 +72,11 @@ async def _at_once(steps: Generator[None, None, Any]) -> Any:
 
 
 class ControlPlane:
-    """The one voter's image and the commands that wait in front of it."""
+    """The controller's commands, and those that wait in front of them."""
 
     def __init__(
         self,
-        image: ClusterImage,
-        log: MetadataLog,
-        clock: Clock,
-        on_applied: Applied,
+        quorum: Committing,
         *,
         before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
         in_slices: Callable[[Generator[None, None, Any]], Awaitable[Any]] = _at_once,
@@ -81,15 +87,17 @@ class ControlPlane:
         ``in_slices`` carries out what is decided or made in steps, so that others have their turns meanwhile; ``aside``
         does the same for a command that has no turn yet, so that no other command waits for its end.
         """
-        self.image = image
-        self.log: Final = log
-        self._clock = clock
-        self._on_applied = on_applied
+        self._quorum = quorum
         self._before = before
         self._in_slices = in_slices
         self._decide_aside = aside
         self._turns = CommandTurns(1)
         self._long = CommandTurns(_ASIDE_MAX)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self._quorum.image
 
     async def execute(
         self,
@@ -100,7 +108,10 @@ class ControlPlane:
         only_asks: bool = False,
         same: Same = same_everywhere,
     ) -> T:
-        """Carry out one command. Raises what ``decide`` raises, or KAFKA_STORAGE_ERROR if it cannot be written.
+        """Carry out one command. Raises what ``decide`` raises, or `KafkaError` if it cannot be written.
+
+        NOT_CONTROLLER: another node decides; if that came while records were written, their fate is not known.
+        KAFKA_STORAGE_ERROR: the log cannot be written here.
 
         ``source`` is the client, and ``size`` the number of things that the command is about: turns are given by these.
         ``only_asks``: there will be no records. ``same`` says whether the decision would be the same on a later image;
@@ -109,6 +120,7 @@ class ControlPlane:
         A caller that is cancelled (its client has gone) before its turn leaves nothing behind; later, the command is
         carried to its end first: records in the log that the image does not know would be decided upon again.
         """
+        self._quorum.active_epoch  # noqa: B018 - raises where another node decides
         cost = _COMMAND_COST + min(size, _SIZE_MAX)
         if size < LONG and not only_asks:
             return await self._in_turn(decide, source, cost)
@@ -123,7 +135,7 @@ class ControlPlane:
     async def write(self, records: tuple[Message, ...]) -> None:
         """Write records that need no decision (those of a new cluster)."""
         async with self._turns.turn(self, _COMMAND_COST + len(records)):
-            await _to_its_end(self._write(records))
+            await _to_its_end(self._write(Decision(records, None), self._quorum.active_epoch))
 
     async def _in_turn(
         self,
@@ -135,32 +147,21 @@ class ControlPlane:
         """Decide a command in its turn, unless what was decided ``aside`` still holds, and write what it comes to."""
         async with self._turns.turn(source, cost):
             # The image stays what it is meanwhile: no other command is written before this one is carried out.
+            epoch = self._quorum.active_epoch
             if aside is not None and aside[2](aside[0], self.image):
                 decision = aside[1]
             else:
                 found = decide(self.image)
                 decision = found if isinstance(found, Decision) else await self._in_slices(found)
             if decision.records:
-                await _to_its_end(self._write(decision.records))
+                await _to_its_end(self._write(decision, epoch))
             return decision.result
 
-    async def _write(self, records: tuple[Message, ...]) -> None:
-        now_ms = self._clock.wall_ms()
-        self._before(self.image, records)
-        level = self.image.features.get(METADATA_VERSION, 0)
-        last_offset = await self.log.append(records, now_ms, level)
-        delta = ImageDelta(self.image)
-        for record in records:
-            delta.replay(record)
-        image = delta.build(Provenance(last_offset, self.log.partition.leader_epoch, now_ms))
-        self.image = image
-        await self._on_applied(image, delta)
-        if self.log.snapshot_due:
-            try:
-                await self.log.write_snapshot(image, self._in_slices)
-            except OSError as error:
-                # The requested change is on disk and in force; only the shortening of the log has to wait.
-                self.log.partition.directory.report(error, self.log.partition)
+    async def _write(self, decision: Decision[Any], epoch: int) -> None:
+        """Have the records committed, in the epoch in which they were decided and in no other."""
+        self._before(self.image, decision.records)
+        for records in batches(decision):
+            await self._quorum.propose(records, epoch=epoch)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -15,9 +15,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from operator import ne
+from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.workers.spawner import spawner_of
@@ -29,11 +29,31 @@ from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
-__all__ = ["Directories", "Directory", "lock_directory"]
+__all__ = ["Directories", "Directory", "Kept", "lock_directory"]
 
 _UUID_BYTES = 16
 
 log = logging.getLogger(__name__)
+
+
+class Kept(Protocol):
+    """A log with its high watermark: a hosted partition, or the replica of the metadata log."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+
+    @property
+    def log(self) -> Log:
+        """Its batches."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed."""
+
+    @property
+    def directory(self) -> DirectoryWriter:
+        """Writes and syncs the log."""
 
 
 @dataclass(slots=True)
@@ -77,8 +97,9 @@ class Directories:
         on_failed: Callable[[DirectoryWriter, OSError], None],
         metadata_only: str | None = None,
         spare: Spare = NOTHING_SPARE,
+        may_format: bool = True,
     ) -> Directories:
-        """Lock and load every directory; the first start gives the cluster its id.
+        """Lock and load every directory; the first start gives the cluster its id, where ``may_format`` allows it.
 
         ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
         process, `OSError` for one that cannot be used.
@@ -88,6 +109,8 @@ class Directories:
             every = dict.fromkeys(paths)
             ballasts = [Ballast(path, spare.ballast_bytes) for path in every]
             loaded = _load(ballasts, every, files, locks, spare.cache_dir)
+            if not may_format:
+                _check_formatted(loaded)
             cluster_id = _cluster_id([one.owner for one in loaded], node_id)
         except BaseException:
             for lock in locks:
@@ -155,7 +178,7 @@ class Directories:
         """The directory of a writer."""
         return next(directory for directory in self.all if directory.writer is writer)
 
-    def checkpoint(self, partitions: Iterable[Partition]) -> bool:
+    def checkpoint(self, partitions: Iterable[Kept]) -> bool:
         """Write recovery points, log starts and high watermarks; False if any of it could not be written.
 
         A directory whose disk fails goes offline, one whose disk is full is tried again next time.
@@ -163,13 +186,13 @@ class Directories:
         written = [self.checkpoint_one(directory, mine) for directory, mine in self._grouped(partitions)]
         return all(written)
 
-    def checkpoint_all_steps(self, partitions: Iterable[Partition]) -> Generator[None, None, None]:
+    def checkpoint_all_steps(self, partitions: Iterable[Kept]) -> Generator[None, None, None]:
         """The same in steps."""
         for directory, mine in self._grouped(partitions):
             yield from self.checkpoint_steps(directory, mine)
             yield
 
-    def checkpoint_one(self, directory: Directory, partitions: Sequence[Partition]) -> bool:
+    def checkpoint_one(self, directory: Directory, partitions: Sequence[Kept]) -> bool:
         """The same for one directory and all partitions in it."""
         steps = self.checkpoint_steps(directory, partitions)
         while True:
@@ -178,7 +201,7 @@ class Directories:
             except StopIteration as end:
                 return bool(end.value)
 
-    def checkpoint_steps(self, directory: Directory, partitions: Sequence[Partition]) -> Generator[None, None, bool]:
+    def checkpoint_steps(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
         """The same in steps: yields between the files."""
         if directory.writer.offline is not None:
             return not partitions
@@ -215,7 +238,7 @@ class Directories:
         while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end
             await asyncio.sleep(0.001)
 
-    def close(self, partitions: Iterable[Partition], *, broker_epoch: int, sync_threads: Executor) -> None:
+    def close(self, partitions: Iterable[Kept], *, broker_epoch: int, sync_threads: Executor) -> None:
         """Close every log, syncing in ``sync_threads``. Directories without a failure get the clean-shutdown mark."""
 
         def sync(tickets: Sequence[SyncTicket]) -> None:
@@ -240,8 +263,8 @@ class Directories:
             directory.writer.close()
             os.close(directory.lock)
 
-    def _grouped(self, partitions: Iterable[Partition]) -> list[tuple[Directory, list[Partition]]]:
-        grouped: dict[str, list[Partition]] = {directory.path: [] for directory in self.all}
+    def _grouped(self, partitions: Iterable[Kept]) -> list[tuple[Directory, list[Kept]]]:
+        grouped: dict[str, list[Kept]] = {directory.path: [] for directory in self.all}
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
@@ -276,6 +299,16 @@ def lock_directory(path: str) -> int:
             f"log directory {path} is in use by another process; stop it, or give this broker another directory"
         ) from None
     return descriptor
+
+
+def _check_formatted(loaded: Iterable[LogDirectory]) -> None:
+    """Raise `Invalid` for a directory without an id: a node of several may not make one up, it might have voted before."""
+    for one in loaded:
+        if one.owner is None or one.owner.directory_id is None:
+            raise Invalid(
+                f"{one.path} is not formatted, and the settings name other nodes: run `stratalog format` with this "
+                "node's file and the id of the cluster first"
+            )
 
 
 def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:

@@ -124,6 +124,13 @@ class HostedPartitions:
             if unified.partition.leader is not None:
                 self._services.on_led(unified, Led.RECONFIGURED)
 
+    def resign_all(self) -> None:
+        """Lead nothing any more, until an image says otherwise: the controller does not know this broker's leaderships."""
+        for unified in list(self.table):
+            if unified.partition.leader is not None:
+                self._services.on_released(unified)
+                unified.partition.resign()
+
     def delete(self, topic: str) -> None:
         """Forget the partitions of a deleted topic and let their files go."""
         for unified in self.table.of_topic(topic):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stratalog.broker.control.metadata_log import METADATA_LOG_CONFIG, begin_epoch
+from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG, store_quorum_state
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.restore.records import (
@@ -39,6 +39,7 @@ from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState, wri
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC, is_internal
+from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.tier.care.restore_plan import BucketState, PartitionState
 from stratalog.tier.stores.store import NotFound
@@ -273,7 +274,9 @@ class Restorer:
         self, directory: LogDirectory, topics: Sequence[RestoredTopic], directory_id: Uuid, threads: ThreadPoolExecutor
     ) -> None:
         log_ = directory.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=self._now_ms)
-        epoch = begin_epoch(self._files, log_.directory, self._node_id)
+        epoch = 1
+        state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, voters=(self._node_id,))
+        store_quorum_state(self._files, log_.directory, state)
         records = metadata_records(
             topics,
             node_id=self._node_id,

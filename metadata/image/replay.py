@@ -7,8 +7,10 @@ snapshot already holds, are passed over.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from typing import Final
 
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta, Provenance
 from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
 from stratalog.wire.batch import Buffer, check_batch, iter_headers, iter_records
@@ -26,6 +28,7 @@ from stratalog.wire.schema import Message
 __all__ = ["MetadataReplay"]
 
 _OF_QUORUM: Final = frozenset({ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS})
+_RECORDS_PER_PAUSE: Final = 100
 
 
 class MetadataReplay:
@@ -60,8 +63,32 @@ class MetadataReplay:
         for position, _ in iter_headers(buffer):
             self.replay_batch(buffer, position)
 
+    def replay_steps(self, buffer: Buffer) -> Generator[None, None, None]:
+        """The same as `replay`, with a pause every 100 records, so that others have their turns."""
+        for position, _ in iter_headers(buffer):
+            yield from self._batch_steps(buffer, position)
+
     def replay_batch(self, buffer: Buffer, position: int = 0) -> None:
         """Take in the batch at ``position``; see :meth:`replay`."""
+        at_once(self._batch_steps)(buffer, position)
+
+    def replay_own(self, records: Sequence[Message], provenance: Provenance) -> Generator[None, None, None]:
+        """Take in a batch that this node wrote itself, in steps, without decoding it again.
+
+        ``provenance`` names its last record. Raises `Corrupt` for a gap and for a record that does not fit.
+        """
+        base_offset = provenance.offset + 1 - len(records)
+        if base_offset != self.next_offset:
+            raise Corrupt(f"this node wrote offset {base_offset} of the metadata log, {self.next_offset} was expected")
+        for count, record in enumerate(records, 1):
+            self._take(record)
+            if count % _RECORDS_PER_PAUSE == 0:
+                yield
+        self.next_offset = provenance.offset + 1
+        if not self._in_transaction:
+            self._provenance = provenance
+
+    def _batch_steps(self, buffer: Buffer, position: int) -> Generator[None, None, None]:
         header = check_batch(buffer, position)
         if header.next_offset <= self.next_offset:
             return
@@ -70,7 +97,9 @@ class MetadataReplay:
                 f"the metadata log goes on at offset {header.base_offset}, {self.next_offset} was expected: "
                 "restore the log directory or begin from a snapshot"
             )
-        for record in iter_records(buffer, position):
+        for count, record in enumerate(iter_records(buffer, position), 1):
+            if count % _RECORDS_PER_PAUSE == 0:
+                yield
             if not header.is_control:
                 self._take(decode_record(record.value or b""))
             elif (kind := decode_key(record.key or b"")) in _OF_QUORUM:
@@ -99,6 +128,11 @@ class MetadataReplay:
 
     def image(self) -> ClusterImage:
         """The image of all that has taken effect; later batches go on from it."""
-        image = self._delta.build(self._provenance)
+        return self.take()[0]
+
+    def take(self) -> tuple[ClusterImage, ImageDelta]:
+        """The same, and what has changed since the image before."""
+        delta = self._delta
+        image = delta.build(self._provenance)
         self._delta = ImageDelta(image)
-        return image
+        return image, delta

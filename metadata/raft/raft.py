@@ -73,7 +73,7 @@ from stratalog.metadata.raft.messages import (
 )
 from stratalog.metadata.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from stratalog.metadata.raft.timeouts import RaftTimeouts
-from stratalog.metadata.raft.voter_set import ReplicaKey
+from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey
 from stratalog.wire.errors import Corrupt, ErrorCode, Invalid
 
 __all__ = ["Raft"]
@@ -118,6 +118,12 @@ class Raft:
     def high_watermark(self) -> int:
         """Records below it are committed."""
         return self._core.high_watermark
+
+    @property
+    def leader(self) -> tuple[int, int, Endpoints]:
+        """The id of the leader, -1 if it is not known, its epoch, and where it listens."""
+        core = self._core
+        return core.role.leader_id, core.epoch, core.leader_endpoints
 
     @property
     def is_voter(self) -> bool:

@@ -17,7 +17,7 @@ from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
-from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import KafkaError
@@ -37,21 +37,33 @@ SESSION_MS = 9000
 
 
 class MemoryLog:
-    """Keeps records. ``open`` lets appends through, ``error`` is what they raise."""
+    """A quorum of one that keeps records. ``open`` lets proposals through, ``error`` is what they raise."""
 
-    def __init__(self):
+    active_epoch = 1
+
+    def __init__(self, clock, on_applied):
         self.records = []
         self.open = asyncio.Event()
         self.open.set()
         self.error = None
-        self.snapshot_due = False
-        self.partition = SimpleNamespace(leader_epoch=1)
+        self.image = EMPTY_IMAGE
+        self._clock = clock
+        self._on_applied = on_applied
 
-    async def append(self, records, _now_ms, level):
+    def propose(self, records, *, epoch):
+        return asyncio.ensure_future(self._propose(records, epoch))
+
+    async def _propose(self, records, epoch):
         await self.open.wait()
         if self.error is not None:
             raise self.error
+        level = self.image.features.get("metadata.version", 0)
         self.records += map(decode_record, record_values(records, level))
+        delta = ImageDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.build(Provenance(len(self.records) - 1, epoch, self._clock.wall_ms()))
+        await self._on_applied(self.image, delta)
         return len(self.records) - 1
 
 
@@ -70,10 +82,10 @@ class MemoryController:
         self.loop = VirtualLoop(random.Random(seed), Trace())
         self.dice = random.Random(seed)
         self.clock = LoopClock(self.loop, 1_700_000_000_000)
-        self.log = MemoryLog()
+        self.log = MemoryLog(self.clock, self._applied)
         self.static = static or {}
         self.cluster = ClusterIndex(self._resolver)
-        self.control = ControlPlane(EMPTY_IMAGE, self.log, self.clock, self._applied)
+        self.control = ControlPlane(self.log)
         self.sessions = BrokerSessions(
             SessionServices(
                 control=self.control,

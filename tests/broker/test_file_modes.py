@@ -84,6 +84,20 @@ def test_commands_that_write_data_are_named():
     """Those that exist; the others write what their user asked for, or nothing."""
     assert set(COMMANDS) >= PRIVATE
     assert set(COMMANDS) - PRIVATE == {
-        *("apply", "backfill", "consume", "doctor", "dump", "group", "produce", "quota", "spark-zip", "stats", "topic"),
+        *(
+            "apply",
+            "backfill",
+            "cluster",
+            "consume",
+            "doctor",
+            "dump",
+            "group",
+            "produce",
+            "quorum",
+            "quota",
+            "spark-zip",
+            "stats",
+            "topic",
+        ),
         *("transaction", "verify"),
     }

@@ -97,20 +97,20 @@ def test_an_id_is_new_each_time_and_no_option():
 
 
 @pytest.mark.parametrize("roles", ROLES)
-def test_nodes_of_a_cluster_of_several_are_formatted_and_not_served_yet(tmp_path, roles):
-    """The files of each role are those of Kafka; serve says in a sentence that it cannot run the node."""
+def test_nodes_of_a_cluster_of_several_are_formatted_before_they_are_served(tmp_path, roles):
+    """The files of each role are those of Kafka; serve makes none of them up."""
     path = tmp_path / "server.properties"
     path.write_text(
         f"process.roles={roles}\nnode.id=7\ncontroller.quorum.bootstrap.servers=a:9093,b:9093,c:9093\n"
         f"controller.listener.names=CONTROLLER\n{ROLES[roles]}log.dirs={tmp_path}/data\n"
     )
+    result = CliRunner().invoke(cli, ["serve", "--config", str(path)])
+    assert result.exit_code == 2
+    assert "data is not formatted, and the settings name other nodes: run `stratalog format`" in result.stderr
     voters = "1@a:9093:JEXY6aqzQY-32P5TStzaFg,7@b:9093:MvDxzVmcRsaTz33bUuRU6A"
     code, out, _ = run("-c", path, "-t", CLUSTER, "--initial-controllers", voters, "--json")
     assert code == 0
     assert json.loads(out)["directory_id"] == "MvDxzVmcRsaTz33bUuRU6A"
-    result = CliRunner().invoke(cli, ["serve", "--config", str(path)])
-    assert result.exit_code == 2
-    assert "in this release one process is the whole cluster" in result.stderr
 
 
 def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_command, tmp_path):

@@ -140,10 +140,10 @@ def test_a_death_after_the_note_and_before_the_record_deletes_nothing(tiered, mo
     """The topic lives, also for the next run, which takes the note for void."""
     archived_topic(tiered)
 
-    async def refused(records, now_ms):
+    async def refused(records, *, epoch):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
 
-    monkeypatch.setattr(tiered.node.node.control.log, "append", refused)
+    monkeypatch.setattr(tiered.node.node.quorum, "propose", refused)
     with pytest.raises(KafkaError):
         delete_topics(tiered.node.client(), ["t"])
     monkeypatch.undo()

@@ -46,7 +46,7 @@ RAFT = [
     (update_raft_voter.API, raft.UpdateVoterRequest(3, VOTER), raft.VoterChangeAnswer(NONE, "", 3, 2, AT)),
 ]
 KEYS = {row.key: row for row, _, _ in RAFT}
-APIS = [*KEYS.values(), describe_quorum.CONTROLLER_API]
+APIS = [*KEYS.values(), describe_quorum.API]
 
 
 def api_name(value):
@@ -274,7 +274,7 @@ async def test_the_leader_describes_all_replicas(edge, quorum):
     )
     client = await edge.client()
     for version in range(3):
-        answer = await client.ask(describe(("__cluster_metadata", 0)), describe_quorum.CONTROLLER_API.response, version)
+        answer = await client.ask(describe(("__cluster_metadata", 0)), describe_quorum.API.response, version)
         ((found,),) = [topic.partitions for topic in answer.topics]
         assert (found.error_code, found.leader_id, found.leader_epoch, found.high_watermark) == (0, 2, 3, 7)
         times = version >= 1
@@ -293,9 +293,7 @@ async def test_the_leader_describes_all_replicas(edge, quorum):
 
 async def test_another_controller_does_not_describe_the_quorum(edge):
     """It says so beside the partition."""
-    answer = await (await edge.client()).ask(
-        describe(("__cluster_metadata", 0)), describe_quorum.CONTROLLER_API.response, 2
-    )
+    answer = await (await edge.client()).ask(describe(("__cluster_metadata", 0)), describe_quorum.API.response, 2)
     ((found,),) = [topic.partitions for topic in answer.topics]
     assert (answer.error_code, found.error_code) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (found.error_message, found.current_voters, answer.nodes) == ("node 1 leads", [], [])
@@ -306,7 +304,7 @@ async def test_a_controller_knows_the_quorum_of_no_other_log(edge, quorum):
     quorum.status = QuorumStatus(LeaderAndEpoch(2, 3), 7, (ReplicaStatus(ME, 9),))
     answer = await (await edge.client()).ask(
         describe(("t", 0), ("__cluster_metadata", 0), ("__cluster_metadata", 1)),
-        describe_quorum.CONTROLLER_API.response,
+        describe_quorum.API.response,
         2,
     )
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

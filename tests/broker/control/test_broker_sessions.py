@@ -9,6 +9,7 @@ import pytest
 from stratalog.metadata.controller import broker_changes, cluster_view
 from stratalog.metadata.controller.controller import forgetting_broker
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import NoOpRecord
 from tests.broker.memory_controller import SESSION_MS
 
 CHECK_MS = SESSION_MS // 8
@@ -76,7 +77,7 @@ def test_a_contact_counts_when_it_arrives_though_its_heartbeat_waits(one):
     one.log.open.clear()
 
     async def turns():
-        blocking = asyncio.ensure_future(one.control.write(()))
+        blocking = asyncio.ensure_future(one.control.write((NoOpRecord(),)))
         beats = [asyncio.ensure_future(one.beating(broker_id)) for broker_id in (1, 2)]
         await asyncio.sleep(0.5)
         one.log.open.set()
@@ -92,7 +93,7 @@ def test_a_heartbeat_without_a_turn_in_time_is_refused_and_counts_as_a_contact(o
     one.log.open.clear()
 
     async def turns():
-        blocking = asyncio.ensure_future(one.control.write(()))
+        blocking = asyncio.ensure_future(one.control.write((NoOpRecord(),)))
         late = asyncio.ensure_future(one.beating(1, wants_fence=True))
         await asyncio.sleep(1.5)
         one.log.open.set()
@@ -119,7 +120,7 @@ def test_a_client_that_goes_away_takes_its_heartbeat_along(one):
     one.log.open.clear()
 
     async def turns():
-        blocking = asyncio.ensure_future(one.control.write(()))
+        blocking = asyncio.ensure_future(one.control.write((NoOpRecord(),)))
         late = asyncio.ensure_future(one.beating(1, wants_fence=True))
         await asyncio.sleep(0.1)
         late.cancel()
@@ -171,7 +172,7 @@ def test_a_lost_connection_ends_a_session_early_unless_the_broker_is_heard_of(on
 def test_a_registration_is_caught_up_with_where_it_lies_and_not_before(one):
     """A record of the quorum's own may lie between the end that the decision saw and the registration."""
     next_offset = len(one.log.records)
-    one.control.log.records.append(None)  # the quorum writes behind the decision's back
+    one.log.records.append(None)  # the quorum writes behind the decision's back
     epoch = one.run(one.sessions.register(one.registration(3), source=3))
     assert epoch == next_offset + 1
     assert one.beat(3, metadata_offset=epoch - 1).is_fenced

@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,49 +9,48 @@ from hypothesis import strategies as st
 
 from stratalog.broker.control.control_plane import LONG, ControlPlane
 from stratalog.metadata.controller.controller import Decision
-from stratalog.metadata.image.decision import at_once
-from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, at_once
+from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.same_image import same_everywhere, same_to_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 
 
 class MetadataLog:
-    """Takes records when the test lets it, and counts offsets."""
+    """A quorum of one that takes records when the test lets it, and publishes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_applied=None) -> None:
         self.appended = []
         self.open = asyncio.Event()
         self.open.set()
         self.error = None
-        self.offset = 0
-        self.partition = SimpleNamespace(leader_epoch=3, directory=SimpleNamespace(report=self._report))
-        self.snapshot_due = False
-        self.snapshot_error = None
-        self.snapshots = []
-        self.reported = []
+        self.image = EMPTY_IMAGE
+        self.epoch = 3
+        self._on_applied = on_applied
 
-    def _report(self, error, partition):
-        self.reported.append(error)
+    @property
+    def active_epoch(self):
+        if self.epoch is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return self.epoch
 
-    async def append(self, records, now_ms, level):
-        assert level == 0
+    def propose(self, records, *, epoch):
+        return asyncio.ensure_future(self._propose(tuple(records), epoch))
+
+    async def _propose(self, records, epoch):
         await self.open.wait()
         if self.error is not None:
             raise self.error
-        self.appended.append(tuple(records))
-        self.offset += len(records)
-        return self.offset - 1
-
-    async def write_snapshot(self, image, in_slices):
-        if self.snapshot_error is not None:
-            raise self.snapshot_error
-        self.snapshots.append(image.provenance.offset)
-
-
-@pytest.fixture
-async def log():
-    return MetadataLog()
+        if epoch != self.active_epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        self.appended.append(records)
+        delta = ImageDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.build(Provenance(self.image.provenance.offset + len(records), epoch, 99))
+        if self._on_applied is not None:
+            await self._on_applied(self.image, delta)
+        return self.image.provenance.offset
 
 
 @pytest.fixture
@@ -62,14 +60,17 @@ async def applied():
 
 
 @pytest.fixture
-async def control(log, applied):
-    clock = SimpleNamespace(wall_ms=lambda: 99)
-
+async def log(applied):
     async def on_applied(image, delta):
         await asyncio.sleep(0)
         applied.append((image, delta))
 
-    return ControlPlane(EMPTY_IMAGE, log, clock, on_applied)
+    return MetadataLog(on_applied)
+
+
+@pytest.fixture
+async def control(log):
+    return ControlPlane(log)
 
 
 def topic(name: str) -> TopicRecord:
@@ -135,7 +136,7 @@ async def test_a_command_holds_when_it_is_answered_and_not_before(control, log, 
     assert applied[0][1].changed_topic_ids == {topic("t").topic_id}
 
 
-async def test_the_next_command_waits_until_the_last_one_is_applied(log):
+async def test_the_next_command_waits_until_the_last_one_is_applied():
     """The callback may take many turns; the caller is answered after it, too."""
     events, gate = [], asyncio.Event()
 
@@ -143,7 +144,7 @@ async def test_the_next_command_waits_until_the_last_one_is_applied(log):
         events.append(len(image.topics.by_name))
         await gate.wait()
 
-    control = ControlPlane(EMPTY_IMAGE, log, SimpleNamespace(wall_ms=lambda: 99), on_applied)
+    control = ControlPlane(MetadataLog(on_applied))
     tasks = [asyncio.ensure_future(control.execute(creating(name))) for name in "ab"]
     for _ in range(10):
         await asyncio.sleep(0)
@@ -182,14 +183,31 @@ async def test_a_failed_write_changes_nothing_and_delays_no_other_command(contro
     assert len(applied) == 1
 
 
-async def test_snapshots_are_written_behind_commands_and_their_errors_are_the_disks(control, log):
-    """An image that was not written out does not undo what is in the log."""
-    log.snapshot_due = True
-    await control.execute(creating("t"))
-    assert log.snapshots == [0]
-    log.snapshot_error = OSError(28, "full")
-    assert await control.execute(creating("u")) == "made u"
-    assert log.reported == [log.snapshot_error]
+async def test_a_command_is_refused_where_another_node_decides(control, log):
+    """Before it is decided; one whose epoch ends while it is decided is not written in the next."""
+    log.epoch = None
+    with pytest.raises(KafkaError) as refused:
+        await control.execute(creating("t"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    log.epoch = 3
+
+    def slowly(image):
+        decision = creating("t")(image)
+        log.epoch = 5
+        return decision
+
+    with pytest.raises(KafkaError) as refused:
+        await control.execute(slowly)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert log.appended == []
+    assert await control.execute(creating("t")) == "made t"
+
+
+async def test_a_command_about_very_many_things_is_written_in_batches(control, log):
+    """An atomic one as a metadata transaction."""
+    records = tuple(topic(f"t{number}") for number in range(RECORDS_PER_BATCH_MAX + 1))
+    await control.execute(lambda _image: Decision(records, None, is_atomic=False))
+    assert list(map(len, log.appended)) == [RECORDS_PER_BATCH_MAX, 1]
 
 
 async def test_producer_ids_come_in_blocks_one_after_the_other(control, log):
@@ -214,10 +232,7 @@ async def test_a_failed_preparation_is_not_written(log, applied):
         told.append((image, len(records)))
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
 
-    async def on_applied(image, delta):
-        applied.append((image, delta))
-
-    control = ControlPlane(EMPTY_IMAGE, log, SimpleNamespace(wall_ms=lambda: 99), on_applied, before=before)
+    control = ControlPlane(log, before=before)
     log.open.set()
     with pytest.raises(KafkaError, match="full"):
         await control.execute(creating("a"))
@@ -276,14 +291,14 @@ def test_each_command_has_the_result_that_it_has_alone(commands):
     """
 
     async def story():
-        log, images = MetadataLog(), [EMPTY_IMAGE]
+        images = [EMPTY_IMAGE]
 
         async def on_applied(image, _delta):
             images.append(image)
             await asyncio.sleep(0)
 
-        clock = SimpleNamespace(wall_ms=lambda: 99)
-        control = ControlPlane(EMPTY_IMAGE, log, clock, on_applied, in_slices=_turns_between, aside=_turns_between)
+        log = MetadataLog(on_applied)
+        control = ControlPlane(log, in_slices=_turns_between, aside=_turns_between)
 
         async def one(kind, names, size, same, delay, _leaves):
             for _ in range(delay):
@@ -331,7 +346,7 @@ async def test_a_query_does_not_wait_for_the_turn_of_another_client(control, log
     await writing
 
 
-async def test_a_long_command_is_decided_once_if_the_others_do_not_concern_it(log, applied):
+async def test_a_long_command_is_decided_once_if_the_others_do_not_concern_it(log):
     """It is decided beside a short one about another topic, and a second time only after one about its own."""
     gate = asyncio.Event()
 
@@ -339,10 +354,7 @@ async def test_a_long_command_is_decided_once_if_the_others_do_not_concern_it(lo
         await gate.wait()
         return at_once(lambda: steps)()
 
-    async def on_applied(image, delta):
-        applied.append((image, delta))
-
-    control = ControlPlane(EMPTY_IMAGE, log, SimpleNamespace(wall_ms=lambda: 99), on_applied, aside=aside)
+    control = ControlPlane(log, aside=aside)
     for other, times in (("x", 1), ("b", 2)):
         decided = []
         names = ["b", "c"] if other == "b" else ["a"]

@@ -1,0 +1,187 @@
+"""A node that is a controller and no broker: a replica of the metadata log, its listeners, and HTTP for its figures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from functools import partial
+from typing import Final
+
+from stratalog.broker.cluster_side import ClusterSide, quorum_links
+from stratalog.broker.http.connections import http_limits
+from stratalog.broker.http.listener import HttpListener
+from stratalog.broker.http.server import HttpServer
+from stratalog.broker.membership import LinkMaking
+from stratalog.broker.quorum.metadata_log import first_records
+from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.runtime.ballast import Spare, raise_if_full
+from stratalog.broker.runtime.clock import Clock, SystemClock
+from stratalog.broker.runtime.log_limits import LogLimits
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.slices import Slices
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.workers.spawner import spawner_of
+from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.raft.voter_set import Endpoint
+
+__all__ = ["ControllerNode"]
+
+_SYNC_THREADS: Final = 4
+_HAND_OVER_MS: Final = 5000
+"""A stop waits so long for another voter to take the metadata log over."""
+_LOOK_SECONDS: Final = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class ControllerNode:
+    """Everything that a controller's process runs. Must be made inside the running loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Filesystem | None = None,
+        dice: random.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.metrics = Metrics()
+        self._files: Filesystem = RealFilesystem() if files is None else files
+        self._dice = random.SystemRandom() if dice is None else dice
+        self._sync_threads = spawner_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the process has nothing left to serve."""
+        self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
+        self.http.connections.add_figures(self.metrics)
+        self.log_limits = LogLimits(self.clock.monotonic)
+        self._looking: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Take part in the quorum, and let brokers in.
+
+        Raises `Invalid` for directories that are not this node's, `Corrupt` for metadata that cannot be read, `OSError`
+        for ports and disks; then everything is let go of, and the files are as a kill would leave them.
+        """
+        self.log_limits.install(self.metrics)
+        try:
+            await self._start()
+        except BaseException as error:
+            await self._abandon()
+            raise_if_full(error)
+            raise
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        tick = Tick(loop)
+        self.directories = Directories.open(
+            [self.config.metadata_log_dir],
+            files=self._files,
+            node_id=self.node_id,
+            loop=loop,
+            tick=tick,
+            sync_threads=self._sync_threads,
+            on_failed=self._directory_failed,
+            spare=Spare(self.config.cache_dir, self.config.integer("stratalog.ballast.bytes")),
+            may_format=False,
+        )
+        self.cluster_id = self.directories.cluster_id
+        self._join_quorum(loop)
+        await self.cluster.begin_controller(
+            tick, bootstrap=partial(first_records, self._files, self.config.metadata_log_dir)
+        )
+        self.quorum.start()
+        self.directories.verified()
+        self._look()
+        self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
+        self.http.serve()
+        log.info("controller %d of cluster %s takes part in the metadata quorum", self.node_id, self.cluster_id)
+
+    def _join_quorum(self, loop: asyncio.AbstractEventLoop) -> None:
+        slices = Slices(loop.call_soon, self.clock.monotonic)
+        links = LinkMaking(node_id=self.node_id, executor=self._sync_threads, clock=self.clock, dice=self._dice)
+        (home,) = self.directories.all
+        address = self.config.controller_address
+        listener = self.config.roles.controller_listeners[0]
+        self.quorum: Quorum = open_quorum(
+            QuorumPlace(
+                home=home,
+                roles=self.config.roles,
+                cluster_id=self.cluster_id,
+                endpoints=() if address is None else (Endpoint(listener, *address),),
+            ),
+            peers=quorum_links(self.config, links, self.cluster_id),
+            files=self._files,
+            clock=self.clock,
+            dice=self._dice,
+            threads=self._sync_threads,
+            in_slices=partial(slices.run, urgent=True),
+            on_failed=self.failed.set,
+        )
+        self.cluster = ClusterSide(self.config, self.quorum, links, metrics=self.metrics, on_failed=self.failed.set)
+
+    def _look(self) -> None:
+        """Look after the log from time to time: what waits for a sync, and files that may go."""
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+        replica, now = self.quorum.replica, self.clock.monotonic()
+        for directory in self.directories.online:
+            directory.writer.retry_refused()
+            replica.tick(now)
+            removal = replica.log.take_removal(int(now * 1000))
+            if removal is not None:
+                self._sync_threads.submit(removal.run)
+
+    def _directory_failed(self, writer: DirectoryWriter, error: OSError) -> None:
+        log.critical("the directory of the metadata log, %s, has failed: %s; the node ends", writer.path, error)
+        self.failed.set()
+
+    def _http_server(self) -> HttpServer:
+        return HttpServer(self.metrics, self.not_ready, problems=tuple)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self.quorum.image
+
+    @property
+    def controller_address(self) -> tuple[str, int]:
+        """Where the first controller listener is bound."""
+        assert self.cluster.controller is not None
+        return self.cluster.controller.listener.server.addresses[self.config.controller_listeners[0].name]
+
+    def not_ready(self) -> list[str]:
+        """Why the controller is of no use now, a sentence each (``/readyz``)."""
+        leader = self.quorum.leader
+        return [] if leader.leader_id >= 0 else [f"no leader of the metadata quorum is known in epoch {leader.epoch}"]
+
+    async def _abandon(self) -> None:
+        built = vars(self)
+        if "quorum" in built:
+            self.quorum.close()
+        if "cluster" in built:
+            await self.cluster.close(grace_seconds=0)
+        await self.http.close()
+        self.log_limits.remove()
+        self._sync_threads.shutdown(wait=True)
+        if "directories" in built:
+            self.directories.release()
+
+    async def stop(self) -> None:
+        """Hand the leadership over, close the log, and mark the stop as clean."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self.quorum.stop(timeout_ms=_HAND_OVER_MS)
+        await self.cluster.close()
+        await self.http.close()
+        self.log_limits.remove()
+        await self.directories.settle()
+        self.directories.close([self.quorum.replica], broker_epoch=-1, sync_threads=self._sync_threads)
+        self._sync_threads.shutdown(wait=True)

@@ -1,0 +1,216 @@
+"""The controller of a node: its commands, its sessions and duties while it is active, and the listener at which it is asked.
+
+.. code-block:: text
+
+    ControllerListener -- requests --> handlers --> ControlPlane, BrokerSessions --> Quorum.propose
+    Quorum -- images --> ClusterIndex, BrokerSessions, ControllerDuties, Enrolment
+    Quorum -- leaders --> BrokerSessions, ControllerDuties
+
+Every controller follows the images, so that it can decide as soon as it is active. A node that is broker and controller at
+once has one of these beside its broker's half.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
+from stratalog.broker.control.cluster_index import ClusterIndex
+from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
+from stratalog.broker.control.controller_duties import ControllerDuties, DutyServices, DutySettings
+from stratalog.broker.control.controller_metrics import add_controller_metrics
+from stratalog.broker.controller_listener import ControllerListener
+from stratalog.broker.lifecycle.controller_channel import ControllerChannel
+from stratalog.broker.lifecycle.enrolment import ControllerSelf, Enrolment
+from stratalog.broker.membership import LinkMaking
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.tick import Tick
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.metadata.controller.cluster_view import ClusterView
+from stratalog.metadata.controller.controller import ConfigRules, TopicRules
+from stratalog.metadata.image.brokers_image import SupportedLevels
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT
+from stratalog.metadata.image.difference import ImageChange
+from stratalog.metadata.image.features import SUPPORTED_FEATURES
+from stratalog.metadata.image.image import ClusterImage, ImageDelta
+from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
+
+__all__ = ["NODE_FEATURES", "ControllerRole"]
+
+NODE_FEATURES = {**SUPPORTED_FEATURES, "kraft.version": SupportedLevels(0, KRAFT_VERSION_MAX)}
+"""The features that a node of a cluster announces when it registers."""
+
+
+class _PlainNames:
+    """A controller has no views of topics: each name is its own."""
+
+    def access_name(self, name: str, /) -> str:
+        """The name itself."""
+        return name
+
+
+class ControllerRole:
+    """One controller; `ControllerView` for its handlers. Lives on the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        quorum: Quorum,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        dice: random.Random,
+        tick: Tick,
+        bootstrap: Callable[[], Sequence[Message]],
+        before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
+    ) -> None:
+        """``bootstrap`` gives the first records of a new cluster; ``before`` is called before records are written.
+
+        Nothing is bound before `bind`.
+        """
+        self.config = config
+        self.quorum = quorum
+        self.clock = clock
+        self.metrics = metrics
+        self.node_id = config.node_id
+        self.cluster_id = quorum.cluster_id
+        self.views = _PlainNames()
+        self._dice = dice
+        self.cluster = ClusterIndex(self._resolver)
+        self.listener = ControllerListener(self, tick)
+        slices = self.listener.dispatcher.slices
+        self.control = ControlPlane(
+            quorum, before=before, in_slices=lambda steps: slices.run(steps, urgent=True), aside=slices.run
+        )
+        settings = config.roles.quorum
+        self.sessions = BrokerSessions(
+            SessionServices(
+                control=self.control,
+                cluster=self.cluster,
+                clock=clock,
+                cluster_id=self.cluster_id,
+                next_offset=lambda: quorum.log_end_offset,
+                session_timeout_ms=settings.session_timeout_ms,
+                heartbeat_timeout_ms=settings.heartbeat_interval_ms // 2,
+            )
+        )
+        self._duties = ControllerDuties(
+            DutyServices(
+                control=self.control,
+                cluster=self.cluster,
+                clock=clock,
+                settings=DutySettings.of(config.values),
+                bootstrap=bootstrap,
+                in_transaction=lambda: quorum.publisher.in_transaction,
+            )
+        )
+        self._enrolment: Enrolment | None = None
+        self._channel: ControllerChannel | None = None
+        add_controller_metrics(metrics, office=quorum, cluster=self.cluster, sessions=self.sessions, clock=clock)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def bind(self) -> None:
+        """Take the ports. Raises `OSError`."""
+        await self.listener.bind()
+
+    async def start(self, links: LinkMaking, incarnation_id: Uuid) -> None:
+        """Let others in, follow the quorum, and have the active controller know of this one, over one of ``links``."""
+        roles = self.config.roles
+        self._channel = channel = ControllerChannel(
+            self.quorum,
+            listener=roles.controller_listeners[0],
+            new_link=links.link_to("controller"),
+            monotonic=self.clock.monotonic,
+        )
+        self._enrolment = Enrolment(
+            ControllerSelf(
+                controller_id=self.node_id,
+                incarnation_id=incarnation_id,
+                listeners=self.listener.told,
+                features=NODE_FEATURES,
+            ),
+            channel=channel,
+            quorum=self.quorum,
+            monotonic=self.clock.monotonic,
+            draw=self._dice.random,
+            timeout_ms=roles.quorum.request_timeout_ms,
+        )
+        self.quorum.publisher.follow(self._follow)
+        self.quorum.on_leader_change(self._leader_changed)
+        await self.listener.accept()
+
+    def close_office(self) -> None:
+        """End timers and what they have begun."""
+        self.sessions.close()
+        self._duties.close()
+        if self._enrolment is not None:
+            self._enrolment.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Answer what is being answered, then close everything."""
+        self.close_office()
+        await self.listener.close(grace_seconds)
+
+    # -- what the quorum says ------------------------------------------------------------------------------------------
+
+    async def _follow(self, image: ClusterImage, change: ImageChange) -> None:
+        delta = change if isinstance(change, ImageDelta) else None
+        self.cluster.follow(image, delta)
+        self.sessions.follow(image, delta)
+        self._duties.follow(image, delta)
+        self.listener.follow(image, self.config)
+        if self._enrolment is not None:
+            self._enrolment.image_applied(image)
+
+    def _leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
+        if is_active and self.cluster.image is not self.quorum.image:
+            self.cluster.follow(self.quorum.image, None)
+        self.sessions.leader_changed(leader, is_active)
+        self._duties.leader_changed(leader, is_active)
+
+    # -- what handlers ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self.quorum.image
+
+    def cluster_view(self, image: ClusterImage) -> ClusterView:
+        """The view that a decision about partitions is made on."""
+        return self.cluster.view(image)
+
+    def topic_rules(self) -> TopicRules:
+        """The rules that new topics must keep."""
+        return TopicRules(
+            resolver=self._resolver(self.image),
+            default_partition_count=self.config.integer("num.partitions"),
+            default_replication_factor=self.config.integer("default.replication.factor"),
+            tiering_enabled=self.config.tiering_enabled,
+        )
+
+    def config_rules(self) -> ConfigRules:
+        """The rules that new settings must keep."""
+        return ConfigRules(
+            resolver=self._resolver(self.image),
+            static=self.config.static,
+            tiering_enabled=self.config.tiering_enabled,
+        )
+
+    new_topic_id = staticmethod(new_topic_id)
+
+    def random_int(self, bound: int) -> int:
+        """A number in ``[0, bound)``."""
+        return self._dice.randrange(bound)
+
+    def _resolver(self, image: ClusterImage) -> ConfigResolver:
+        return ConfigResolver.for_topics(self.config.static, {}, image.configs.of(CLUSTER_DEFAULT))

@@ -1,0 +1,151 @@
+"""A broker's membership in a cluster of several nodes: registered, heard, and led to the active controller.
+
+A broker that is a cluster by itself has none of this. Here stand the ways to the active controller, one for each purpose,
+and those who use them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.forwarding.forwarder import Forwarder
+from stratalog.broker.lifecycle.controller_channel import ControllerChannel
+from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle
+from stratalog.broker.lifecycle.lifecycle_events import LifecycleTimes
+from stratalog.broker.lifecycle.producer_id_blocks import ProducerIdBlocks
+from stratalog.broker.peers.dialer import TcpDialer
+from stratalog.broker.peers.peer_errors import Peer
+from stratalog.broker.peers.peer_link import PeerLink
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.quorum_links import LinkTo
+from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.settings.cluster_roles import ClusterRoles
+from stratalog.wire.topic import Uuid
+
+__all__ = ["LinkMaking", "Membership", "MembershipServices"]
+
+_PRODUCER_IDS_MS: Final = 30_000
+"""How long a client waits for a block of producer ids, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkMaking:
+    """The makings of links to other nodes."""
+
+    node_id: int
+    executor: Executor
+    clock: Clock
+    dice: random.Random
+
+    def link_to(self, purpose: str) -> LinkTo:
+        """Makes links for one purpose, which other nodes see in the client id."""
+        dialer = TcpDialer(self.executor)
+
+        def link(peer: Peer) -> PeerLink:
+            return PeerLink(
+                peer,
+                dialer=dialer,
+                executor=self.executor,
+                monotonic=self.clock.monotonic,
+                draw=self.dice.random,
+                client_id=f"{purpose}-{self.node_id}",
+            )
+
+        return link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipServices:
+    """The parts of a broker that its membership uses."""
+
+    roles: ClusterRoles
+    quorum: Quorum
+    links: LinkMaking
+    rack: str | None
+    listeners: dict[str, ListenerAddress]
+    features: dict[str, SupportedLevels]
+    directories: Callable[[], tuple[Uuid, ...]]
+    """The log directories that are online."""
+    previous_broker_epoch: int
+    new_incarnation: Callable[[], Uuid]
+    on_failed: Callable[[str], None]
+    on_registration_lost: Callable[[], None]
+
+
+class Membership:
+    """One broker's. Lives on the event loop."""
+
+    def __init__(self, services: MembershipServices) -> None:
+        """A call of `start` begins it."""
+        links, quorum, settings = services.links, services.quorum, services.roles.quorum
+        self._services = services
+        self._beats = self.channel("heartbeat")
+        self._requests = self.channel("forwarding")
+        self.lifecycle = Lifecycle(
+            BrokerSelf(
+                broker_id=services.roles.node_id,
+                cluster_id=quorum.cluster_id,
+                listeners=services.listeners,
+                features=services.features,
+                directories=services.directories,
+                rack=services.rack,
+                previous_broker_epoch=services.previous_broker_epoch,
+            ),
+            LifecycleTimes(
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                session_timeout_ms=settings.session_timeout_ms,
+                registration_timeout_ms=settings.registration_timeout_ms,
+            ),
+            channel=self._beats,
+            quorum=quorum,
+            image=lambda: quorum.image,
+            monotonic=links.clock.monotonic,
+            draw=links.dice.random,
+            new_incarnation=services.new_incarnation,
+            on_failed=services.on_failed,
+            on_registration_lost=services.on_registration_lost,
+        )
+        self.forwarder = Forwarder(
+            self._requests,
+            is_active=lambda: quorum.is_active,
+            leader_epoch=lambda: quorum.leader.epoch,
+            monotonic=links.clock.monotonic,
+        )
+        self.producer_ids = ProducerIdBlocks(
+            self._beats,
+            broker_id=services.roles.node_id,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            quorum=quorum,
+            monotonic=links.clock.monotonic,
+            timeout_ms=_PRODUCER_IDS_MS,
+        )
+
+    def channel(self, purpose: str) -> ControllerChannel:
+        """A way to the active controller for one purpose: none waits behind the requests of another."""
+        services = self._services
+        return ControllerChannel(
+            services.quorum,
+            listener=services.roles.controller_listeners[0],
+            new_link=services.links.link_to(purpose),
+            monotonic=services.links.clock.monotonic,
+        )
+
+    async def caught_up(self) -> None:
+        """Register, and wait until the image has the registration and all before it. Raises `LifecycleEnded`."""
+        self.lifecycle.start()
+        await self.lifecycle.caught_up()
+
+    async def leave(self, timeout_ms: int) -> None:
+        """Have the controller move what this broker leads, and say farewell."""
+        await self.lifecycle.shut_down(timeout_ms)
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self.lifecycle.close()
+        self._beats.close()
+        self._requests.close()

@@ -1,0 +1,153 @@
+"""What the quorum does to this node's log and snapshots: appends, cuts, syncs, and the leader's snapshot in their place.
+
+A change that finds no room, or that the disk refuses, leaves the log other than the machine believes it to be:
+``on_refused`` has the machine begin anew from the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from stratalog.broker.quorum.batches import control_batch
+from stratalog.broker.quorum.control_records import voter_set
+from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.snapshotting import Snapshotting
+from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.image.snapshot import SnapshotId, read_snapshot_and_quorum
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.events import Event, Flushed, SnapshotLoaded
+from stratalog.metadata.raft.messages import Batch
+from stratalog.wire.errors import ErrorCode, KafkaError, StratalogError
+
+__all__ = ["LogChanges"]
+
+log = logging.getLogger(__name__)
+
+
+class LogChanges:
+    """Carries out the actions about the log. Lives on the event loop."""
+
+    def __init__(
+        self,
+        replica: MetadataReplica,
+        publisher: Publisher,
+        snapshotting: Snapshotting,
+        clock: Clock,
+        *,
+        take: Callable[[Event], None],
+        beside: Callable[[Coroutine[Any, Any, None]], None],
+        on_refused: Callable[[KafkaError], None],
+        on_failed: Callable[[], None],
+    ) -> None:
+        """``take`` gets events; ``beside`` runs a coroutine beside them; ``on_failed`` is called when the node has to end."""
+        self._replica = replica
+        self._publisher = publisher
+        self._snapshotting = snapshotting
+        self._clock = clock
+        self._take = take
+        self._beside = beside
+        self._on_refused = on_refused
+        self._on_failed = on_failed
+        self._truncations = 0
+        self._placed: Batch | None = None
+        replica.on_synced = self._synced
+
+    def begin_anew(self) -> None:
+        """Another machine begins with the log as it is."""
+        self._truncations = 0
+        self._placed = None
+
+    # -- appends -------------------------------------------------------------------------------------------------------
+
+    def place(self, batch: Batch) -> None:
+        """Write the batch of a proposal, before the machine asks for it. Raises `KafkaError`; then there is no trace."""
+        self._write(batch, batch.data)
+        self._placed = batch
+
+    def append(self, action: act.Append) -> None:
+        """Append batches: those of another leader, or the control records of this one."""
+        for batch in action.batches:
+            if self._placed is not None and batch.data is self._placed.data:
+                self._placed = None
+                continue
+            data = batch.data
+            if data is None:
+                data = control_batch(batch, timestamp_ms=self._clock.wall_ms())
+            try:
+                self._write(batch, data)
+            except KafkaError as error:
+                self._on_refused(error)
+                return
+
+    def _write(self, batch: Batch, data: bytes | bytearray | memoryview) -> None:
+        self._replica.write([data], epoch=batch.epoch, now_ms=self._clock.wall_ms())
+        self._snapshotting.grown(len(data))
+
+    def flush(self, action: act.Flush) -> None:
+        """Sync the log; `Flushed` follows."""
+        if self._replica.log.flushed_offset >= action.end_offset:  # a sync for another reason was faster
+            self._synced()
+        else:
+            self._replica.sync()
+
+    def _synced(self) -> None:
+        self._take(Flushed(self._replica.log.flushed_offset, self._truncations))
+
+    # -- cuts ----------------------------------------------------------------------------------------------------------
+
+    def truncate(self, action: act.Truncate) -> None:
+        """Cut the log off."""
+        self._truncations += 1
+        self._change(lambda: self._replica.truncate(action.offset))
+
+    def delete_before(self, action: act.DeleteLogBefore) -> None:
+        """Let the log begin at a snapshot; older ones go."""
+        snapshot = SnapshotId(*action.snapshot)
+        if self._change(lambda: self._replica.delete_before(snapshot)):
+            self._beside(self._snapshotting.remove_before(snapshot))
+
+    def _change(self, work: Callable[[], object]) -> bool:
+        """Change the log; False if the disk refuses."""
+        try:
+            work()
+        except OSError as error:
+            self._replica.directory.report(error, self._replica)
+            text = f"the metadata log in {self._replica.log.directory} cannot be changed: {error}"
+            self._on_refused(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            return False
+        return True
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def write_snapshot(self, action: act.WriteSnapshot) -> None:
+        """Write the image under this name, beside."""
+        self._beside(self._snapshotting.write(SnapshotId(*action.snapshot)))
+
+    def keep_chunk(self, action: act.WriteSnapshotChunk) -> None:
+        """Keep bytes of the leader's snapshot."""
+        snapshot = SnapshotId(*action.snapshot)
+        self._change(lambda: self._replica.keep_chunk(snapshot, action.position, action.data))
+
+    def load_snapshot(self, action: act.LoadSnapshot) -> None:
+        """Put the fetched snapshot in the place of the log, beside; `SnapshotLoaded` follows."""
+        self._beside(self._load(action))
+
+    async def _load(self, action: act.LoadSnapshot) -> None:
+        """Sync the file, begin an empty log behind it, and make its image this node's, in this order."""
+        loop, replica, snapshot = asyncio.get_running_loop(), self._replica, SnapshotId(*action.snapshot)
+        try:
+            content = await loop.run_in_executor(replica.threads, replica.finish_snapshot, snapshot)
+            image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
+        except (OSError, StratalogError) as error:
+            log.critical("the leader's snapshot %s cannot be loaded: %s. The node ends", snapshot, error)
+            self._on_failed()
+            return
+        if self._change(lambda: replica.begin_behind(snapshot)):
+            self._truncations += 1
+            await self._publisher.replace(image, quorum)
+            self._snapshotting.loaded(snapshot)
+            self._take(SnapshotLoaded(action.snapshot, voter_set(quorum.voters), quorum.kraft_version))

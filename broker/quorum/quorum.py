@@ -1,0 +1,478 @@
+"""A node in the metadata quorum: carries out what `Raft` decides, with a log, a timer and links to the others.
+
+.. code-block:: text
+
+    requests, answers, syncs, ticks --> events --> Raft.step --> actions, carried out in their order
+                                                                   |-> MetadataReplica: write, cut, sync, snapshots
+                                                                   |-> QuorumPeers: requests to other nodes
+                                                                   '-> Publisher: what is committed becomes the image
+
+One event is taken at a time, and the next one when all actions of the last are done. ``quorum-state`` is written by a
+thread: events wait meanwhile, clients do not.
+
+A proposal is written to the log before the machine hears of it, so that a full disk refuses one command and ends nothing.
+Records of others that find no room stop this replica only: it begins anew from its disk, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratalog.broker.quorum.exchange import Exchange
+from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener, QuorumStatus
+from stratalog.broker.quorum.log_changes import LogChanges
+from stratalog.broker.quorum.proposals import Proposal, Proposals
+from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.quorum_peers import QuorumPeers
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.snapshotting import Snapshotting
+from stratalog.broker.quorum.status import status_of
+from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.quorum.quorum_state import QuorumState
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.core import Identity
+from stratalog.metadata.raft.events import (
+    Event,
+    Proposed,
+    Received,
+    Shutdown,
+    Tick,
+)
+from stratalog.metadata.raft.log_view import LogView
+from stratalog.metadata.raft.messages import Answer, Request
+from stratalog.metadata.raft.raft import Raft
+from stratalog.metadata.raft.states import Leader
+from stratalog.metadata.raft.timeouts import RaftTimeouts
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
+
+__all__ = ["Quorum", "QuorumParts"]
+
+_BEGIN_ANEW_SECONDS: Final = 1.0
+"""The pause before a replica whose write found no room begins anew."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumParts:
+    """The things that a `Quorum` works with; ``view`` and ``state`` read the log and ``quorum-state`` from the disk."""
+
+    identity: Identity
+    timeouts: RaftTimeouts
+    replica: MetadataReplica
+    publisher: Publisher
+    snapshotting: Snapshotting
+    peers: QuorumPeers
+    clock: Clock
+    dice: random.Random
+    view: Callable[[], LogView]
+    state: Callable[[LogView], QuorumState | None]
+    on_failed: Callable[[], None]
+    """Called when the node has to end."""
+
+
+class Quorum:
+    """The replica of the metadata log in this process, see `QuorumView`. Lives on the event loop."""
+
+    def __init__(self, parts: QuorumParts) -> None:
+        """Raises `Corrupt` for a log whose votes are lost."""
+        self._parts = parts
+        self._raft = self._machine()
+        self._events: deque[Event | Proposal] = deque()
+        self._actions: deque[act.Action] = deque()
+        self._busy = False
+        """An action is under way in a thread, or actions are being carried out."""
+        self._leading_epoch: int | None = None
+        self._active_epoch: int | None = None
+        self._told: tuple[LeaderAndEpoch, bool] = LeaderAndEpoch(), False
+        self._listeners: list[LeaderListener] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._news: asyncio.Future[None] | None = None
+        self._failure: OSError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = -1
+        self._may_end: asyncio.Future[None] | None = None
+        self._ended = self._closed = False
+        self._exchange = Exchange(parts.peers, parts.replica, take=self._take, beside=self._beside)
+        self._changes = LogChanges(
+            parts.replica,
+            parts.publisher,
+            parts.snapshotting,
+            parts.clock,
+            take=self._take,
+            beside=self._beside,
+            on_refused=self._begin_anew,
+            on_failed=parts.on_failed,
+        )
+        self._proposals = Proposals(self._changes, parts.publisher, beside=self._beside)
+        self._do = self._carriers()
+        parts.replica.on_failed = self._disk_failed
+        parts.publisher.on_published = self._published
+        parts.snapshotting.attach(self._take)
+
+    def _machine(self) -> Raft:
+        parts = self._parts
+        view = parts.view()
+        return Raft(parts.identity, view, parts.state(view), timeouts=parts.timeouts)
+
+    def _carriers(self) -> dict[type, Callable[[Any], None]]:
+        """What carries out which action; `StoreQuorumState` alone holds up what follows."""
+        changes, exchange = self._changes, self._exchange
+        return {
+            act.Send: exchange.send,
+            act.Reply: exchange.reply,
+            act.ReplyWithRecords: exchange.reply_with_records,
+            act.ReplyWithSnapshot: exchange.reply_with_snapshot,
+            act.Append: changes.append,
+            act.Flush: changes.flush,
+            act.Truncate: changes.truncate,
+            act.DeleteLogBefore: changes.delete_before,
+            act.WriteSnapshot: changes.write_snapshot,
+            act.WriteSnapshotChunk: changes.keep_chunk,
+            act.LoadSnapshot: changes.load_snapshot,
+            act.Committed: self._committed,
+            act.BecameLeader: self._became_leader,
+            act.LostLeadership: self._lost_leadership,
+            act.Accepted: self._accepted,
+            act.Refused: self._refused,
+            act.ShutDown: self._shut_down,
+            act.Stop: self._stop,
+        }
+
+    # -- what others see -----------------------------------------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+        return self._parts.identity.key.id
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the directory that holds the metadata log."""
+        return self._parts.identity.key.directory_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        return self._parts.identity.cluster_id or ""
+
+    @property
+    def replica(self) -> MetadataReplica:
+        """The log of this node."""
+        return self._parts.replica
+
+    @property
+    def snapshotting(self) -> Snapshotting:
+        """The snapshots of this node."""
+        return self._parts.snapshotting
+
+    @property
+    def publisher(self) -> Publisher:
+        """The image of this node."""
+        return self._parts.publisher
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self._parts.publisher.image
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader, as this node knows it now."""
+        return LeaderAndEpoch(*self._raft.leader)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the controller of this node decides: the first record of its epoch is committed and applied."""
+        return self._active_epoch is not None
+
+    @property
+    def active_epoch(self) -> int:
+        """The epoch in which this controller decides. Raises `KafkaError` NOT_CONTROLLER if it is not active."""
+        if self._active_epoch is None:
+            raise self._not_controller("this node is not the active controller")
+        return self._active_epoch
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node votes."""
+        return self._raft.is_voter
+
+    @property
+    def high_watermark(self) -> int:
+        """The records below this offset are committed."""
+        return self._raft.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset behind the last record of this node's log."""
+        return self._raft.log.end_offset
+
+    def on_leader_change(self, listener: LeaderListener) -> None:
+        """Call ``listener`` whenever the leader, its epoch or `is_active` has changed."""
+        self._listeners.append(listener)
+
+    def receive(self, request: Request) -> asyncio.Future[Answer]:
+        """The answer to a request of another replica, or of an administrator. It may wait for news."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._take(Received(answer, request))
+        return answer
+
+    def propose(self, records: Sequence[Message], *, epoch: int) -> asyncio.Future[int]:
+        """Write records in the epoch in which they were decided; the offset of the last one, once all are applied.
+
+        Fails with `KafkaError`: NOT_CONTROLLER if the leadership has gone, and the outcome is then unknown;
+        KAFKA_STORAGE_ERROR if the log cannot be written.
+        """
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._take(Proposal(tuple(records), epoch, done))
+        return done
+
+    def describe(self) -> QuorumStatus:
+        """All replicas, and how far they are. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER where this node does not lead."""
+        parts = self._parts
+        return status_of(self._raft, parts.identity.key, wall_ms=parts.clock.wall_ms(), now_ms=self._now_ms())
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up the stored role. An only voter stands at once."""
+        self._actions.extend(self._raft.start(now_ms=self._now_ms(), jitter=self._parts.dice.random()))
+        self._proceed()
+
+    async def active(self) -> None:
+        """Wait until this node's controller decides. Raises `OSError` if the node can take no part in the quorum."""
+        while not self.is_active:
+            if self._closed:
+                raise self._failure or OSError(f"{self.replica.log.directory}: this node left the metadata quorum")
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+
+    async def stop(self, *, timeout_ms: int) -> None:
+        """Hand the leadership over, for ``timeout_ms`` at most, and fall silent. The log is the caller's then."""
+        if not self._ended:
+            self._may_end = asyncio.get_running_loop().create_future()
+            self._take(Shutdown(timeout_ms))
+            await asyncio.wait({self._may_end}, timeout=timeout_ms / 1000 + 1)
+        self.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def close(self) -> None:
+        """Fall silent at once."""
+        self._ended = self._closed = True
+        self._events.clear()
+        self._actions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._parts.publisher.close()
+        self._parts.snapshotting.close()
+        self._exchange.close()
+        self._proposals.fail(self._not_controller("this node is stopping"))
+        for task in self._tasks:
+            task.cancel()
+        _resolve(self._news)
+
+    # -- events, one at a time -----------------------------------------------------------------------------------------
+
+    def _take(self, event: Event | Proposal) -> None:
+        if self._ended:
+            self._refuse(event)
+            return
+        self._events.append(event)
+        self._proceed()
+
+    def _proceed(self) -> None:
+        """Carry out actions, then take the next event, until nothing is left or an action is under way elsewhere."""
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while not self._ended:
+                if self._actions:
+                    action = self._actions.popleft()
+                    if isinstance(action, act.StoreQuorumState):
+                        self._store(action)
+                        return
+                    self._do[type(action)](action)
+                elif self._events:
+                    self._step(self._events.popleft())
+                else:
+                    break
+        except Exception:
+            log.critical("the metadata quorum cannot go on in this node, which ends", exc_info=True)
+            self._parts.on_failed()
+            self.close()
+            raise
+        self._busy = False
+        if not self._ended:
+            self._wake_at(self._raft.deadline_ms)
+            self._tell()
+
+    def _step(self, event: Event | Proposal) -> None:
+        taken = self._placed(event) if isinstance(event, Proposal) else event
+        if taken is not None:
+            self._actions.extend(self._raft.step(taken, now_ms=self._now_ms(), jitter=self._parts.dice.random()))
+
+    def _placed(self, proposal: Proposal) -> Proposed | None:
+        """Write a proposal, if it was decided in the epoch that this node leads."""
+        role = self._raft.role
+        if proposal.done.cancelled():
+            return None
+        if not isinstance(role, Leader) or not self._active_epoch == proposal.epoch == role.epoch:
+            proposal.done.set_exception(self._not_controller("the leadership has changed"))
+            return None
+        return self._proposals.place(proposal, self._raft.log.end_offset, self._parts.clock.wall_ms())
+
+    def _not_controller(self, why: str) -> KafkaError:
+        return KafkaError(ErrorCode.NOT_CONTROLLER, f"{why}: node {self.node_id}, epoch {self._raft.role.epoch}")
+
+    def _refuse(self, event: Event | Proposal) -> None:
+        if isinstance(event, Proposal):
+            event.done.set_exception(self._not_controller("this node is stopping"))
+        elif isinstance(event, Received):
+            event.token.cancel()
+
+    def _now_ms(self) -> int:
+        return int(self._parts.clock.monotonic() * 1000)
+
+    def _wake_at(self, deadline_ms: int | None) -> None:
+        if deadline_ms == self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at_ms = None, -1
+        if deadline_ms is not None:
+            seconds = max(0, deadline_ms - self._now_ms()) / 1000
+            self._timer_at_ms = deadline_ms
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer, self._timer_at_ms = None, -1
+        self._take(Tick())
+
+    def _tell(self) -> None:
+        """Tell those who follow the leadership, if it has changed."""
+        now = self.leader, self.is_active
+        _resolve(self._news)
+        if now != self._told:
+            self._told = now
+            for listener in tuple(self._listeners):
+                listener(*now)
+
+    def _beside(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- actions: what must be durable first ---------------------------------------------------------------------------
+
+    def _store(self, action: act.StoreQuorumState) -> None:
+        """Write ``quorum-state`` in a thread; until it is on the disk nothing else happens."""
+        loop = asyncio.get_running_loop()
+        replica = self._parts.replica
+        loop.run_in_executor(replica.threads, replica.store_state, action.state).add_done_callback(self._stored)
+
+    def _stored(self, done: asyncio.Future[None]) -> None:
+        self._busy = False
+        if done.cancelled() or self._ended:
+            return
+        error = done.exception()
+        if isinstance(error, OSError):
+            self._failure = error
+            self._parts.replica.directory.report(error)
+            log.critical("quorum-state cannot be written: %s. The node ends: it could vote twice in one epoch", error)
+            self._parts.on_failed()
+            self.close()
+        elif error is not None:
+            raise error
+        else:
+            self._proceed()
+
+    # -- actions: the disk -------------------------------------------------------------------------------------------
+
+    def _begin_anew(self, error: KafkaError) -> None:
+        """The log has not what the machine believes: begin with what is on the disk, as after a restart."""
+        if self._parts.replica.directory.offline is not None:
+            return  # the node ends
+        log.error("%s; this replica begins anew in %g s", error.message, _BEGIN_ANEW_SECONDS)
+        self._lost_leadership(act.LostLeadership(self._raft.role.epoch))
+        self._exchange.forget()
+        for event in self._events:
+            self._refuse(event)
+        self._events.clear()
+        self._actions.clear()
+        self._wake_at(None)
+        self._ended = True
+        asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
+
+    def _again(self) -> None:
+        if self._closed:
+            return
+        self._changes.begin_anew()
+        self._raft = self._machine()
+        self._ended = self._busy = False
+        self.start()
+
+    def _disk_failed(self, error: OSError) -> None:
+        self._failure = self._failure or error
+        text = f"the directory of the metadata log has failed: {error}"
+        self._proposals.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+        self._parts.on_failed()
+
+    # -- actions: what is committed, and who leads ---------------------------------------------------------------------
+
+    def _committed(self, action: act.Committed) -> None:
+        self._parts.replica.high_watermark = action.high_watermark
+        self._parts.publisher.committed(action.high_watermark)
+
+    def _became_leader(self, action: act.BecameLeader) -> None:
+        self._leading_epoch = action.epoch
+        self._beside(self._activate(action.epoch, self._raft.high_watermark))
+
+    async def _activate(self, epoch: int, high_watermark: int) -> None:
+        """Decide from now on, with everything applied that was committed before."""
+        await self._parts.publisher.reached(high_watermark)
+        if self._leading_epoch == epoch:
+            log.info("node %d is the active controller in epoch %d", self.node_id, epoch)
+            self._active_epoch = epoch
+            self._tell()
+
+    def _lost_leadership(self, action: act.LostLeadership) -> None:
+        if self._leading_epoch is not None:
+            log.info("node %d is the active controller no more; its epoch was %d", self.node_id, action.epoch)
+        self._leading_epoch = self._active_epoch = None
+        self._parts.publisher.forget_own()
+        self._proposals.fail(self._not_controller("the leadership has changed; the outcome is not known"))
+
+    def _published(self) -> None:
+        self._parts.snapshotting.published()
+
+    def _accepted(self, _action: act.Accepted) -> None:
+        """`_place` has noted it."""
+
+    def _refused(self, action: act.Refused) -> None:
+        raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")
+
+    def _shut_down(self, _action: act.ShutDown) -> None:
+        if self._may_end is not None and not self._may_end.done():
+            self._may_end.set_result(None)
+
+    def _stop(self, action: act.Stop) -> None:
+        log.critical("this node leaves the metadata quorum, and ends: %s", action.reason)
+        self._parts.on_failed()
+        self.close()
+
+
+def _resolve(done: asyncio.Future[None] | None) -> None:
+    if done is not None and not done.done():
+        done.set_result(None)

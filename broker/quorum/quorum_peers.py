@@ -1,0 +1,42 @@
+"""The other nodes of the quorum, as this one asks them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stratalog.metadata.raft.messages import Answer, Request
+from stratalog.metadata.raft.voter_set import Endpoints
+from stratalog.wire.errors import ErrorCode
+
+__all__ = ["NoAnswer", "NoPeers", "QuorumPeers"]
+
+
+class NoAnswer(Exception):
+    """A request has no answer. UNSUPPORTED_VERSION: the peer has no version that says what the request says."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class QuorumPeers(Protocol):
+    """Carries requests of the quorum to other nodes."""
+
+    async def ask(self, peer: int, request: Request, endpoints: Endpoints, /) -> Answer:
+        """The answer of ``peer``, or of any bootstrap server for `BOOTSTRAP`. Raises `NoAnswer`."""
+        ...
+
+    def close(self) -> None:
+        """Close all links."""
+        ...
+
+
+class NoPeers:
+    """A quorum of one node has nobody to ask."""
+
+    async def ask(self, peer: int, _request: Request, _endpoints: Endpoints) -> Answer:
+        """Raises `NoAnswer`."""
+        raise NoAnswer(ErrorCode.BROKER_NOT_AVAILABLE, f"this node is the whole quorum; node {peer} is unknown to it")
+
+    def close(self) -> None:
+        """There is nothing to close."""
