@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.archive.deleted_archives import DeletedArchives, DeletionPorts
@@ -13,13 +15,20 @@ from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
 from stratalog.broker.archive.problems import first_of
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.archive.timelines import ControllerPorts, TransactionPorts
+from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
-from stratalog.broker.http.missing_problems import missing_problems
+from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
-from stratalog.broker.network.limits import segments_open_max
+from stratalog.broker.joined_cluster import JoinedCluster
+from stratalog.broker.network.limits import segments_open_max, server_limits
+from stratalog.broker.network.server import Server
+from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
+from stratalog.broker.node_quorum import NodeQuorum
+from stratalog.broker.own_cluster import OwnCluster
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
@@ -31,24 +40,36 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices
 from stratalog.broker.views.views import Views, ViewServices
 from stratalog.metadata.controller.brokers import begin_producer_era, raise_leader_epoch
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.tier.messages.commands import WriteProjection
 from stratalog.tier.messages.projection import topic_projection
+from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.http.server import HttpServer
 
 __all__ = [
     "BrokerParts",
     "hosted_services",
     "http_services",
+    "new_cluster",
     "new_compaction",
     "new_coordinators",
     "new_deleted_archives",
     "new_housekeeping",
+    "new_http_server",
     "new_mount",
+    "new_server",
     "new_tier_watch",
     "new_tiering",
     "new_views",
+    "not_ready",
     "problems",
 ]
+
+_UUID_BYTES: Final = 16
 
 
 class BrokerParts(BrokerView, Protocol):
@@ -77,6 +98,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def removals(self) -> BackgroundRemoval:
         """Removes files of deleted segments and partitions."""
+
+    @property
+    def tier_watch(self) -> TierWatch:
+        """The looks at every partition for those who watch."""
 
     @property
     def tick(self) -> Tick:
@@ -129,6 +154,50 @@ def _controller_ports(broker: BrokerParts) -> ControllerPorts:
         broker.producer_ids.skip_to(first)
 
     return ControllerPorts(raise_epoch, begin_era)
+
+
+def new_server(broker: BrokerParts) -> Server:
+    """The listeners of its clients. To be called inside the running loop."""
+    return Server(
+        broker.config.listeners,
+        broker.dispatcher.dispatch,
+        clock=broker.clock,
+        metrics=broker.metrics,
+        limits=server_limits(broker.config),
+        tick=broker.tick,
+    )
+
+
+def new_cluster(
+    broker: BrokerParts,
+    opened: NodeQuorum,
+    half: BrokerHalf,
+    before: Callable[[ClusterImage, Sequence[Message]], None],
+    *,
+    resolver: Callable[[ClusterImage], ConfigResolver],
+    on_failed: Callable[[], None],
+) -> NodeCluster:
+    """The cluster of a broker: its own, or the one whose nodes its settings name.
+
+    ``before`` is called by this node's controller before records are written.
+    """
+    config, slices = broker.config, broker.dispatcher.slices
+    if not config.roles.has_peers:
+        in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
+        control = ControlPlane(opened.quorum, before=before, in_slices=in_slices, aside=slices.run)
+        return OwnCluster(opened, half, control, resolver=resolver)
+    controller = None
+    if config.roles.is_controller:
+        controller = ControllerRole(config, opened, metrics=broker.metrics, tick=broker.tick, before=before)
+    return JoinedCluster(
+        opened,
+        half,
+        config.roles,
+        controller,
+        resolver=resolver,
+        new_incarnation=partial(os.urandom, _UUID_BYTES),
+        on_failed=on_failed,
+    )
 
 
 def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
@@ -291,3 +360,22 @@ def problems(broker: BrokerParts) -> list[str]:
     """The faults of a broker that serves, a sentence each."""
     local = [*first_of(broker.partitions.closed), *missing_problems(broker.partitions)]
     return [*local, *broker.tiering.problems(), *first_of(broker.coordinators.hanging.problems())]
+
+
+def not_ready(broker: BrokerParts) -> list[str]:
+    """The reasons why a broker should get no traffic, a sentence each."""
+    return [
+        f"log directory {directory.path} is offline: {directory.writer.offline}"
+        for directory in broker.directories.all
+        if directory.writer.offline is not None
+    ] + [*broker.server.not_ready(), *broker.coordinators.failures()]
+
+
+def new_http_server(broker: BrokerParts) -> HttpServer:
+    """The page, the figures and the steering of a broker over HTTP."""
+    from stratalog.broker.http.routes import http_routes  # noqa: PLC0415
+    from stratalog.broker.http.server import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
+
+    routes = http_routes(http_services(broker), broker.tier_watch)
+    add_missing_metrics(broker.metrics, broker.partitions)
+    return HttpServer(broker.metrics, partial(not_ready, broker), routes, problems=partial(problems, broker))

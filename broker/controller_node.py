@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from functools import partial
 from typing import Final
 
-from stratalog.broker.cluster_side import ClusterSide, quorum_links
+from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.server import HttpServer
-from stratalog.broker.membership import LinkMaking
-from stratalog.broker.quorum.metadata_log import first_records
-from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
+from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -28,11 +27,11 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.raft.voter_set import Endpoint
 
 __all__ = ["ControllerNode"]
 
 _SYNC_THREADS: Final = 4
+_UUID_BYTES: Final = 16
 _HAND_OVER_MS: Final = 5000
 """A stop waits so long for another voter to take the metadata log over."""
 _LOOK_SECONDS: Final = 0.5
@@ -94,39 +93,28 @@ class ControllerNode:
             may_format=False,
         )
         self.cluster_id = self.directories.cluster_id
-        self._join_quorum(loop)
-        await self.cluster.begin_controller(
-            tick, bootstrap=partial(first_records, self._files, self.config.metadata_log_dir)
+        slices = Slices(loop.call_soon, self.clock.monotonic)
+        opened = open_node_quorum(
+            QuorumServices(
+                config=self.config,
+                directories=self.directories,
+                files=self._files,
+                clock=self.clock,
+                dice=self._dice,
+                threads=self._sync_threads,
+                in_slices=partial(slices.run, urgent=True),
+                on_failed=self.failed.set,
+            )
         )
+        self.quorum: Quorum = opened.quorum
+        self.controller = ControllerRole(self.config, opened, metrics=self.metrics, tick=tick)
+        await self.controller.start(os.urandom(_UUID_BYTES))
         self.quorum.start()
         self.directories.verified()
         self._look()
         self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         self.http.serve()
         log.info("controller %d of cluster %s takes part in the metadata quorum", self.node_id, self.cluster_id)
-
-    def _join_quorum(self, loop: asyncio.AbstractEventLoop) -> None:
-        slices = Slices(loop.call_soon, self.clock.monotonic)
-        links = LinkMaking(node_id=self.node_id, executor=self._sync_threads, clock=self.clock, dice=self._dice)
-        (home,) = self.directories.all
-        address = self.config.controller_address
-        listener = self.config.roles.controller_listeners[0]
-        self.quorum: Quorum = open_quorum(
-            QuorumPlace(
-                home=home,
-                roles=self.config.roles,
-                cluster_id=self.cluster_id,
-                endpoints=() if address is None else (Endpoint(listener, *address),),
-            ),
-            peers=quorum_links(self.config, links, self.cluster_id),
-            files=self._files,
-            clock=self.clock,
-            dice=self._dice,
-            threads=self._sync_threads,
-            in_slices=partial(slices.run, urgent=True),
-            on_failed=self.failed.set,
-        )
-        self.cluster = ClusterSide(self.config, self.quorum, links, metrics=self.metrics, on_failed=self.failed.set)
 
     def _look(self) -> None:
         """Look after the log from time to time: what waits for a sync, and files that may go."""
@@ -154,8 +142,7 @@ class ControllerNode:
     @property
     def controller_address(self) -> tuple[str, int]:
         """Where the first controller listener is bound."""
-        assert self.cluster.controller is not None
-        return self.cluster.controller.listener.server.addresses[self.config.controller_listeners[0].name]
+        return self.controller.listener.server.addresses[self.config.controller_listeners[0].name]
 
     def not_ready(self) -> list[str]:
         """Why the controller is of no use now, a sentence each (``/readyz``)."""
@@ -166,8 +153,8 @@ class ControllerNode:
         built = vars(self)
         if "quorum" in built:
             self.quorum.close()
-        if "cluster" in built:
-            await self.cluster.close(grace_seconds=0)
+        if "controller" in built:
+            await self.controller.close(grace_seconds=0)
         await self.http.close()
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)
@@ -179,7 +166,7 @@ class ControllerNode:
         if self._looking is not None:
             self._looking.cancel()
         await self.quorum.stop(timeout_ms=_HAND_OVER_MS)
-        await self.cluster.close()
+        await self.controller.close()
         await self.http.close()
         self.log_limits.remove()
         await self.directories.settle()

@@ -12,7 +12,6 @@ once has one of these beside its broker's half.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 
 from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
@@ -23,10 +22,9 @@ from stratalog.broker.control.controller_metrics import add_controller_metrics
 from stratalog.broker.controller_listener import ControllerListener
 from stratalog.broker.lifecycle.controller_channel import ControllerChannel
 from stratalog.broker.lifecycle.enrolment import ControllerSelf, Enrolment
-from stratalog.broker.membership import LinkMaking
+from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.config import BrokerConfig
@@ -62,27 +60,24 @@ class ControllerRole:
     def __init__(
         self,
         config: BrokerConfig,
-        quorum: Quorum,
+        opened: NodeQuorum,
         *,
-        clock: Clock,
         metrics: Metrics,
-        dice: random.Random,
         tick: Tick,
-        bootstrap: Callable[[], Sequence[Message]],
         before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
     ) -> None:
-        """``bootstrap`` gives the first records of a new cluster; ``before`` is called before records are written.
-
-        Nothing is bound before `bind`.
-        """
+        """``before`` is called before records are written. No port is taken before `start`."""
+        quorum, links = opened.quorum, opened.links
+        clock = links.clock
         self.config = config
-        self.quorum = quorum
+        self.quorum: Quorum = quorum
+        self._links = links
         self.clock = clock
         self.metrics = metrics
         self.node_id = config.node_id
         self.cluster_id = quorum.cluster_id
         self.views = _PlainNames()
-        self._dice = dice
+        self._dice = links.dice
         self.cluster = ClusterIndex(self._resolver)
         self.listener = ControllerListener(self, tick)
         slices = self.listener.dispatcher.slices
@@ -107,7 +102,7 @@ class ControllerRole:
                 cluster=self.cluster,
                 clock=clock,
                 settings=DutySettings.of(config.values),
-                bootstrap=bootstrap,
+                bootstrap=opened.bootstrap,
                 in_transaction=lambda: quorum.publisher.in_transaction,
             )
         )
@@ -117,17 +112,17 @@ class ControllerRole:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def bind(self) -> None:
-        """Take the ports. Raises `OSError`."""
-        await self.listener.bind()
+    async def start(self, incarnation_id: Uuid) -> None:
+        """Take the ports and let others in, follow the quorum, and have the active controller know of this one.
 
-    async def start(self, links: LinkMaking, incarnation_id: Uuid) -> None:
-        """Let others in, follow the quorum, and have the active controller know of this one, over one of ``links``."""
+        Raises `OSError`.
+        """
+        await self.listener.bind()
         roles = self.config.roles
         self._channel = channel = ControllerChannel(
             self.quorum,
             listener=roles.controller_listeners[0],
-            new_link=links.link_to("controller"),
+            new_link=self._links.link_to("controller"),
             monotonic=self.clock.monotonic,
         )
         self._enrolment = Enrolment(

@@ -14,29 +14,25 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.broker import api, assembly
 from stratalog.broker.api.broker_view import BrokerView
-from stratalog.broker.archive.deleted_archives import note_deletions
+from stratalog.broker.archive.deleted_archives import DeletedArchives, note_deletions
 from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.cluster_side import BrokerHalf, ClusterSide, quorum_links
 from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
 from stratalog.broker.control.dynamic_config import effective_config
 from stratalog.broker.control.metadata_fragments import MetadataFragments
-from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
+from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
 from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
-from stratalog.broker.http.missing_problems import add_missing_metrics
 from stratalog.broker.http.topic_figures import TopicFigures
-from stratalog.broker.membership import LinkMaking
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
-from stratalog.broker.quorum.metadata_log import first_records
-from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
+from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
+from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.quorum_peers import NoPeers
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
-from stratalog.broker.replicas.directories import Directories, Directory
+from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
@@ -60,18 +56,17 @@ from stratalog.broker.workers.metrics import add_worker_metrics
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
-from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
-from stratalog.metadata.controller.controller import BrokerStart, ConfigRules, TopicRules, register_broker
+from stratalog.metadata.controller.cluster_view import ClusterView
+from stratalog.metadata.controller.controller import ConfigRules, TopicRules
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.image.difference import ImageChange, difference
-from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
-from stratalog.metadata.raft.voter_set import Endpoint, Endpoints
+from stratalog.metadata.image.difference import ImageChange
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.schema import Message
 
 if TYPE_CHECKING:
-    from stratalog.broker.http.server import HttpServer
+    pass
 
 __all__ = ["Node"]
 
@@ -113,11 +108,9 @@ class Node:
         self._sync_threads = spawner_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
-        self.http = HttpListener(self._http_server, self.failed.set, http_limits(config))
+        self.http = HttpListener(partial(assembly.new_http_server, self), self.failed.set, http_limits(config))
         self.http.connections.add_figures(self.metrics)
         self.log_limits = LogLimits(self.clock.monotonic)
-        self.cluster: ClusterSide | None = None
-        """The parts that only a node of several has."""
         self.control: ControlPlane
         self.producer_ids: ProducerIds
 
@@ -159,19 +152,12 @@ class Node:
         )
         self.cluster_id = self.directories.cluster_id
         self.dispatcher = self._dispatcher()
-        self.server = Server(
-            self.config.listeners,
-            self.dispatcher.dispatch,
-            clock=self.clock,
-            metrics=self.metrics,
-            limits=server_limits(self.config),
-            tick=self.tick,
-        )
+        self.server: Server = assembly.new_server(self)
         self.quotas = Quotas(self.config, self.clock, self.metrics, self.server)
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
         self.tiering: Tiering = assembly.new_tiering(self)
-        await self._join_quorum()
+        await self._join_cluster()
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
         self.mount: Mount = assembly.new_mount(self)
@@ -180,7 +166,10 @@ class Node:
         self._follow_settings(self.image)
         self.tier_watch = assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
-        await self._register()
+        await self.cluster.enter(self._applied)
+        self.deleted_archives.start(self.image.topics.by_id)
+        if self.cluster.forwarding is None:
+            await self.tiering.begin_producer_era()
         self.hosted.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
@@ -197,21 +186,14 @@ class Node:
         self.http.serve()
         log.info("broker %d of cluster %s serves %d partitions", self.node_id, self.cluster_id, len(self.hosted.table))
 
-    def _http_server(self) -> HttpServer:
-        from stratalog.broker.http.routes import http_routes  # noqa: PLC0415
-        from stratalog.broker.http.server import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
-
-        routes = http_routes(assembly.http_services(self), self.tier_watch)
-        add_missing_metrics(self.metrics, self.partitions)
-        return HttpServer(self.metrics, self.not_ready, routes, problems=partial(assembly.problems, self))
-
     async def _abandon(self) -> None:
         """The start failed half-way: give back ports, workers, threads and locks."""
         built = vars(self)
-        await self._abandon_quorum()
+        if "quorum" in built:
+            self.quorum.close()
         if "server" in built:
             await self.server.close(grace_seconds=0)
-        for name in {"deleted_archives", "mount", "tiering"} & built.keys():
+        for name in {"cluster", "deleted_archives", "mount", "tiering"} & built.keys():
             await built[name].close()
         if "coordinators" in built:
             self.coordinators.close()
@@ -229,12 +211,6 @@ class Node:
         if "directories" in built:
             self.directories.release()
 
-    async def _abandon_quorum(self) -> None:
-        if "quorum" in vars(self):
-            self.quorum.close()
-        if self.cluster is not None:
-            await self.cluster.close(grace_seconds=0)
-
     def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)
         monotonic = self.clock.monotonic
@@ -243,116 +219,46 @@ class Node:
         )
         return Dispatcher[BrokerView](self, apis, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
-    async def _join_quorum(self) -> None:
-        """Open the metadata log and take part in its quorum.
-
-        Returns once the image is one to begin with: that of this node's own controller, or one that has the registration
-        of this broker at a controller elsewhere.
-        """
-        self.deleted_archives = assembly.new_deleted_archives(self)
-        slices = self.dispatcher.slices
-        links = LinkMaking(node_id=self.node_id, executor=self._sync_threads, clock=self.clock, dice=self.dice)
-        several = self.config.roles.has_peers
-        self.quorum: Quorum = open_quorum(
-            QuorumPlace(
-                home=self._metadata_home(),
-                roles=self.config.roles,
-                cluster_id=self.cluster_id,
-                endpoints=self._endpoints(),
-            ),
-            peers=quorum_links(self.config, links, self.cluster_id) if several else NoPeers(),
-            files=self._files,
-            clock=self.clock,
-            dice=self.dice,
-            threads=self._sync_threads,
-            in_slices=partial(slices.run, urgent=True),  # one command at a time, others wait for its end
-            on_failed=self.failed.set,
-        )
-        if several:
-            await self._join_cluster(links)
-            return
-        self.control = ControlPlane(
-            self.quorum, before=self._before_records, in_slices=partial(slices.run, urgent=True), aside=slices.run
-        )
-        self.producer_ids = ProducerIds(partial(allocate_here, self.control, self.node_id))
-        self.quorum.start()
-        await self.quorum.active()
-
-    async def _join_cluster(self, links: LinkMaking) -> None:
-        """Take part in a quorum of several nodes, and register at its active controller."""
-        self.cluster = side = ClusterSide(
-            self.config, self.quorum, links, metrics=self.metrics, on_failed=self.failed.set
-        )
-        if self.config.roles.is_controller:
-            await side.begin_controller(self.tick, bootstrap=self._first_records, before=self._before_records)
-        self.control = side.control
-        self.quorum.start()
-        member = side.begin_membership(
-            BrokerHalf(
-                listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
-                directories=lambda: tuple(one.directory_id for one in self.directories.online),
-                previous_broker_epoch=min(one.files.clean_broker_epoch for one in self.directories.all),
-                on_registration_lost=self._registration_lost,
+    async def _join_cluster(self) -> None:
+        """Open the metadata log, take part in its quorum, and come to an image to begin with."""
+        self.deleted_archives: DeletedArchives = assembly.new_deleted_archives(self)
+        in_slices = partial(self.dispatcher.slices.run, urgent=True)  # one command at a time, others wait for its end
+        opened = open_node_quorum(
+            QuorumServices(
+                config=self.config,
+                directories=self.directories,
+                files=self._files,
+                clock=self.clock,
+                dice=self.dice,
+                threads=self._sync_threads,
+                in_slices=in_slices,
+                on_failed=self.failed.set,
             )
         )
-        self.dispatcher.forward_by(member.forwarder)
-        self.producer_ids = ProducerIds(member.producer_ids.allocate, asks_ahead=True)
-        await member.caught_up()
+        self.quorum: Quorum = opened.quorum
+        half = BrokerHalf(
+            node_id=self.node_id,
+            incarnation_id=self._incarnation_id,
+            rack=self.config.rack,
+            listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
+            directories=lambda: tuple(one.directory_id for one in self.directories.online),
+            previous_broker_epoch=min(one.files.clean_broker_epoch for one in self.directories.all),
+            on_registration_lost=self._registration_lost,
+        )
+        self.cluster: NodeCluster = assembly.new_cluster(
+            self, opened, half, self._before_records, resolver=self._resolver, on_failed=self.failed.set
+        )
+        self.control, self.producer_ids = self.cluster.control, self.cluster.producer_ids
+        if self.cluster.forwarding is not None:
+            self.dispatcher.forward_by(self.cluster.forwarding)
+        await self.cluster.join()
 
     def _registration_lost(self) -> None:
         if "hosted" in vars(self):  # else it leads nothing yet
             self.hosted.resign_all()
 
-    def _metadata_home(self) -> Directory:
-        return next(one for one in self.directories.all if one.path == self.config.metadata_log_dir)
-
-    def _first_records(self) -> tuple[Message, ...]:
-        return first_records(self._files, self.config.metadata_log_dir)
-
     def _before_records(self, image: ClusterImage, records: Sequence[Message]) -> None:
         note_deletions(self.deleted_archives, self._is_archived, self.node_id, image, records)
-
-    def _endpoints(self) -> Endpoints:
-        """Where this node's controller listens."""
-        address = self.config.controller_address
-        return () if address is None else (Endpoint(self.config.roles.controller_listeners[0], *address),)
-
-    async def _register(self) -> None:
-        """Say where this broker is reached and lead what it is named leader of, each under a new epoch."""
-        if self.cluster is not None:
-            await self._enter_cluster(self.cluster)
-            return
-        self.quorum.publisher.follow(self._applied)
-        if not self.control.image.features:
-            await self.control.write(self._first_records())
-        start = BrokerStart(
-            broker_id=self.node_id,
-            incarnation_id=self._incarnation_id,
-            listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
-            directories=tuple(directory.directory_id for directory in self.directories.all),
-            rack=self.config.rack,
-        )
-        await self.control.execute(
-            lambda image: register_broker(
-                image,
-                start,
-                broker_epoch=self.quorum.log_end_offset,
-                unclean_allowed=self.cluster_view(image).allows_unclean,
-            )
-        )
-        self.deleted_archives.start(self.image.topics.by_id)
-        await self.tiering.begin_producer_era()
-
-    async def _enter_cluster(self, side: ClusterSide) -> None:
-        """Follow the image from now on, and wait until the controller lets clients come."""
-        image = self.image
-        self.quorum.publisher.follow(self._applied)
-        await self._applied(image, difference(EMPTY_IMAGE, image))
-        self.deleted_archives.start(image.topics.by_id)
-        assert side.membership is not None
-        side.membership.lifecycle.logs_opened()
-        await side.membership.lifecycle.unfenced()
-        await self.quorum.publisher.reached(self.quorum.high_watermark)
 
     # -- following the image --------------------------------------------------------------------------------------
 
@@ -419,11 +325,8 @@ class Node:
         return self.server.addresses[self.config.listeners[0].name]
 
     def cluster_view(self, image: ClusterImage) -> ClusterView:
-        """The view of a decision about partitions, without an index: one broker needs none."""
-        if self.cluster is not None and self.cluster.controller is not None:
-            return self.cluster.controller.cluster_view(image)
-        settings = topic_settings(image, self._resolver(image))
-        return ClusterView(image=image, settings=settings, heeds_directories=False)
+        """The view of a decision about partitions."""
+        return self.cluster.cluster_view(image)
 
     def topic_rules(self) -> TopicRules:
         """The rules that new topics must keep."""
@@ -512,8 +415,4 @@ class Node:
 
     def not_ready(self) -> list[str]:
         """Why the broker should get no traffic, a sentence each (``/readyz``)."""
-        return [
-            f"log directory {directory.path} is offline: {directory.writer.offline}"
-            for directory in self.directories.all
-            if directory.writer.offline is not None
-        ] + [*self.server.not_ready(), *self.coordinators.failures()]
+        return assembly.not_ready(self)

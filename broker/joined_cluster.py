@@ -1,0 +1,122 @@
+"""A broker's place in a cluster of several nodes, with the controller of this node, if it is one.
+
+.. code-block:: text
+
+    quorum --> ControllerRole (if the node is a controller)
+       '-----> Membership: registered, caught up, unfenced; requests forwarded
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.control.producer_ids import ProducerIds
+from stratalog.broker.controller_role import NODE_FEATURES, ControllerRole
+from stratalog.broker.membership import Membership, MembershipServices
+from stratalog.broker.node_cluster import BrokerHalf
+from stratalog.broker.node_quorum import NodeQuorum
+from stratalog.broker.quorum.publishing import Follow
+from stratalog.broker.requests.forwarding import Forwarding
+from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
+from stratalog.metadata.image.difference import difference
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.settings.cluster_roles import ClusterRoles
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.topic import Uuid
+
+__all__ = ["JoinedCluster"]
+
+_LOOK_SECONDS: Final = 0.1
+_LEADERLESS_SECONDS: Final = 2.0
+"""A stop waits so long for a controller to be elected, longer than an election takes."""
+
+
+class JoinedCluster:
+    """The broker's `NodeCluster`. Lives on the event loop."""
+
+    def __init__(
+        self,
+        opened: NodeQuorum,
+        half: BrokerHalf,
+        roles: ClusterRoles,
+        controller: ControllerRole | None,
+        *,
+        resolver: Callable[[ClusterImage], ConfigResolver],
+        new_incarnation: Callable[[], Uuid],
+        on_failed: Callable[[], None],
+    ) -> None:
+        """``on_failed`` is called when the process has to end. ``resolver`` gives the settings of topics by an image."""
+        self._quorum = opened.quorum
+        self._half = half
+        self._controller = controller
+        self._resolver = resolver
+        self._new_incarnation = new_incarnation
+        self.control = ControlPlane(opened.quorum) if controller is None else controller.control
+        self.membership = Membership(
+            MembershipServices(
+                roles=roles,
+                quorum=opened.quorum,
+                links=opened.links,
+                rack=half.rack,
+                listeners=half.listeners,
+                features=NODE_FEATURES,
+                directories=half.directories,
+                previous_broker_epoch=half.previous_broker_epoch,
+                new_incarnation=new_incarnation,
+                on_failed=lambda _why: on_failed(),
+                on_registration_lost=half.on_registration_lost,
+            )
+        )
+        self.producer_ids = ProducerIds(self.membership.producer_ids.allocate, asks_ahead=True)
+
+    @property
+    def forwarding(self) -> Forwarding | None:
+        """The way of requests to the active controller."""
+        return self.membership.forwarder
+
+    def cluster_view(self, image: ClusterImage) -> ClusterView:
+        """The view that a decision about partitions is made on."""
+        if self._controller is not None:
+            return self._controller.cluster_view(image)
+        return ClusterView(image=image, settings=topic_settings(image, self._resolver(image)))
+
+    async def join(self) -> None:
+        """Take part in the quorum, register, and wait until the image has the registration.
+
+        Raises `OSError` for ports, `LifecycleEnded`.
+        """
+        if self._controller is not None:
+            await self._controller.start(self._new_incarnation())
+        self._quorum.start()
+        await self.membership.caught_up()
+
+    async def enter(self, applied: Follow) -> None:
+        """Follow the image from now on, and wait until the controller lets clients come."""
+        image = self._quorum.image
+        self._quorum.publisher.follow(applied)
+        await applied(image, difference(EMPTY_IMAGE, image))
+        self.membership.lifecycle.logs_opened()
+        await self.membership.lifecycle.unfenced()
+        await self._quorum.publisher.reached(self._quorum.high_watermark)
+
+    async def leave(self, timeout_ms: int) -> None:
+        """Have the controller move what this broker leads, for ``timeout_ms`` at most.
+
+        Without a controller nothing can be moved: a node that stops after most of the others waits for none.
+        """
+        leaving = asyncio.ensure_future(self.membership.leave(timeout_ms))
+        leaderless = 0.0
+        while not leaving.done() and leaderless < _LEADERLESS_SECONDS:
+            await asyncio.wait({leaving}, timeout=_LOOK_SECONDS)
+            leaderless = 0.0 if self._quorum.leader.leader_id >= 0 else leaderless + _LOOK_SECONDS
+        leaving.cancel()
+        await asyncio.wait({leaving})
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """End the membership, then the controller. The quorum goes on: it is the caller's."""
+        self.membership.close()
+        if self._controller is not None:
+            await self._controller.close(grace_seconds)

@@ -1,0 +1,66 @@
+"""A broker's cluster as the broker sees it, whether it is the only node or one of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.control.producer_ids import ProducerIds
+from stratalog.broker.quorum.publishing import Follow
+from stratalog.broker.requests.forwarding import Forwarding
+from stratalog.metadata.controller.cluster_view import ClusterView
+from stratalog.metadata.image.brokers_image import ListenerAddress
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.wire.topic import Uuid
+
+__all__ = ["BrokerHalf", "NodeCluster"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHalf:
+    """What a cluster needs of a broker."""
+
+    node_id: int
+    incarnation_id: Uuid
+    rack: str | None
+    listeners: dict[str, ListenerAddress]
+    """The addresses that others are told, by the name of the listener."""
+    directories: Callable[[], tuple[Uuid, ...]]
+    """The log directories that are online."""
+    previous_broker_epoch: int
+    """The epoch of the process before, if it stopped without a loss; else -1."""
+    on_registration_lost: Callable[[], None]
+    """Called when the controller knows this broker's registration no more: it leads nothing then."""
+
+
+class NodeCluster(Protocol):
+    """`OwnCluster` or `JoinedCluster`."""
+
+    @property
+    def control(self) -> ControlPlane:
+        """Carries commands out where this node's controller is active; elsewhere each is NOT_CONTROLLER."""
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Gives out producer ids."""
+
+    @property
+    def forwarding(self) -> Forwarding | None:
+        """The way of requests to the active controller; None where that is always in this process."""
+
+    def cluster_view(self, image: ClusterImage, /) -> ClusterView:
+        """The view that a decision about partitions is made on."""
+
+    async def join(self) -> None:
+        """Come to an image to begin with. Raises `OSError`, `LifecycleEnded`."""
+
+    async def enter(self, applied: Follow, /) -> None:
+        """Have ``applied`` called for each image from now on, and come to the point at which clients may come."""
+
+    async def leave(self, timeout_ms: int, /) -> None:
+        """Hand over what this broker leads, for ``timeout_ms`` at most."""
+
+    async def close(self, grace_seconds: float = 5.0, /) -> None:
+        """End what goes on beside the quorum, which is the caller's."""

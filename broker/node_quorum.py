@@ -1,0 +1,95 @@
+"""Opens a node's replica of the metadata log: of a quorum of its own, or with links to the others that its settings name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+from stratalog.broker.membership import LinkMaking
+from stratalog.broker.quorum.metadata_log import first_records
+from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
+from stratalog.broker.quorum.publishing import InSlices
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.quorum_links import QuorumLinks
+from stratalog.broker.quorum.quorum_peers import NoPeers, QuorumPeers
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.settings.config import BrokerConfig
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.raft.voter_set import Endpoint
+from stratalog.wire.schema import Message
+
+__all__ = ["NodeQuorum", "QuorumServices", "open_node_quorum"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumServices:
+    """The parts of a node that its replica of the metadata log uses."""
+
+    config: BrokerConfig
+    directories: Directories
+    files: Filesystem
+    clock: Clock
+    dice: random.Random
+    threads: Executor
+    in_slices: InSlices
+    on_failed: Callable[[], None]
+    """Called when the node has to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeQuorum:
+    """The replica, and what goes with it."""
+
+    quorum: Quorum
+    links: LinkMaking
+    """Makes links to other nodes."""
+    bootstrap: Callable[[], Sequence[Message]]
+    """The first records of a new cluster."""
+
+
+def open_node_quorum(services: QuorumServices) -> NodeQuorum:
+    """Open the replica; it has not begun when this returns.
+
+    Raises `Corrupt`, `OSError`, `Invalid` for a log of other voters; the files are unchanged then.
+    """
+    config, cluster_id = services.config, services.directories.cluster_id
+    roles = config.roles
+    links = LinkMaking(node_id=config.node_id, executor=services.threads, clock=services.clock, dice=services.dice)
+    address = config.controller_address
+    quorum = open_quorum(
+        QuorumPlace(
+            home=next(one for one in services.directories.all if one.path == config.metadata_log_dir),
+            roles=roles,
+            cluster_id=cluster_id,
+            endpoints=() if address is None else (Endpoint(roles.controller_listeners[0], *address),),
+        ),
+        peers=_peers(config, links, cluster_id),
+        files=services.files,
+        clock=services.clock,
+        dice=services.dice,
+        threads=services.threads,
+        in_slices=services.in_slices,
+        on_failed=services.on_failed,
+    )
+    return NodeQuorum(
+        quorum=quorum, links=links, bootstrap=partial(first_records, services.files, config.metadata_log_dir)
+    )
+
+
+def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str) -> QuorumPeers:
+    roles = config.roles
+    if not roles.has_peers:
+        return NoPeers()
+    servers = [(one.host, one.port) for one in roles.quorum.bootstrap_servers]
+    return QuorumLinks(
+        links.link_to("raft-client"),
+        listener=roles.controller_listeners[0],
+        servers=servers or [(one.host, one.port) for one in roles.quorum.voters],
+        cluster_id=cluster_id,
+        timeout_ms=roles.quorum.request_timeout_ms,
+        dice=links.dice,
+    )
