@@ -75,10 +75,14 @@ errors = st.sampled_from(list(ErrorCode))
 
 @st.composite
 def leaders(draw):
-    """Epoch, leader and its address under the listener ``CONTROLLER``, as far as an answer can carry them."""
+    """Epoch, leader and its address under the listener ``CONTROLLER``, as far as an answer can carry them.
+
+    An epoch with a leader is above 0: node 0 as the leader of epoch 0 is what Kafka's messages leave out as the default.
+    """
     leader_id = draw(st.one_of(st.just(raft.NO_LEADER), node_ids))
     known = leader_id >= 0 and draw(st.booleans())
-    return draw(epochs), leader_id, (Endpoint("CONTROLLER", draw(hosts), draw(ports)),) if known else ()
+    epoch = max(draw(epochs), int(leader_id >= 0))
+    return epoch, leader_id, (Endpoint("CONTROLLER", draw(hosts), draw(ports)),) if known else ()
 
 
 @st.composite
