@@ -139,6 +139,7 @@ def _identity(place: QuorumPlace, quorum: QuorumRecords) -> Identity:
         place.cluster_id,
         (0, KRAFT_VERSION_MAX),
         can_become_voter=place.roles.is_controller,
+        auto_join=place.roles.is_controller and place.roles.quorum.auto_join,
     )
 
 
