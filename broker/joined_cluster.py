@@ -111,7 +111,8 @@ class JoinedCluster:
         leaderless = 0.0
         while not leaving.done() and leaderless < _LEADERLESS_SECONDS:
             await asyncio.wait({leaving}, timeout=_LOOK_SECONDS)
-            leaderless = 0.0 if self._quorum.leader.leader_id >= 0 else leaderless + _LOOK_SECONDS
+            heard = self._quorum.leader.leader_id >= 0 and self.membership.lifecycle.in_contact
+            leaderless = 0.0 if heard else leaderless + _LOOK_SECONDS
         leaving.cancel()
         await asyncio.wait({leaving})
 

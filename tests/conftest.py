@@ -89,6 +89,10 @@ class RunningNode:
             host_name="localhost",
         )
 
+    def new_node(self) -> Node:
+        """The node that a start runs."""
+        return Node(self.config(), **self.ports)
+
     def start(self, seconds: float = WAIT_SECONDS) -> RunningNode:
         """Start, or start again on the same files. Raises what `Node.start` raises; a start that does not end is a failure."""
         started: Future[None] = Future()
@@ -114,7 +118,7 @@ class RunningNode:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         try:
-            self.node = Node(self.config(), **self.ports)
+            self.node = self.new_node()
             await self.node.start()
         except BaseException as error:  # noqa: BLE001 - told to the thread that waits
             started.set_exception(error)

@@ -44,7 +44,7 @@ class QuorumLinks:
         """``listener`` is the first name of ``controller.listener.names``, ``servers`` the bootstrap servers."""
         self._link_to = link_to
         self._listener = listener
-        self._servers = list(servers)
+        self.servers = list(servers)
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms
         self._dice = dice
@@ -72,7 +72,7 @@ class QuorumLinks:
 
     def _address(self, peer: int, endpoints: Endpoints) -> tuple[str, int] | None:
         if peer == BOOTSTRAP:
-            return self._dice.choice(self._servers) if self._servers else None
+            return self._dice.choice(self.servers) if self.servers else None
         found = next((one for one in endpoints if one.listener == self._listener), None)
         if found is None and endpoints:
             found = endpoints[0]

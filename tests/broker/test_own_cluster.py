@@ -1,0 +1,17 @@
+"""A broker that is a cluster by itself."""
+
+
+def test_it_registers_without_a_word_to_anybody_and_writes_the_first_records_once(start_node):
+    """Nothing is forwarded; a second start finds features and topics, under a new broker epoch."""
+    node = start_node()
+    node.create("t")
+    assert node.node.cluster.forwarding is None
+    assert node.node.dispatcher.forwarding is None
+    first = node.node.image
+    node.restart()
+    second = node.node.image
+    assert first.features == second.features
+    assert set(second.topics.by_name) == {"t"}
+    assert second.brokers.brokers[1].epoch > first.brokers.brokers[1].epoch
+    view = node.node.cluster_view(second)
+    assert (view.image, view.index, view.heeds_directories) == (second, None, False)
