@@ -117,3 +117,11 @@ def test_a_range_with_a_hole_is_not_read_for_the_archive(bench, log):
         log.read_range(0, 30)
     assert log.read_range(0, 14).next_offset == 14
     assert log.read_range(20, 30).next_offset == 30
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_bytes_that_a_start_has_to_set_aside_leave_no_summary(bench, log, damaged):
+    """The next start opens such a log and looks at its files; a sound one it takes from the summary."""
+    if damaged:
+        assert log.set_aside(damage(bench, 10, flip(bench, 10, 1))) is not None
+    assert (bench.stop(log) is None) == damaged

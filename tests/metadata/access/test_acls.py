@@ -85,6 +85,15 @@ def naive_some(rules, principal, host, operation, otherwise):
     return False
 
 
+def test_a_denial_outweighs_any_permission():
+    """On the same name, by a prefix, for everybody: one of them is enough."""
+    allowed = rule()
+    for denial in (rule(permission=DENY), rule("", pattern=PREFIXED, permission=DENY), rule("*", permission=DENY)):
+        batch = batch_of([(0, allowed), (1, denial)], {})
+        about = EMPTY_IMAGE.apply(batch).acls.about(TOPIC)
+        assert not about.permitted(ALICE, HERE, "t", otherwise=True) >> READ & 1
+
+
 ANY_RULE = st.builds(
     AclRule,
     st.sampled_from([TOPIC, TOPIC, GROUP]),
