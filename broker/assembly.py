@@ -16,14 +16,12 @@ from stratalog.broker.archive.problems import first_of
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.archive.timelines import ControllerPorts, TransactionPorts
 from stratalog.broker.control.control_plane import ControlPlane
-from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
-from stratalog.broker.joined_cluster import JoinedCluster
 from stratalog.broker.network.limits import segments_open_max, server_limits
 from stratalog.broker.network.server import Server
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
@@ -186,6 +184,9 @@ def new_cluster(
         in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
         control = ControlPlane(opened.quorum, before=before, in_slices=in_slices, aside=slices.run)
         return OwnCluster(opened, half, control, resolver=resolver)
+    from stratalog.broker.controller_role import ControllerRole  # noqa: PLC0415
+    from stratalog.broker.joined_cluster import JoinedCluster  # noqa: PLC0415 - a node of one starts without them
+
     controller = None
     if config.roles.is_controller:
         controller = ControllerRole(config, opened, metrics=broker.metrics, tick=broker.tick, before=before)

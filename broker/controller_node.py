@@ -140,8 +140,8 @@ class ControllerNode:
         return self.quorum.image
 
     @property
-    def controller_address(self) -> tuple[str, int]:
-        """Where the first controller listener is bound."""
+    def kafka_address(self) -> tuple[str, int]:
+        """Where the first listener is bound: one of controllers."""
         return self.controller.listener.server.addresses[self.config.controller_listeners[0].name]
 
     def not_ready(self) -> list[str]:

@@ -6,9 +6,7 @@ and those who use them.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,46 +15,16 @@ from stratalog.broker.lifecycle.controller_channel import ControllerChannel
 from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle
 from stratalog.broker.lifecycle.lifecycle_events import LifecycleTimes
 from stratalog.broker.lifecycle.producer_id_blocks import ProducerIdBlocks
-from stratalog.broker.peers.dialer import TcpDialer
-from stratalog.broker.peers.peer_errors import Peer
-from stratalog.broker.peers.peer_link import PeerLink
+from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.quorum_links import LinkTo
-from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
 from stratalog.wire.topic import Uuid
 
-__all__ = ["LinkMaking", "Membership", "MembershipServices"]
+__all__ = ["Membership", "MembershipServices"]
 
 _PRODUCER_IDS_MS: Final = 30_000
 """How long a client waits for a block of producer ids, at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkMaking:
-    """The makings of links to other nodes."""
-
-    node_id: int
-    executor: Executor
-    clock: Clock
-    dice: random.Random
-
-    def link_to(self, purpose: str) -> LinkTo:
-        """Makes links for one purpose, which other nodes see in the client id."""
-        dialer = TcpDialer(self.executor)
-
-        def link(peer: Peer) -> PeerLink:
-            return PeerLink(
-                peer,
-                dialer=dialer,
-                executor=self.executor,
-                monotonic=self.clock.monotonic,
-                draw=self.dice.random,
-                client_id=f"{purpose}-{self.node_id}",
-            )
-
-        return link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

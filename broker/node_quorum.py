@@ -8,12 +8,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
-from stratalog.broker.membership import LinkMaking
+from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.metadata_log import first_records
 from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
 from stratalog.broker.quorum.publishing import InSlices
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.quorum_links import QuorumLinks
 from stratalog.broker.quorum.quorum_peers import NoPeers, QuorumPeers
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.clock import Clock
@@ -84,6 +83,8 @@ def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str) -> QuorumPe
     roles = config.roles
     if not roles.has_peers:
         return NoPeers()
+    from stratalog.broker.quorum.quorum_links import QuorumLinks  # noqa: PLC0415 - a node of one asks nobody
+
     servers = [(one.host, one.port) for one in roles.quorum.bootstrap_servers]
     return QuorumLinks(
         links.link_to("raft-client"),

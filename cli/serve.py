@@ -28,6 +28,7 @@ from stratalog.cli.output import ExitCode, json_option, note, reports_errors, wr
 from stratalog.wire.address import parse_address
 
 if TYPE_CHECKING:
+    from stratalog.broker.controller_node import ControllerNode
     from stratalog.broker.node import Node
 
 __all__ = ["dev", "free_or_any", "run_broker", "serve", "start_logging"]
@@ -218,7 +219,7 @@ def free_or_any(address: str) -> str:
         return f"{host}:{probe.getsockname()[1]}"
 
 
-async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | None) -> int:
+async def run_broker(config: BrokerConfig, on_ready: Callable[[Node | ControllerNode], None] | None) -> int:
     """Run a node until a signal, or until its last log directory fails; the exit code.
 
     Raises `ConfigRefused` for a bucket that cannot be.
@@ -227,9 +228,7 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
     if fault:
         raise ConfigRefused([f"stratalog.bucket.url (--bucket): {fault}"])
     with _uncollected():
-        from stratalog.broker.controller_node import ControllerNode
         from stratalog.broker.network.limits import allow_descriptors
-        from stratalog.broker.node import Node
 
     allow_descriptors()
     os.umask(int(config.text("stratalog.umask") or "077", 8))
@@ -237,18 +236,15 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
         log.info("%s", notice)
     stop = asyncio.Event()
     _handle_signals(stop)
-    node = Node(config) if config.roles.is_broker else ControllerNode(config)
+    node = _new_node(config)
     with _uncollected():
         await node.start()
     try:
         if not stop.is_set():
-            if on_ready is not None and isinstance(node, Node):
+            if on_ready is not None:
                 on_ready(node)
-            if isinstance(node, Node):
-                served = f"kafka={_text(node.kafka_address)}"
-                click.echo(f"ready {served} http={_text(node.http_address)} bucket={config.bucket_url}")
-            else:
-                click.echo(f"ready controller={_text(node.controller_address)} http={_text(node.http_address)}")
+            served, bucket = ("kafka", f" bucket={config.bucket_url}") if config.roles.is_broker else ("controller", "")
+            click.echo(f"ready {served}={_text(node.kafka_address)} http={_text(node.http_address)}{bucket}")
             await node.http.opened()
             gc.freeze()  # what that imported stays as well
         grown_rules = GrownRules(lambda: len(node.image.acls.by_id))
@@ -260,6 +256,18 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node], None] | No
     finally:
         await node.stop()
     return int(ExitCode.FAILED if node.failed.is_set() else ExitCode.OK)
+
+
+def _new_node(config: BrokerConfig) -> Node | ControllerNode:
+    """The node of the roles that the settings name; only its own half is imported."""
+    with _uncollected():
+        if config.roles.is_broker:
+            from stratalog.broker.node import Node
+
+            return Node(config)
+        from stratalog.broker.controller_node import ControllerNode
+
+        return ControllerNode(config)
 
 
 @contextlib.contextmanager
