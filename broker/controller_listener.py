@@ -60,7 +60,7 @@ class ControllerListener:
         return told_listeners(self._told, self.server.addresses)
 
     async def bind(self) -> None:
-        """Take the ports; nobody is let in yet. Raises OSError."""
+        """Take the ports without letting others in. Raises OSError."""
         await self.server.bind()
 
     async def accept(self) -> None:

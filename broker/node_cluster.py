@@ -20,13 +20,13 @@ __all__ = ["BrokerHalf", "NodeCluster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHalf:
-    """What a cluster needs of a broker."""
+    """The things that a cluster needs of a broker."""
 
     node_id: int
     incarnation_id: Uuid
     rack: str | None
     listeners: dict[str, ListenerAddress]
-    """The addresses that others are told, by the name of the listener."""
+    """The addresses as others reach them, by the name of the listener."""
     directories: Callable[[], tuple[Uuid, ...]]
     """The log directories that are online."""
     previous_broker_epoch: int

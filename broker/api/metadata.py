@@ -138,7 +138,7 @@ class _Answer:
         return self.build(failed)
 
     async def _create_elsewhere(self, names: list[str], forwarding: Forwarding) -> Steps[Message]:
-        """Have topics created by the active controller; LEADER_NOT_AVAILABLE for those of which this broker has not heard yet."""
+        """Have topics created by the active controller; LEADER_NOT_AVAILABLE for those that have not reached this broker yet."""
         broker = self._broker
         wanted = [broker.coordinators.internal_topics.wanted(name) for name in names]
         failed = dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -37,7 +37,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What comes after an attempt; ``error`` goes with FAIL."""
+    """The step after an attempt; ``error`` goes with FAIL."""
 
     ending: Ending
     error: KafkaError | None = None

@@ -1,4 +1,4 @@
-"""What the quorum does to this node's log and snapshots: appends, cuts, syncs, and the leader's snapshot in their place.
+"""Changes that the quorum makes to this node's log and snapshots: appends, cuts, syncs, and the leader's snapshot in their place.
 
 A change that finds no room, or that the disk refuses, leaves the log other than the machine believes it to be:
 ``on_refused`` has the machine begin anew from the disk.

@@ -1,7 +1,7 @@
 """The files of the metadata log, ``__cluster_metadata``, as a start finds them: log, snapshots, ``quorum-state``.
 
-What a start reads is checked before anything is changed: a log with damage, or one that no snapshot reaches, is refused,
-and the files stay as they are.
+A start checks everything that it reads before it changes anything. It refuses a log with damage, or one that no snapshot
+reaches, and leaves the files as they are.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Quorum:
         return Raft(parts.identity, view, parts.state(view), timeouts=parts.timeouts)
 
     def _carriers(self) -> dict[type, Callable[[Any], None]]:
-        """What carries out which action; `StoreQuorumState` alone holds up what follows."""
+        """The function that carries out each action; `StoreQuorumState` alone holds up what follows."""
         changes, exchange = self._changes, self._exchange
         return {
             act.Send: exchange.send,

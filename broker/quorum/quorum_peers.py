@@ -32,7 +32,7 @@ class QuorumPeers(Protocol):
 
 
 class NoPeers:
-    """A quorum of one node has nobody to ask."""
+    """The peers of a quorum of one node: it has no other to ask."""
 
     async def ask(self, peer: int, _request: Request, _endpoints: Endpoints) -> Answer:
         """Raises `NoAnswer`."""

@@ -31,7 +31,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["MetadataReplica", "StoredSnapshot"]
 
 _FLUSH_SECONDS: Final = 1.0
-"""What an observer has written is synced after this time; a voter syncs before it fetches again."""
+"""An observer syncs its writes after this time; a voter syncs before it fetches again."""
 _PART: Final = ".part"
 """The end of the name of a snapshot that is being fetched, as in Kafka."""
 

@@ -1,4 +1,4 @@
-"""What differs between two images whose records in between are not known: a snapshot took the place of the log."""
+"""The difference of two images whose records in between are not known: a snapshot took the place of the log."""
 
 from __future__ import annotations
 

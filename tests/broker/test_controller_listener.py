@@ -32,7 +32,7 @@ def test_clients_do_not_hear_of_the_controllers_listener(shared_controller):
     assert list(node.node.image.brokers.brokers[node.node.node_id].listeners) == ["PLAINTEXT"]
 
 
-def test_the_listener_is_told_with_the_port_that_was_bound(shared_controller):
+def test_the_listener_has_the_port_that_was_bound(shared_controller):
     """Registrations and voters name it so."""
     told = shared_controller.listener.told
     assert {name: (at.host, at.port) for name, at in told.items()} == {

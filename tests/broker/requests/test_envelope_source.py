@@ -40,7 +40,7 @@ def carrier():
 
 @pytest.fixture
 def answers():
-    """What came of it."""
+    """The answers that the source has passed on."""
     return []
 
 
@@ -102,7 +102,7 @@ def test_an_answer_of_no_bytes_counts_as_none(source, answers):
 
 
 def test_work_is_ended_with_the_carrier(source, answers):
-    """The request's own task is told; an answer that comes all the same goes nowhere."""
+    """The request's own task hears of it; an answer that comes all the same goes nowhere."""
     ended = []
     slot = Slot()
     slot.on_abandon = lambda: ended.append(True)

@@ -55,7 +55,7 @@ def test_others_reach_a_controller_where_kafka_says(listeners, advertised, voter
     assert controller_address(*found(listeners, advertised, voters=voters)) == address
 
 
-def test_every_listener_of_a_controller_is_told_in_the_order_of_the_names():
+def test_every_listener_of_a_controller_is_named_in_the_order_of_the_names():
     """Registrations and voters name all of them; those that the node does not have are left out."""
     listeners, voters = "PLAINTEXT://:9092,A://a:1,B://:2,C://:3", "1@voter:7"
     node, parts = found(listeners, "PLAINTEXT://me:9092,C://c:4", names="C,B,X,A", voters=voters)
