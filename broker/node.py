@@ -289,6 +289,8 @@ class Node:
         self.groups.follow_settings(self.config)
 
     def _is_archived(self, topic: str) -> bool:
+        if "hosted" not in vars(self):  # its controller may be active before the broker has opened partitions
+            return False
         return any(unified.remote is not None for unified in self.partitions.of_topic(topic))
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:

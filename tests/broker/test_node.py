@@ -19,6 +19,7 @@ from stratalog.hot.directory import OFFLINE
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stratalog.wire.records.metadata import RemoveTopicRecord
 from stratalog.wire.topic import TopicPartition
 
 
@@ -285,6 +286,17 @@ def test_many_partitions_are_opened_in_many_turns(broker, monkeypatch):
     broker.create("t", 50)
     assert sum(opened.values()) == len(broker.node.partitions) == 50
     assert max(opened.values()) <= 4
+
+
+def test_a_topic_is_deleted_by_a_controller_whose_broker_has_opened_no_partitions_yet(broker):
+    """A node of several is elected before its broker has joined; it refused deletions with UNKNOWN_SERVER_ERROR."""
+    topic_id = broker.create("t", 1).topic_id
+    hosted = vars(broker.node).pop("hosted")
+    try:
+        broker.node._before_records(broker.node.image, [RemoveTopicRecord(topic_id=topic_id)])
+    finally:
+        broker.node.hosted = hosted
+    assert broker.node.deleted_archives.pending == []
 
 
 def test_ids_that_would_look_like_flags_are_not_given(broker):
