@@ -1,7 +1,8 @@
 """Files that have left a log: renamed first, removed after ``file.delete.delay.ms``.
 
 A new name is durable before the content goes. A crash may bring a segment back, so its ``.log`` gets the new
-name first: its index of aborted transactions cannot be derived from it alone.
+name first: its index of aborted transactions cannot be derived from it alone. And its ``.log`` is removed only after
+its indexes have new names, durably: an index alone tells a start of a ``.log`` that was lost.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class DoomedFiles:
             return None
         waiting: list[tuple[list[str], int | None]] = []
         due: list[str] = []
+        count = len(self.waiting)
         for paths, due_ms in self.waiting:
             if due_ms is None:
                 waiting.append((paths, now_ms + self._place.config.file_delete_delay_ms))
@@ -87,5 +89,9 @@ class DoomedFiles:
                 waiting.append((paths, due_ms))
             else:
                 due += paths
+        if due and self._indexes:  # as a rule a sync cycle has made the names durable long ago
+            self._cycles.sync_names()
+            self.doom_indexes()
+            due += [path for paths, _ in self.waiting[count:] for path in paths]
         self.waiting = waiting
         return FileRemoval(self._place.files, due) if due else None

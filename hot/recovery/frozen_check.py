@@ -50,7 +50,7 @@ def lost_logs(request: OpenRequest, entries: Collection[Entry]) -> list[int]:
     """The base offsets of segments whose ``.log`` should be there and is not.
 
     It was there at the orderly stop that has just been; or its ``.index`` is there, without a ``.log`` of any name:
-    whatever removes a segment renames its ``.log`` first.
+    whatever removes a segment renames its ``.log`` first, and removes that only after its ``.index`` has left durably.
     """
     logs: set[int] = set()
     expected: set[int] = set()

@@ -30,13 +30,18 @@ def finish_interrupted(files: Filesystem, directory: str, entries: Sequence[Entr
     names = {entry.name for entry in entries}
     swaps = sorted(name for name in names if name.endswith(SWAP))
     undecided = drop_undecided_swaps(files, directory, names)
-    void = [name for name in sorted(names) if name.endswith(_VOID) or _is_orphan(name, names, lost)]
+    orphans = [name for name in sorted(names) if _is_orphan(name, names, lost)]
+    void = [name for name in sorted(names) if name.endswith(_VOID)]
+    for name in orphans:
+        files.unlink(f"{directory}/{name}")
+    if any(name.endswith(".log" + DELETED) for name in void):
+        files.sync_directory(directory)  # an index that outlived it would tell the next start of a lost ``.log``
     for name in void:
         files.unlink(f"{directory}/{name}")
     decided = [name for name in swaps if name not in undecided]
     if decided:
         _complete_swap(files, directory, names - undecided, decided)
-    return bool(void or swaps)
+    return bool(orphans or void or swaps)
 
 
 def _is_orphan(name: str, names: Collection[str], lost: Collection[int]) -> bool:

@@ -32,3 +32,14 @@ def test_files_are_renamed_first_and_unlinked_after_the_delay(bench, log):
     removal.run()
     removal.run()  # gone already is fine
     assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
+def test_a_log_file_is_removed_after_its_indexes_have_left(bench, log):
+    """Also where no sync cycle came by: a start would take an index that is left alone for that of a lost file."""
+    log.delete_local_before(10)
+    assert log.take_removal(bench.now_ms) is None
+    removal = log.take_removal(bench.now_ms + 60_000)
+    assert removal is not None
+    assert {f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")} <= set(bench.names())
+    removal.run()
+    assert not [name for name in bench.names() if name.endswith(".deleted")]

@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.hot.recovery.interrupted import finish_interrupted
+from stratalog.hot.storage.filesystem import RealFilesystem
 
 
 @pytest.fixture
@@ -28,6 +29,24 @@ def test_indexes_without_their_log_are_removed(run, tmp_path):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / f"{9:020d}.snapshot").write_bytes(b"")
     assert run() == (True, [f"{5:020d}.index", f"{5:020d}.log", f"{9:020d}.snapshot"])
+
+
+@pytest.mark.parametrize("suffix", [".index", ".index.deleted"])
+def test_an_index_has_durably_left_before_its_log_is_removed(tmp_path, suffix):
+    """A power cut in the middle may undo what was not synced, and an index that is left alone means a lost ``.log``."""
+    for name in (f"{0:020d}.log.deleted", f"{0:020d}{suffix}", f"{5:020d}.log"):
+        (tmp_path / name).write_bytes(b"")
+    synced = []
+
+    class Watched(RealFilesystem):
+        def sync_directory(self, path: str) -> None:
+            synced.append(sorted(one.name for one in tmp_path.iterdir()))
+            super().sync_directory(path)
+
+    files = Watched()
+    assert finish_interrupted(files, str(tmp_path), files.scan(str(tmp_path)))
+    left = [f"{0:020d}.index.deleted"] if suffix.endswith("deleted") else []
+    assert synced == [[*left, f"{0:020d}.log.deleted", f"{5:020d}.log"]]
 
 
 def test_a_swap_replaces_the_segments_it_covers(run, tmp_path, make_batch):

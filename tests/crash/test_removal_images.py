@@ -1,0 +1,60 @@
+"""Power cuts while segments leave a log: what was removed on purpose is no lost file."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log.log import Log
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.topic import TopicPartition
+
+PARTITION = TopicPartition("flights", 0)
+TOPIC_ID = bytes(range(16))
+
+
+def opened(files, *, tiered: bool) -> tuple[LogDirectory, Log]:
+    config = LogConfig(
+        segment_bytes=600,
+        index_interval_bytes=100,
+        file_delete_delay_ms=0,
+        retention_ms=-1,
+        remote_storage_enable=tiered,
+    )
+    directory = LogDirectory.load("/d", files)
+    return directory, directory.open_log(PARTITION, TOPIC_ID, config, now_ms=1)
+
+
+@pytest.mark.parametrize("cycle", [False, True], ids=["no sync", "a sync"])
+@pytest.mark.parametrize("tiered", [False, True], ids=["local", "tiered"])
+def test_no_offset_is_missing_after_a_removal(journaled, power_cut, tiered, cycle):
+    """Cut at every call of it, and again at every call of the recovery, whether a sync cycle came before the removal or not."""
+    files = journaled()
+    directory, log = opened(files, tiered=tiered)
+    for number in range(12):
+        batch = build_batch([Record(0, number, b"key", bytes(200))])
+        log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=number)
+        log.sync()
+    directory.write_checkpoints({PARTITION: log})
+    begin = len(files.journal)
+    for segment in [one for one in log.segments() if not one.active][:3]:
+        log.delete_local_before(segment.end_offset)
+        if cycle:
+            log.sync()
+        for now_ms in (1, 2):
+            removal = log.take_removal(now_ms)
+            if removal is not None:
+                removal.run()
+    for index in range(begin, len(files.journal) + 1):
+        for seed in range(12):
+            rng = random.Random(seed)
+            image = power_cut(files, None, index, rng)
+            frozen = power_cut(image, image, 0, rng)
+            _, found = opened(image, tiered=tiered)
+            assert (found.missing_ranges(), found.log_end_offset) == ([], 12), (index, seed)
+            again = power_cut(image, frozen, rng.randrange(len(image.journal) + 1), rng)
+            _, found = opened(again, tiered=tiered)
+            assert (found.missing_ranges(), found.log_end_offset) == ([], 12), (index, seed, "again")
