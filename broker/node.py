@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stratalog.broker import api, assembly
 from stratalog.broker.api.broker_view import BrokerView
+from stratalog.broker.api.quorum_changes import QUORUM_CHANGE_APIS
 from stratalog.broker.archive.deleted_archives import DeletedArchives, note_deletions
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
@@ -214,9 +215,8 @@ class Node:
     def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)
         monotonic = self.clock.monotonic
-        apis = (
-            with_shortcuts(api.BROKER_APIS) if self.config.boolean("stratalog.request.shortcuts") else api.BROKER_APIS
-        )
+        served = (*api.BROKER_APIS, *QUORUM_CHANGE_APIS) if self.config.roles.has_peers else api.BROKER_APIS
+        apis = with_shortcuts(served) if self.config.boolean("stratalog.request.shortcuts") else served
         return Dispatcher[BrokerView](self, apis, metrics=self.metrics, monotonic=monotonic, authorizer=authorizer)
 
     async def _join_cluster(self) -> None:

@@ -83,7 +83,7 @@ def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str) -> QuorumPe
     roles = config.roles
     if not roles.has_peers:
         return NoPeers()
-    from stratalog.broker.quorum.quorum_links import QuorumLinks  # noqa: PLC0415 - a node of one asks nobody
+    from stratalog.broker.quorum.quorum_links import QuorumLinks  # noqa: PLC0415 - a node of one has no links
 
     servers = [(one.host, one.port) for one in roles.quorum.bootstrap_servers]
     return QuorumLinks(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stratalog.wire.schema import Message
-
-if TYPE_CHECKING:
-    from stratalog.broker.requests.context import RequestContext
 
 __all__ = ["Forwarding"]
 
@@ -21,16 +18,14 @@ class Forwarding(Protocol):
     def elsewhere(self) -> bool:
         """Whether the active controller is in another process, or not known: this one decides nothing."""
 
-    def forward(self, context: RequestContext[Any], frame: memoryview, /) -> bool:
+    def forward(self, context: Any, frame: memoryview, /) -> bool:
         """Have the active controller answer the request in ``frame``; False, and nothing done, if it is in this process.
 
-        The answer follows, once the caller has parked the request, also where the request fails.
+        ``context`` is the `RequestContext` of the request, whose file needs this one. The answer follows, once the caller has parked the request, also where the request fails.
         """
 
-    async def ask(
-        self, request: Message, response: type[ResponseT], context: RequestContext[Any] | None = None
-    ) -> ResponseT:
-        """The active controller's answer to a request: that of a client, whose ``context`` is given, or this node's own.
+    async def ask(self, request: Message, response: type[ResponseT], context: Any = None) -> ResponseT:
+        """The active controller's answer to a request: that of a client, whose ``context``, a `RequestContext`, is given, or this node's own.
 
         ``response`` is its class. A client's request goes in the version of the one that the client has sent, if that is
         of the same API, and in the newest otherwise. Raises `KafkaError` where there is no answer.

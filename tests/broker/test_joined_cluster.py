@@ -81,7 +81,7 @@ def test_producer_ids_are_given_out_once_in_the_whole_cluster(nodes):
     assert len(given) == len(set(given)) == 3600
 
 
-def test_the_last_node_to_stop_waits_for_nobody(nodes):
+def test_the_last_node_stops_without_a_controller(nodes):
     """Without a majority there is no controller that could let it go."""
     started_together(nodes)
     for node_id in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""What a node's replica of the metadata log is opened with."""
+"""The links and the first records with which a node opens its replica of the metadata log."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def parts(member):
     return member.node.quorum._parts
 
 
-def test_a_node_of_one_asks_nobody(start_node):
+def test_a_node_of_one_has_no_links(start_node):
     """Its settings name no other."""
     assert isinstance(parts(start_node()).peers, NoPeers)
 

@@ -2,7 +2,7 @@
 
 
 def test_it_registers_without_a_word_to_anybody_and_writes_the_first_records_once(start_node):
-    """Nothing is forwarded; a second start finds features and topics, under a new broker epoch."""
+    """No request is forwarded; a second start finds features and topics, under a new broker epoch."""
     node = start_node()
     node.create("t")
     assert node.node.cluster.forwarding is None

@@ -9,7 +9,7 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["QUOTA_SETTINGS"]
 
-_NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
+_NO_FOLLOWERS: Final = "a partition has one replica in this release"
 
 # fmt: off
 QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (

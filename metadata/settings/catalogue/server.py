@@ -23,7 +23,7 @@ __all__ = ["SERVER_SETTINGS", "STANDARD_AUTHORIZER"]
 _NO_POOL: Final = "one process is one event loop; there are no thread pools to size"
 _NO_PURGE: Final = "a waiting request leaves the purgatory when it is answered; nothing is purged"
 _NO_JAVA: Final = "a Java class cannot be loaded here"
-_ONE_BROKER: Final = "a cluster of this release is one broker"
+_ONE_PLANE: Final = "clients are let in when the broker is unfenced, on all listeners at once"
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only value of ``authorizer.class.name`` beside none."""
@@ -40,7 +40,7 @@ SERVER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "authenticated in this release: every principal is User:ANONYMOUS."),
     setting("auto.create.topics.enable", BOOLEAN, True,
             doc="Create a topic when a client asks for the metadata of one that does not exist."),
-    setting("auto.leader.rebalance.enable", BOOLEAN, True, unused=_ONE_BROKER,
+    setting("auto.leader.rebalance.enable", BOOLEAN, True,
             doc="Give leaderships back to the preferred replicas from time to time."),
     setting("background.threads", INT, 10, at_least(1), mode=WIDE, unused=_NO_POOL,
             doc="Threads for work in the background."),
@@ -64,14 +64,14 @@ SERVER_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("delete.records.purgatory.purge.interval.requests", INT, 1, unused=_NO_PURGE,
             doc="Requests between two purges of waiting DeleteRecords requests."),
     setting("delete.topic.enable", BOOLEAN, True, doc="Let clients delete topics; otherwise the request is refused."),
-    setting("early.start.listeners", LIST, None, unused=_ONE_BROKER,
+    setting("early.start.listeners", LIST, None, unused=_ONE_PLANE,
             doc="Listeners that open before the authoriser is ready."),
     setting("fetch.max.bytes", INT, 57_671_680, at_least(1024), doc="Largest answer to one Fetch request."),
     setting("fetch.purgatory.purge.interval.requests", INT, 1000, unused=_NO_PURGE,
             doc="Requests between two purges of waiting Fetch requests."),
-    setting("initial.broker.registration.timeout.ms", INT, 60_000, unused=_ONE_BROKER,
+    setting("initial.broker.registration.timeout.ms", INT, 60_000,
             doc="How long a broker waits for its first registration before it gives up."),
-    setting("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), unused=_ONE_BROKER,
+    setting("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1),
             doc="Time between two looks at the spread of leaderships."),
     setting("max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0),
             doc="Fetch sessions that are kept."),

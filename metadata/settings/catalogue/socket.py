@@ -20,7 +20,7 @@ __all__ = ["SECURITY_PROTOCOLS", "SOCKET_SETTINGS"]
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_ONE_BROKER: Final = "a cluster of this release is one broker: it opens no connection to another"
+_AS_BUILT: Final = "links to other nodes have bounds of their own"
 _PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 # fmt: off
@@ -29,13 +29,13 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Addresses that clients get, as NAME://host:port; not set, the listeners themselves. 0.0.0.0 "
                 "cannot be advertised."),
     setting("connections.max.idle.ms", LONG, 600_000, doc="A connection silent for longer than this is closed."),
-    setting("inter.broker.listener.name", STRING, None, unused=_ONE_BROKER,
+    setting("inter.broker.listener.name", STRING, None,
             doc="Listener that brokers use among themselves."),
     setting("listener.security.protocol.map", STRING, _PROTOCOL_MAP,
             doc="Security protocol of each listener name, as NAME:PROTOCOL pairs; Kafka may change it while it runs."),
     setting("listeners", LIST, ("PLAINTEXT://:9092",), AnyList(empty_allowed=False),
             doc="Addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 any free port. "
-                "The controller's listener may be named, nothing listens there while the quorum is one process. Kafka may change them while it runs."),
+                "Those of controller.listener.names are bound where the settings name other nodes. Kafka may change them while it runs."),
     setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="New connections a second, of all listeners together."),
     setting("max.connections", INT, INT_MAX, at_least(0), mode=WIDE,
@@ -46,11 +46,11 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "for. 2147483647 in the file of settings is no limit."),
     setting("max.connections.per.ip.overrides", STRING, "", mode=WIDE,
             doc="Other bounds for some addresses, as address:count pairs."),
-    setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS), unused=_ONE_BROKER,
+    setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS),
             doc="Security protocol among brokers."),
-    setting("socket.connection.setup.timeout.max.ms", LONG, 30_000, unused=_ONE_BROKER,
+    setting("socket.connection.setup.timeout.max.ms", LONG, 30_000, unused=_AS_BUILT,
             doc="Longest wait for a connection to another broker."),
-    setting("socket.connection.setup.timeout.ms", LONG, 10_000, unused=_ONE_BROKER,
+    setting("socket.connection.setup.timeout.ms", LONG, 10_000, unused=_AS_BUILT,
             doc="First wait for a connection to another broker."),
     setting("socket.listen.backlog.size", INT, 50, at_least(1),
             doc="Connections that may wait to be accepted, 1,024 if not set; the kernel's somaxconn bounds it."),

@@ -32,7 +32,7 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 CLEANUP_POLICIES: Final = ("compact", "delete")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
-_NO_FOLLOWERS: Final = "a cluster of this release is one broker, nothing is replicated"
+_NO_FOLLOWERS: Final = "a partition has one replica in this release"
 _OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
 
