@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,8 @@ def pytest_collection_modifyitems(config, items):
 class RunningNode:
     """A node whose loop runs in a thread, so that blocking clients can talk to it. `stop` and `start` restart it."""
 
+    new_node: Callable[..., Any] = Node
+
     def __init__(self, directory: str, settings: dict[str, str], **ports: Any) -> None:
         self.directory = directory
         self.settings = {**SETTINGS, **settings}
@@ -88,10 +91,6 @@ class RunningNode:
             ),
             host_name="localhost",
         )
-
-    def new_node(self) -> Node:
-        """The node that a start runs."""
-        return Node(self.config(), **self.ports)
 
     def start(self, seconds: float = WAIT_SECONDS) -> RunningNode:
         """Start, or start again on the same files. Raises what `Node.start` raises; a start that does not end is a failure."""
@@ -118,7 +117,7 @@ class RunningNode:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         try:
-            self.node = self.new_node()
+            self.node = self.new_node(self.config(), **self.ports)
             await self.node.start()
         except BaseException as error:  # noqa: BLE001 - told to the thread that waits
             started.set_exception(error)
@@ -395,8 +394,7 @@ class ServeProcess:
 
     def errors(self) -> str:
         """Its output on stderr so far."""
-        with open(f"{self.directory}/stderr") as stderr:  # noqa: PTH123 - a path in a string
-            return stderr.read()
+        return Path(f"{self.directory}/stderr").read_text()
 
     def end(self, number: int) -> int:
         """Send a signal and wait for the end; the exit code."""

@@ -10,7 +10,8 @@ from functools import partial
 
 from stratalog.broker.quorum.metadata_log import log_view, open_metadata_log, read_quorum_state
 from stratalog.broker.quorum.publishing import InSlices, Publisher
-from stratalog.broker.quorum.quorum import Quorum, QuorumParts
+from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.quorum_peers import QuorumPeers
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.quorum.snapshotting import SnapshotRules, Snapshotting

@@ -18,26 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from stratalog.broker.quorum.exchange import Exchange
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener, QuorumStatus
+from stratalog.broker.quorum.leadership_news import LeadershipNews
 from stratalog.broker.quorum.log_changes import LogChanges
 from stratalog.broker.quorum.proposals import Proposal, Proposals
-from stratalog.broker.quorum.publishing import Publisher
-from stratalog.broker.quorum.quorum_peers import QuorumPeers
-from stratalog.broker.quorum.replica import MetadataReplica
-from stratalog.broker.quorum.snapshotting import Snapshotting
+from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.status import status_of
-from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.core import Identity
 from stratalog.metadata.raft.events import (
     Event,
     Proposed,
@@ -45,39 +38,18 @@ from stratalog.metadata.raft.events import (
     Shutdown,
     Tick,
 )
-from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
-from stratalog.metadata.raft.timeouts import RaftTimeouts
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import Uuid
 
-__all__ = ["Quorum", "QuorumParts"]
+__all__ = ["Quorum"]
 
 _BEGIN_ANEW_SECONDS: Final = 1.0
 """The pause before a replica whose write found no room begins anew."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumParts:
-    """The things that a `Quorum` works with; ``view`` and ``state`` read the log and ``quorum-state`` from the disk."""
-
-    identity: Identity
-    timeouts: RaftTimeouts
-    replica: MetadataReplica
-    publisher: Publisher
-    snapshotting: Snapshotting
-    peers: QuorumPeers
-    clock: Clock
-    dice: random.Random
-    view: Callable[[], LogView]
-    state: Callable[[LogView], QuorumState | None]
-    on_failed: Callable[[], None]
-    """Called when the node has to end."""
 
 
 class Quorum:
@@ -86,6 +58,12 @@ class Quorum:
     def __init__(self, parts: QuorumParts) -> None:
         """Raises `Corrupt` for a log whose votes are lost."""
         self._parts = parts
+        key = parts.identity.key
+        self.node_id, self.directory_id = key.id, key.directory_id
+        """The replica that this node is."""
+        self.cluster_id = parts.identity.cluster_id or ""
+        self.replica, self.publisher, self.snapshotting = parts.replica, parts.publisher, parts.snapshotting
+        """Its log, its image, its snapshots."""
         self._raft = self._machine()
         self._events: deque[Event | Proposal] = deque()
         self._actions: deque[act.Action] = deque()
@@ -93,10 +71,8 @@ class Quorum:
         """An action is under way in a thread, or actions are being carried out."""
         self._leading_epoch: int | None = None
         self._active_epoch: int | None = None
-        self._told: tuple[LeaderAndEpoch, bool] = LeaderAndEpoch(), False
-        self._listeners: list[LeaderListener] = []
+        self._news = LeadershipNews()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._news: asyncio.Future[None] | None = None
         self._failure: OSError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
@@ -151,36 +127,6 @@ class Quorum:
     # -- what others see -----------------------------------------------------------------------------------------------
 
     @property
-    def node_id(self) -> int:
-        """The id of this node."""
-        return self._parts.identity.key.id
-
-    @property
-    def directory_id(self) -> Uuid:
-        """The id of the directory that holds the metadata log."""
-        return self._parts.identity.key.directory_id
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster."""
-        return self._parts.identity.cluster_id or ""
-
-    @property
-    def replica(self) -> MetadataReplica:
-        """The log of this node."""
-        return self._parts.replica
-
-    @property
-    def snapshotting(self) -> Snapshotting:
-        """The snapshots of this node."""
-        return self._parts.snapshotting
-
-    @property
-    def publisher(self) -> Publisher:
-        """The image of this node."""
-        return self._parts.publisher
-
-    @property
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
         return self._parts.publisher.image
@@ -219,7 +165,7 @@ class Quorum:
 
     def on_leader_change(self, listener: LeaderListener) -> None:
         """Call ``listener`` whenever the leader, its epoch or `is_active` has changed."""
-        self._listeners.append(listener)
+        self._news.follow(listener)
 
     def receive(self, request: Request) -> asyncio.Future[Answer]:
         """The answer to a request of another replica, or of an administrator. It may wait for news."""
@@ -254,8 +200,7 @@ class Quorum:
         while not self.is_active:
             if self._closed:
                 raise self._failure or OSError(f"{self.replica.log.directory}: this node left the metadata quorum")
-            self._news = asyncio.get_running_loop().create_future()
-            await self._news
+            await self._news.wait()
 
     async def stop(self, *, timeout_ms: int) -> None:
         """Hand the leadership over, for ``timeout_ms`` at most, and fall silent. The log is the caller's then."""
@@ -280,7 +225,7 @@ class Quorum:
         self._proposals.fail(self._not_controller("this node is stopping"))
         for task in self._tasks:
             task.cancel()
-        _resolve(self._news)
+        self._news.wake()
 
     # -- events, one at a time -----------------------------------------------------------------------------------------
 
@@ -316,7 +261,7 @@ class Quorum:
         self._busy = False
         if not self._ended:
             self._wake_at(self._raft.deadline_ms)
-            self._tell()
+            self._news.announce(self.leader, self.is_active)
 
     def _step(self, event: Event | Proposal) -> None:
         taken = self._placed(event) if isinstance(event, Proposal) else event
@@ -359,15 +304,6 @@ class Quorum:
     def _tick(self) -> None:
         self._timer, self._timer_at_ms = None, -1
         self._take(Tick())
-
-    def _tell(self) -> None:
-        """Tell those who follow the leadership, if it has changed."""
-        now = self.leader, self.is_active
-        _resolve(self._news)
-        if now != self._told:
-            self._told = now
-            for listener in tuple(self._listeners):
-                listener(*now)
 
     def _beside(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -445,7 +381,7 @@ class Quorum:
         if self._leading_epoch == epoch:
             log.info("node %d is the active controller in epoch %d", self.node_id, epoch)
             self._active_epoch = epoch
-            self._tell()
+            self._news.announce(self.leader, self.is_active)
 
     def _lost_leadership(self, action: act.LostLeadership) -> None:
         if self._leading_epoch is not None:
@@ -471,8 +407,3 @@ class Quorum:
         log.critical("this node leaves the metadata quorum, and ends: %s", action.reason)
         self._parts.on_failed()
         self.close()
-
-
-def _resolve(done: asyncio.Future[None] | None) -> None:
-    if done is not None and not done.done():
-        done.set_result(None)

@@ -14,12 +14,15 @@ from tests.conftest import RunningNode
 CLUSTER_ID = "JEXY6aqzQY-32P5TStzaFg"
 
 
+def node_of(config, **ports):
+    """A node of the roles that the settings name."""
+    return (Node if config.roles.is_broker else ControllerNode)(config, **ports)
+
+
 class RunningMember(RunningNode):
     """A node of any role."""
 
-    def new_node(self):
-        config = self.config()
-        return (Node if config.roles.is_broker else ControllerNode)(config, **self.ports)
+    new_node = staticmethod(node_of)
 
 
 class RunningNodes:

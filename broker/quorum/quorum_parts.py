@@ -1,0 +1,37 @@
+"""The things that a node's part in the metadata quorum works with, handed in by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.quorum_peers import QuorumPeers
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.snapshotting import Snapshotting
+from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.quorum.quorum_state import QuorumState
+from stratalog.metadata.raft.core import Identity
+from stratalog.metadata.raft.log_view import LogView
+from stratalog.metadata.raft.timeouts import RaftTimeouts
+
+__all__ = ["QuorumParts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumParts:
+    """The things that a `Quorum` works with; ``view`` and ``state`` read the log and ``quorum-state`` from the disk."""
+
+    identity: Identity
+    timeouts: RaftTimeouts
+    replica: MetadataReplica
+    publisher: Publisher
+    snapshotting: Snapshotting
+    peers: QuorumPeers
+    clock: Clock
+    dice: random.Random
+    view: Callable[[], LogView]
+    state: Callable[[LogView], QuorumState | None]
+    on_failed: Callable[[], None]
+    """Called when the node has to end."""

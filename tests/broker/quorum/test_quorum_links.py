@@ -1,0 +1,122 @@
+"""Links of the quorum: addresses, links by purpose, and answers that cannot be used."""
+
+import asyncio
+import random
+
+import pytest
+
+from stratalog.broker.peers.peer_errors import Peer, PeerTimeout, PeerUnsupported
+from stratalog.broker.quorum.quorum_links import QuorumLinks
+from stratalog.broker.quorum.quorum_peers import NoAnswer
+from stratalog.metadata.raft.actions import BOOTSTRAP
+from stratalog.metadata.raft.messages import FetchRequest, VoteRequest
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.fetch import FetchResponse
+from stratalog.wire.messages.vote import VotePartitionResult, VoteResponse, VoteTopicResult
+
+AT = (Endpoint("OTHER", "o", 1), Endpoint("CONTROLLER", "c", 2))
+VOTE = VoteRequest(3, ReplicaKey(1), ReplicaKey(2), 1, 9, pre_vote=True)
+FETCH = FetchRequest(3, ReplicaKey(1), 9, 1)
+
+
+class Link:
+    """Answers at once with what the test has set, or raises it."""
+
+    def __init__(self, peer, answers):
+        self.peer, self.answers, self.asked, self.closed = peer, answers, [], False
+
+    def ask(self, message, *, timeout_ms, version_min=0):
+        self.asked.append((message, timeout_ms, version_min))
+        future = asyncio.get_running_loop().create_future()
+        answer = self.answers[type(message).__name__]
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def made():
+    """Links by address and number, and what they answer."""
+    links, answers = [], {}
+
+    def link_to(peer):
+        links.append(Link(peer, answers))
+        return links[-1]
+
+    peers = QuorumLinks(
+        link_to, listener="CONTROLLER", servers=[("s", 5)], cluster_id="c", timeout_ms=77, dice=random.Random(1)
+    )
+    return peers, links, answers
+
+
+def vote(granted=True, topic="__cluster_metadata"):
+    row = VotePartitionResult(partition_index=0, error_code=0, leader_id=-1, leader_epoch=3, vote_granted=granted)
+    return VoteResponse(error_code=0, node_endpoints=[], topics=[VoteTopicResult(topic_name=topic, partitions=[row])])
+
+
+async def test_a_node_is_asked_on_the_listener_of_controllers(made):
+    """In a version that says what the request says: an old one would make a real vote of a pre-vote."""
+    peers, links, answers = made
+    answers["VoteRequest"] = vote()
+    assert (await peers.ask(2, VOTE, AT)).granted
+    assert links[0].peer == Peer(2, "c", 2)
+    assert links[0].asked[0][1:] == (77, 2)
+
+
+async def test_a_bootstrap_server_needs_no_address_of_its_own(made):
+    """It is one of the settings'; without any, and for a node without an address, there is no answer."""
+    peers, links, answers = made
+    answers["FetchRequest"] = PeerTimeout(Peer(-1, "s", 5), "slow")
+    with pytest.raises(NoAnswer, match="slow"):
+        await peers.ask(BOOTSTRAP, FETCH, ())
+    assert links[0].peer == Peer(BOOTSTRAP, "s", 5)
+    with pytest.raises(NoAnswer, match="no address of node 4"):
+        await peers.ask(4, VOTE, ())
+    peers.servers.clear()
+    with pytest.raises(NoAnswer, match="no address"):
+        await peers.ask(BOOTSTRAP, FETCH, ())
+
+
+async def test_fetches_have_links_of_their_own_and_a_node_that_moved_has_new_ones(made):
+    """A vote does not wait behind a fetch that waits for news."""
+    peers, links, answers = made
+    answers |= {"VoteRequest": vote(), "FetchRequest": PeerTimeout(Peer(2, "c", 2), "slow")}
+    await peers.ask(2, VOTE, AT)
+    with pytest.raises(NoAnswer):
+        await peers.ask(2, FETCH, AT)
+    await peers.ask(2, VOTE, AT)
+    assert [len(link.asked) for link in links] == [2, 1]
+    await peers.ask(2, VOTE, (Endpoint("CONTROLLER", "c", 3),))
+    assert [link.closed for link in links] == [True, True, False]
+    peers.close()
+    assert all(link.closed for link in links)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (PeerUnsupported(Peer(2, "c", 2), "old"), ErrorCode.UNSUPPORTED_VERSION),
+        (vote(topic="other"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_none(made, answer, code):
+    """The machine hears which: an old node makes it stand without pre-votes."""
+    peers, _, answers = made
+    answers["VoteRequest"] = answer
+    with pytest.raises(NoAnswer) as refused:
+        await peers.ask(2, VOTE, AT)
+    assert refused.value.code is code
+
+
+async def test_damaged_records_are_no_answer(made):
+    """They are asked for again."""
+    peers, _, answers = made
+    answers["FetchRequest"] = FetchResponse(error_code=0, responses=[])
+    with pytest.raises(NoAnswer):
+        await peers.ask(2, FETCH, AT)

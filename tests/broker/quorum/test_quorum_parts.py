@@ -1,0 +1,13 @@
+"""What a quorum is made of can be handed to it in one piece."""
+
+from dataclasses import fields
+
+from stratalog.broker.quorum.quorum_parts import QuorumParts
+
+
+def test_each_part_has_a_name():
+    """A test of the quorum puts its own in the place of any of them."""
+    assert {field.name for field in fields(QuorumParts)} == {
+        *("identity", "timeouts", "replica", "publisher", "snapshotting", "peers", "clock", "dice"),
+        *("view", "state", "on_failed"),
+    }
