@@ -1,0 +1,72 @@
+"""The place of a node in the quorum, from its settings and its directories."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.quorum.opening import QuorumPlace, _check_only_voter, quorum_timeouts, static_voters
+from stratalog.broker.settings.config import load_config
+from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
+from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM
+from stratalog.metadata.raft.voter_set import Endpoint
+from stratalog.wire.errors import Invalid
+
+MINE = b"d" * 16
+BOTH = (
+    "process.roles=broker,controller",
+    "listeners=PLAINTEXT://:9092,CONTROLLER://a:9093",
+    "controller.listener.names=CONTROLLER",
+)
+
+
+def place(*assignments, endpoints=()):
+    """The place of node 1 with these settings."""
+    roles = load_config(assignments=["node.id=1", "log.dirs=/d", *assignments]).roles
+    home = SimpleNamespace(directory_id=MINE, path="/data")
+    return QuorumPlace(home=home, roles=roles, cluster_id="c", endpoints=endpoints)
+
+
+def test_a_node_whose_settings_name_no_other_votes_for_itself():
+    """Also with its own address as the one bootstrap server; another address is another node."""
+    at = (Endpoint("CONTROLLER", "a", 9093),)
+    assert static_voters(place()).ids == {1}
+    assert static_voters(place(*BOTH, "controller.quorum.bootstrap.servers=a:9093", endpoints=at)).ids == {1}
+    elsewhere = place(*BOTH, "controller.quorum.bootstrap.servers=b:9093", endpoints=at)
+    assert not elsewhere.is_alone
+    assert not static_voters(elsewhere).voters
+
+
+def test_listed_voters_are_known_by_id_and_address_before_any_record_names_them():
+    """Their directories are not."""
+    voters = static_voters(place(*BOTH, "controller.quorum.voters=2@b:9093,1@a:9093"))
+    assert [(one.key.id, one.key.directory_id, one.endpoints) for one in voters] == [
+        (1, bytes(16), (Endpoint("CONTROLLER", "a", 9093),)),
+        (2, bytes(16), (Endpoint("CONTROLLER", "b", 9093),)),
+    ]
+
+
+def test_a_log_of_other_voters_is_refused():
+    """A node that elects itself would be a second leader in a quorum of several."""
+
+    def quorum(*voters):
+        return quorum_of([InitialVoter(one, "a", 9093, directory) for one, directory in voters], "CONTROLLER")
+
+    for allowed in (STATIC_QUORUM, quorum(), quorum((1, MINE))):
+        _check_only_voter(place(), allowed)
+    with pytest.raises(Invalid, match="/data belongs to a quorum with the voters 2, 3 beside this node"):
+        _check_only_voter(place(), quorum((1, MINE), (3, MINE), (2, MINE)))
+    with pytest.raises(Invalid, match="names the directory ZWVlZWVlZWVlZWVlZWVlZQ as that of node 1"):
+        _check_only_voter(place(), quorum((1, b"e" * 16)))
+
+
+def test_times_are_those_of_the_settings():
+    """By Kafka's names."""
+    names = ("election.timeout.ms", "election.backoff.max.ms", "fetch.timeout.ms", "retry.backoff.ms")
+    given = [f"controller.quorum.{name}={number}" for number, name in enumerate(names, 11)]
+    times = quorum_timeouts(place(*given).roles.quorum)
+    assert (times.election_ms, times.election_backoff_max_ms, times.fetch_ms, times.retry_backoff_ms) == (
+        11,
+        12,
+        13,
+        14,
+    )

@@ -1,0 +1,127 @@
+"""A node's copy of the metadata log on its disk."""
+
+import asyncio
+import errno
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import pytest
+
+from stratalog.broker.quorum.batches import data_batch, parse_batches
+from stratalog.broker.quorum.metadata_log import open_metadata_log
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.runtime.tick import Tick
+from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+
+@asynccontextmanager
+async def opened(directory, files):
+    """A replica in a directory of its own."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(2) as threads:
+        directories = Directories.open(
+            [str(directory)], files=files, node_id=1, loop=loop, tick=Tick(loop), sync_threads=threads,
+            on_failed=lambda _writer, _error: None,
+        )  # fmt: skip
+        (home,) = directories.all
+        log = open_metadata_log(home, now_ms=1)
+        replica = MetadataReplica(log, directory=home.writer, files=files, threads=threads)
+        try:
+            yield replica
+        finally:
+            replica.close()
+            await directories.settle()
+            log.abandon()
+            directories.release()
+
+
+def batch(offset, count=2, epoch=1):
+    return data_batch([b"value"] * count, base_offset=offset, epoch=epoch, timestamp_ms=1)
+
+
+async def test_a_batch_can_be_fetched_when_it_is_written_and_counts_when_it_is_synced(tmp_path, watched_files):
+    """Followers sync beside the leader."""
+    async with opened(tmp_path, watched_files) as replica:
+        synced = asyncio.Event()
+        replica.on_synced = synced.set
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        assert [one.end_offset for one in parse_batches(replica.read(0, 2))] == [2]
+        assert replica.log.flushed_offset == 0
+        replica.sync()
+        await asyncio.wait_for(synced.wait(), 5)
+        assert replica.log.flushed_offset == 2
+        assert replica.read(2, 2) == b""
+
+
+async def test_a_batch_that_finds_no_room_leaves_no_trace(tmp_path, watched_files):
+    """The next one takes its place."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        watched_files.fail("write", ".log", errno.ENOSPC)
+        with pytest.raises(KafkaError) as refused:
+            replica.write([batch(2)], epoch=1, now_ms=1)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        watched_files.faults.clear()
+        replica.directory.retry_refused()
+        replica.write([batch(2, count=1)], epoch=1, now_ms=1)
+        assert replica.log.log_end_offset == 3
+
+
+async def test_a_failed_directory_takes_nothing(tmp_path, watched_files):
+    """The error names the log; its owner hears once."""
+    async with opened(tmp_path, watched_files) as replica:
+        heard = []
+        replica.on_failed = heard.append
+        watched_files.fail("write", ".log", errno.EIO)
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="cannot be written"):
+                replica.write([batch(0)], epoch=1, now_ms=1)
+        assert [error.errno for error in heard] == [errno.EIO]
+
+
+async def test_a_cut_drops_what_lies_behind(tmp_path, watched_files):
+    """Other records may take the same offsets in a later epoch."""
+    async with opened(tmp_path, watched_files) as replica:
+        for offset in (0, 2, 4):
+            replica.write([batch(offset)], epoch=1, now_ms=1)
+        replica.truncate(2)
+        replica.write([batch(2, count=1, epoch=5)], epoch=5, now_ms=1)
+        assert [(one.base_offset, one.epoch) for one in parse_batches(replica.read(0, 3))] == [(0, 1), (2, 5)]
+
+
+async def test_a_fetched_snapshot_has_its_name_only_when_it_is_whole_and_synced(tmp_path, watched_files):
+    """Position 0 begins anew; what was there before of the same snapshot goes."""
+    async with opened(tmp_path, watched_files) as replica:
+        snapshot = SnapshotId(7, 3)
+        replica.keep_chunk(snapshot, 0, b"old and longer")
+        replica.keep_chunk(snapshot, 0, b"abc")
+        replica.keep_chunk(snapshot, 3, b"def")
+        assert replica.snapshots() == []
+        assert replica.finish_snapshot(snapshot) == b"abcdef"
+        (stored,) = replica.snapshots()
+        assert (stored.snapshot, stored.size_bytes) == (snapshot, 6)
+        assert stored.written_ms == pytest.approx(time.time() * 1000, abs=60_000)
+        assert replica.snapshot_chunk(snapshot, 4) == (6, b"ef")
+        assert replica.snapshot_chunk(snapshot, 6) == (6, b"")
+        names = [path for call, path in watched_files.calls if call == "sync"]
+        assert any(path.endswith(f"{snapshot_name(snapshot)}.part") for path in names)
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        replica.begin_behind(snapshot)
+        assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 7)
+
+
+async def test_an_observer_syncs_what_it_has_written_for_a_while(tmp_path, watched_files):
+    """It does not sync before it fetches again."""
+    async with opened(tmp_path, watched_files) as replica:
+        synced = asyncio.Event()
+        replica.on_synced = synced.set
+        replica.tick(10.0)
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        replica.tick(10.5)
+        await asyncio.sleep(0.05)
+        assert not synced.is_set()
+        replica.tick(11.5)
+        await asyncio.wait_for(synced.wait(), 5)
