@@ -235,6 +235,7 @@ def _received(core: RaftCore, event: Received) -> None:
 def _answered(core: RaftCore, event: Answered) -> None:
     if not core.is_expected(event.peer, event.request):
         return
+    _back_off_if_void(core, event)
     match event.request, event.answer:
         case VoteRequest() as request, VoteAnswer() as answer:
             elections.on_vote_answer(core, event.peer, request, answer)
@@ -254,6 +255,13 @@ def _answered(core: RaftCore, event: Answered) -> None:
             reconfiguration.on_versions(core, event.peer, answer)
         case _:
             raise Invalid(f"{type(event.answer).__name__} is no answer to {type(event.request).__name__}")
+
+
+def _back_off_if_void(core: RaftCore, event: Answered) -> None:
+    """An answer of an older epoch is void, and the next one would be, too, if it were asked for at once."""
+    answer = event.answer
+    if isinstance(answer, VoteAnswer | EpochAnswer | FetchAnswer | FetchSnapshotAnswer) and answer.epoch < core.epoch:
+        core.back_off(event.peer)
 
 
 def _failed(core: RaftCore, event: Failed) -> None:

@@ -185,3 +185,13 @@ def test_epochs_never_go_back_and_no_vote_is_given_twice(asked):
         epoch = answer.epoch
         if answer.granted:
             assert votes.setdefault(wanted, candidate) == candidate
+
+
+def test_a_node_in_an_older_epoch_is_not_asked_again_at_once(node, quorum):
+    """Its answer is void; without a pause it would be asked as often as it answers."""
+    driven = node(log=quorum.log(5), stored=QuorumState(leader_epoch=5, data_version=1))
+    request = driven.sent(FetchRequest)[act.BOOTSTRAP]
+    driven.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 3))
+    assert not driven.sent(FetchRequest)
+    driven.wait(20)
+    assert driven.sent(FetchRequest)
