@@ -146,8 +146,11 @@ class LogChanges:
             log.critical("the leader's snapshot %s cannot be loaded: %s. The node ends", snapshot, error)
             self._on_failed()
             return
+        await self._publisher.halt()
         if self._change(lambda: replica.begin_behind(snapshot)):
             self._truncations += 1
             await self._publisher.replace(image, quorum)
             self._snapshotting.loaded(snapshot)
             self._take(SnapshotLoaded(action.snapshot, voter_set(quorum.voters), quorum.kraft_version))
+        else:
+            self._publisher.go_on()

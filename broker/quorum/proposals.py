@@ -15,7 +15,7 @@ from stratalog.metadata.image.image import Provenance
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.raft.events import Proposed
 from stratalog.metadata.raft.messages import Batch
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
 __all__ = ["Proposal", "Proposals"]
@@ -62,7 +62,11 @@ class Proposals:
         return Proposed(done, epoch, len(records), data)
 
     async def _answer(self, done: asyncio.Future[int], end_offset: int) -> None:
-        await self._publisher.reached(end_offset)
+        try:
+            await self._publisher.reached(end_offset)
+        except Exception as error:  # noqa: BLE001 - the publisher has logged it, and the node ends
+            self.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be applied here: {error}"))
+            return
         self._written.pop(done, None)
         if not done.done():
             done.set_result(end_offset - 1)

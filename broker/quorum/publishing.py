@@ -67,6 +67,8 @@ class Publisher:
         self._follows: list[Follow] = []
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._halted = self._ended = False
+        self._failure: Exception | None = None
         self.on_published: Callable[[], None] = lambda: None
         """Called after each publication."""
 
@@ -114,27 +116,49 @@ class Publisher:
     def committed(self, high_watermark: int) -> None:
         """Apply what lies below."""
         self._committed = max(self._committed, high_watermark)
-        if self._task is None and self.published_offset < self._committed:
+        if self._task is None and not (self._halted or self._ended) and self.published_offset < self._committed:
             self._task = asyncio.get_running_loop().create_task(self._publish_all())
 
-    async def replace(self, image: ClusterImage, quorum: QuorumRecords) -> None:
-        """Go on from an image that the leader's snapshot has, in place of a log that reached less far."""
-        while self._task is not None:
+    async def halt(self) -> None:
+        """Begin no publication before the next `replace`, and wait for the end of the one that is under way.
+
+        The log is about to go: a publication that read on would find nothing.
+        """
+        self._halted = True
+        if self._task is not None:
             await asyncio.wait({self._task})
+
+    async def replace(self, image: ClusterImage, quorum: QuorumRecords) -> None:
+        """Go on, after `halt`, from an image that the leader's snapshot has, in place of a log that reached less far."""
+        assert self._halted, "replace comes after halt"
         before, self.image, self.quorum = self.image, image, quorum
         self._own.clear()
         self._replay = MetadataReplay(image, quorum)
         await self._published(difference(before, image))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Publish again, after `halt`."""
+        self._halted = False
+        self.committed(self._committed)
 
     async def reached(self, offset: int) -> None:
-        """Wait until everything below ``offset`` is applied and followed."""
+        """Wait until everything below ``offset`` is applied and followed.
+
+        Raises the error with which applying has ended; the wait is cancelled by `close`.
+        """
         if self.published_offset < offset:
+            if self._failure is not None:
+                raise self._failure
+            if self._ended:
+                raise asyncio.CancelledError
             done = asyncio.get_running_loop().create_future()
             self._waiting.append((offset, done))
             await done
 
     def close(self) -> None:
         """Publish nothing more."""
+        self._ended = True
         if self._task is not None:
             self._task.cancel()
         for _, done in self._waiting:
@@ -144,7 +168,7 @@ class Publisher:
 
     async def _publish_all(self) -> None:
         try:
-            while self.published_offset < self._committed:
+            while self.published_offset < self._committed and not self._halted:
                 await self._publish_some()
         except Exception as error:
             log.critical(
@@ -154,6 +178,11 @@ class Publisher:
                 error,
                 exc_info=not isinstance(error, Corrupt | OSError),
             )
+            self._ended, self._failure = True, error
+            waiting, self._waiting = self._waiting, []
+            for _, done in waiting:
+                if not done.done():
+                    done.set_exception(error)
             self._on_failed(error)
         finally:
             self._task = None
