@@ -117,7 +117,8 @@ def test_three_nodes_serve_from_one_command(tmp_path):
     """Ready lines, a healthy cluster, a node that is killed and said, one SIGINT that ends the others in order."""
     command = [sys.executable, "-m", "stratalog.cli.main", "dev", "--nodes", "3", "--data", str(tmp_path / "c")]
     command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=(tmp_path / "err").open("w"), text=True)
+    with (tmp_path / "err").open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         lines = [process.stdout.readline() for _ in range(4)]
         assert lines[3].startswith("ready nodes=3 "), (tmp_path / "err").read_text()
