@@ -17,7 +17,7 @@ from stratalog.broker.quorum.publishing import Publisher
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.quorum.snapshotting import Snapshotting
 from stratalog.broker.runtime.clock import Clock
-from stratalog.metadata.image.snapshot import SnapshotId, read_snapshot_and_quorum
+from stratalog.metadata.image.snapshot import SnapshotId, read_snapshot_and_quorum, snapshot_name
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Event, Flushed, SnapshotLoaded
 from stratalog.metadata.raft.messages import Batch
@@ -54,12 +54,14 @@ class LogChanges:
         self._on_failed = on_failed
         self._truncations = 0
         self._placed: Batch | None = None
+        self._life = 0
         replica.on_synced = self._synced
 
-    def begin_anew(self) -> None:
-        """Another machine begins with the log as it is."""
+    def forget(self) -> None:
+        """The machine is gone, another one begins with the log as it is: a snapshot on its way does not replace it."""
         self._truncations = 0
         self._placed = None
+        self._life += 1
 
     # -- appends -------------------------------------------------------------------------------------------------------
 
@@ -134,20 +136,25 @@ class LogChanges:
 
     def load_snapshot(self, action: act.LoadSnapshot) -> None:
         """Put the fetched snapshot in the place of the log, beside; `SnapshotLoaded` follows."""
-        self._beside(self._load(action))
+        self._beside(self._load(action, self._life))
 
-    async def _load(self, action: act.LoadSnapshot) -> None:
-        """Sync the file, begin an empty log behind it, and make its image this node's, in this order."""
+    async def _load(self, action: act.LoadSnapshot, life: int) -> None:
+        """Read the file, sync it, begin an empty log behind it, and make its image this node's, in this order.
+
+        A file that cannot be read or kept has the machine begin anew, which asks for it again.
+        """
         loop, replica, snapshot = asyncio.get_running_loop(), self._replica, SnapshotId(*action.snapshot)
         try:
-            content = await loop.run_in_executor(replica.threads, replica.finish_snapshot, snapshot)
+            content = await loop.run_in_executor(replica.threads, replica.read_part, snapshot)
             image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
+            await loop.run_in_executor(replica.threads, replica.finish_snapshot, snapshot)
         except (OSError, StratalogError) as error:
-            log.critical("the leader's snapshot %s cannot be loaded: %s. The node ends", snapshot, error)
-            self._on_failed()
+            if life == self._life:
+                text = f"the leader's snapshot {snapshot_name(snapshot)} cannot be loaded: {error}"
+                self._on_refused(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
         await self._publisher.halt()
-        if self._change(lambda: replica.begin_behind(snapshot)):
+        if life == self._life and self._change(lambda: replica.begin_behind(snapshot)):
             self._truncations += 1
             await self._publisher.replace(image, quorum)
             self._snapshotting.loaded(snapshot)

@@ -18,6 +18,7 @@ from stratalog.broker.quorum.snapshotting import SnapshotRules, Snapshotting
 from stratalog.broker.replicas.directories import Directory
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.image.snapshot import SnapshotId
 from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX, QuorumRecords
 from stratalog.metadata.quorum.quorum_state import FILE_NAME, QuorumState
 from stratalog.metadata.raft.core import Identity
@@ -103,7 +104,7 @@ def open_quorum(
     if place.is_alone:
         publisher.read_ahead(log_.log_end_offset)
         _check_only_voter(place, publisher.quorum)
-    view = partial(log_view, log_, files, publisher.first_quorum, static_voters(place))
+    view = partial(_view, replica, files, publisher, static_voters(place))
     rules = SnapshotRules(
         snapshot_bytes=settings.snapshot_bytes,
         snapshot_interval_ms=settings.snapshot_interval_ms,
@@ -126,6 +127,24 @@ def open_quorum(
             on_failed=on_failed,
         )
     )
+
+
+def _view(replica: MetadataReplica, files: Filesystem, publisher: Publisher, static: VoterSet) -> LogView:
+    """The log as a machine begins with it; one that its newest snapshot has overtaken begins empty behind that.
+
+    A power cut may take records of an observer that its snapshots have. Raises `Corrupt`, `OSError`.
+    """
+    view = log_view(replica.log, files, publisher.quorum, static)
+    newest = view.overtaken_by
+    if newest is None:
+        return view
+    if publisher.image.provenance.offset + 1 < newest.offset:
+        raise Corrupt(
+            f"the metadata log in {replica.log.directory} ends at offset {view.end_offset}, and its snapshot up to offset "
+            f"{newest.offset} cannot be read: restore the directory from a copy; the files are unchanged"
+        )
+    replica.begin_behind(SnapshotId(*newest))
+    return log_view(replica.log, files, publisher.quorum, static)
 
 
 def _identity(place: QuorumPlace, quorum: QuorumRecords) -> Identity:

@@ -2,10 +2,7 @@
 
 .. code-block:: text
 
-    requests, answers, syncs, ticks --> events --> Raft.step --> actions, carried out in their order
-                                                                   |-> MetadataReplica: write, cut, sync, snapshots
-                                                                   |-> QuorumPeers: requests to other nodes
-                                                                   '-> Publisher: what is committed becomes the image
+    events (requests, answers, syncs, ticks) --> Raft.step --> actions --> MetadataReplica, QuorumPeers, Publisher
 
 One event is taken at a time, and the next one when all actions of the last are done. ``quorum-state`` is written by a
 thread: events wait meanwhile, clients do not.
@@ -22,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from stratalog.broker.quorum.beside import Beside
 from stratalog.broker.quorum.exchange import Exchange
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener, QuorumStatus
 from stratalog.broker.quorum.leadership_news import LeadershipNews
@@ -31,13 +29,7 @@ from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.status import status_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import (
-    Event,
-    Proposed,
-    Received,
-    Shutdown,
-    Tick,
-)
+from stratalog.metadata.raft.events import Event, Proposed, Received, Shutdown, Tick
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
@@ -72,7 +64,10 @@ class Quorum:
         self._leading_epoch: int | None = None
         self._active_epoch: int | None = None
         self._news = LeadershipNews()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._open: dict[asyncio.Future[Answer], None] = {}
+        """Requests of others that have no answer yet."""
+        self._storing: asyncio.Future[None] | None = None
+        self._beside = Beside(self._failed_beside)
         self._failure: OSError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = -1
@@ -170,6 +165,8 @@ class Quorum:
     def receive(self, request: Request) -> asyncio.Future[Answer]:
         """The answer to a request of another replica, or of an administrator. It may wait for news."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[answer] = None
+        answer.add_done_callback(lambda done: self._open.pop(done, None))
         self._take(Received(answer, request))
         return answer
 
@@ -209,22 +206,19 @@ class Quorum:
             self._take(Shutdown(timeout_ms))
             await asyncio.wait({self._may_end}, timeout=timeout_ms / 1000 + 1)
         self.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._beside.wait()
 
     def close(self) -> None:
         """Fall silent at once."""
         self._ended = self._closed = True
-        self._events.clear()
-        self._actions.clear()
+        self._drop_all()
         if self._timer is not None:
             self._timer.cancel()
         self._parts.publisher.close()
         self._parts.snapshotting.close()
         self._exchange.close()
         self._proposals.fail(self._not_controller("this node is stopping"))
-        for task in self._tasks:
-            task.cancel()
+        self._beside.cancel()
         self._news.wake()
 
     # -- events, one at a time -----------------------------------------------------------------------------------------
@@ -305,10 +299,11 @@ class Quorum:
         self._timer, self._timer_at_ms = None, -1
         self._take(Tick())
 
-    def _beside(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _failed_beside(self, error: BaseException) -> None:
+        if not self._closed:
+            log.critical("the metadata quorum cannot go on in this node, which ends", exc_info=error)
+            self._parts.on_failed()
+            self.close()
 
     # -- actions: what must be durable first ---------------------------------------------------------------------------
 
@@ -316,12 +311,14 @@ class Quorum:
         """Write ``quorum-state`` in a thread; until it is on the disk nothing else happens."""
         loop = asyncio.get_running_loop()
         replica = self._parts.replica
-        loop.run_in_executor(replica.threads, replica.store_state, action.state).add_done_callback(self._stored)
+        self._storing = loop.run_in_executor(replica.threads, replica.store_state, action.state)
+        self._storing.add_done_callback(self._stored)
 
     def _stored(self, done: asyncio.Future[None]) -> None:
-        self._busy = False
+        self._storing = None
         if done.cancelled() or self._ended:
             return
+        self._busy = False
         error = done.exception()
         if isinstance(error, OSError):
             self._failure = error
@@ -343,18 +340,28 @@ class Quorum:
         log.error("%s; this replica begins anew in %g s", error.message, _BEGIN_ANEW_SECONDS)
         self._lost_leadership(act.LostLeadership(self._raft.role.epoch))
         self._exchange.forget()
+        self._changes.forget()
+        self._drop_all()
+        self._wake_at(None)
+        self._ended = True
+        self._news.announce(self.leader, False)
+        asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
+
+    def _drop_all(self) -> None:
+        """Forget events and actions; everyone who waits for an answer hears that there is none."""
         for event in self._events:
             self._refuse(event)
         self._events.clear()
         self._actions.clear()
-        self._wake_at(None)
-        self._ended = True
-        asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
+        for answer in list(self._open):
+            answer.cancel()
 
     def _again(self) -> None:
         if self._closed:
             return
-        self._changes.begin_anew()
+        if self._storing is not None:  # the state of before must not land on the new one's
+            asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
+            return
         self._raft = self._machine()
         self._ended = self._busy = False
         self.start()
@@ -364,6 +371,7 @@ class Quorum:
         text = f"the directory of the metadata log has failed: {error}"
         self._proposals.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
         self._parts.on_failed()
+        self.close()
 
     # -- actions: what is committed, and who leads ---------------------------------------------------------------------
 

@@ -136,10 +136,13 @@ class MetadataReplica:
         finally:
             file.close()
 
-    def finish_snapshot(self, snapshot: SnapshotId) -> bytes:
-        """Sync the fetched snapshot and give it its name; its content. For a thread. Raises `OSError`."""
+    def read_part(self, snapshot: SnapshotId) -> bytes:
+        """The content of a snapshot that was fetched, and has no name yet. For a thread. Raises `OSError`."""
+        return self._files.read_bytes(self._path(snapshot) + _PART)
+
+    def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        """Sync the fetched snapshot and give it its name. For a thread. Raises `OSError`."""
         part = self._path(snapshot) + _PART
-        content = self._files.read_bytes(part)
         file = self._files.open_append(part)
         try:
             file.fdatasync()
@@ -147,7 +150,6 @@ class MetadataReplica:
             file.close()
         self._files.rename(part, self._path(snapshot))
         self._files.sync_directory(self.log.directory)
-        return content
 
     def begin_behind(self, snapshot: SnapshotId) -> None:
         """Begin an empty log behind a snapshot that is on the disk. Raises `OSError`."""

@@ -85,6 +85,7 @@ class Snapshotting:
         self._newest = self._last_on_disk()
         self._since_ms = clock.wall_ms()
         self._due: tuple[ClusterImage, QuorumRecords] | None = None
+        self._writes = False
         self._timer: asyncio.TimerHandle | None = None
 
     def _last_on_disk(self) -> SnapshotId | None:
@@ -125,19 +126,22 @@ class Snapshotting:
 
     def published(self) -> None:
         """Look whether the image is to be written: there is a new one, or time has passed."""
-        if self._due is None and self.is_due:
-            self._due = image, _ = self._publisher.image, self._publisher.quorum
-            if self._newest is not None and image.provenance.offset + 1 <= self._newest.end_offset:
-                self._due = None
-            else:
-                self._take(SnapshotDue(image.provenance.offset + 1))
+        image, quorum = self._publisher.image, self._publisher.quorum
+        end_offset = image.provenance.offset + 1
+        known = self._newest.end_offset if self._newest is not None else 0
+        if self._due is not None:  # the quorum may have passed over an earlier word
+            known = max(known, self._due[0].provenance.offset + 1)
+        if not self._writes and self.is_due and end_offset > known:
+            self._due = image, quorum
+            self._take(SnapshotDue(end_offset))
 
     async def write(self, snapshot: SnapshotId) -> None:
         """Write the image that is due, under this name. The log before it goes after that."""
         due, grown_bytes = self._due, self._grown_bytes
-        if due is None or SnapshotId(due[0].provenance.offset + 1, due[0].provenance.epoch) != snapshot:
-            self._due = None
+        self._due = None
+        if self._writes or due is None or _id_of(due[0]) != snapshot:
             return
+        self._writes = True
         try:
             batches = await self._in_slices(snapshot_steps(*due))
             loop = asyncio.get_running_loop()
@@ -146,7 +150,7 @@ class Snapshotting:
             self._replica.directory.report(error, self._replica)  # it is tried again with the next record
             return
         finally:
-            self._due = None
+            self._writes = False
         self._grown_bytes -= grown_bytes
         self._newest, self._since_ms = snapshot, self._clock.wall_ms()
         self._take(SnapshotWritten(OffsetAndEpoch(*snapshot)))
@@ -178,3 +182,7 @@ class Snapshotting:
             await asyncio.get_running_loop().run_in_executor(replica.threads, remove)
         except OSError as error:
             replica.directory.report(error, replica)
+
+
+def _id_of(image: ClusterImage) -> SnapshotId:
+    return SnapshotId(image.provenance.offset + 1, image.provenance.epoch)

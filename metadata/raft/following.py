@@ -111,7 +111,7 @@ def on_fetch_answer(core: RaftCore, peer: int, request: FetchRequest, answer: Fe
     if answer.diverging is not None:
         truncate_to(core, answer.diverging)
     elif answer.snapshot is not None:
-        _begin_snapshot(core, answer.snapshot)
+        _begin_snapshot(core, peer, answer.snapshot)
     else:
         _append(core, answer.batches)
         core.commit(min(answer.high_watermark, core.log.end_offset))
@@ -134,10 +134,12 @@ def truncate_to(core: RaftCore, parting: OffsetAndEpoch) -> None:
     core.truncate(min(own.offset, parting.offset) if own.epoch == parting.epoch else own.offset)
 
 
-def _begin_snapshot(core: RaftCore, snapshot: OffsetAndEpoch) -> None:
+def _begin_snapshot(core: RaftCore, peer: int, snapshot: OffsetAndEpoch) -> None:
     """Fetch a snapshot from its first byte. One that ends below the committed records has nothing to give."""
     if isinstance(core.role, Follower) and snapshot.offset > core.high_watermark:
         core.role = replace(core.role, snapshot=SnapshotFetch(snapshot))
+    else:
+        core.back_off(peer)
 
 
 def on_fetch_snapshot_answer(

@@ -1,0 +1,171 @@
+"""Actions about the log, carried out on a replica that notes them."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.quorum.batches import data_batch, parse_batches
+from stratalog.broker.quorum.log_changes import LogChanges
+from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
+from stratalog.metadata.image.snapshot import build_snapshot
+from stratalog.metadata.raft import actions as act
+from stratalog.metadata.raft.events import Flushed, SnapshotLoaded
+from stratalog.metadata.raft.messages import Batch, LeaderChange, OffsetAndEpoch
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+SNAPSHOT = OffsetAndEpoch(8, 3)
+
+
+class Replica:
+    """Notes what is done to it; ``refusal`` is raised instead."""
+
+    def __init__(self):
+        self.done, self.refusal, self.threads = [], None, None
+        self.log = SimpleNamespace(flushed_offset=0, directory="/m")
+        self.directory = SimpleNamespace(report=lambda error, _owner: self.done.append(("report", error.errno)))
+        self.content = b"".join(build_snapshot(EMPTY_IMAGE.apply((), Provenance(7, 3, 1))))
+
+    def _do(self, *what):
+        if self.refusal is not None:
+            raise self.refusal
+        self.done.append(what)
+
+    def write(self, batches, *, epoch, now_ms):
+        self._do("write", b"".join(map(bytes, batches)), epoch, now_ms)
+
+    def sync(self):
+        self._do("sync")
+
+    def truncate(self, offset):
+        self._do("truncate", offset)
+
+    def delete_before(self, snapshot):
+        self._do("delete", snapshot)
+
+    def begin_behind(self, snapshot):
+        self._do("begin", snapshot)
+
+    def keep_chunk(self, snapshot, position, data):
+        self._do("chunk", snapshot, position, data)
+
+    def read_part(self, snapshot):
+        self._do("read", snapshot)
+        return self.content
+
+    def finish_snapshot(self, snapshot):
+        self._do("finish", snapshot)
+
+
+@pytest.fixture
+async def made():
+    """Changes of a log, the events and refusals that come of them, in one namespace."""
+    one = SimpleNamespace(replica=Replica(), events=[], tasks=[], refused=[], failed=[], images=[])
+
+    async def replace(image, quorum):
+        one.images.append((image.provenance.offset, quorum.kraft_version))
+
+    async def halted():
+        one.replica.done.append(("halted",))
+
+    async def removed(_snapshot):
+        one.replica.done.append(("removed",))
+
+    one.changes = LogChanges(
+        one.replica,
+        SimpleNamespace(replace=replace, halt=halted, go_on=lambda: one.replica.done.append(("go on",))),
+        SimpleNamespace(grown=lambda _bytes: None, remove_before=removed, write=removed, loaded=lambda _one: None),
+        SimpleNamespace(wall_ms=lambda: 5),
+        take=one.events.append,
+        beside=lambda work: one.tasks.append(asyncio.ensure_future(work)),
+        on_refused=one.refused.append,
+        on_failed=lambda: one.failed.append(1),
+    )
+    return one
+
+
+def batch(offset, data=None, control=()):
+    return Batch(offset, offset + 1, 3, control, data)
+
+
+async def test_a_leaders_batches_are_written_as_they_came_and_own_control_records_are_encoded(made):
+    """The epoch of each is its own."""
+    records = bytes(data_batch([b"v"], base_offset=4, epoch=3, timestamp_ms=1))
+    made.changes.append(act.Append((batch(4, records), batch(5, control=(LeaderChange(1),)))))
+    (_, first, epoch, now_ms), (_, second, _, _) = made.replica.done
+    assert (first, epoch, now_ms) == (records, 3, 5)
+    (parsed,) = parse_batches(second)
+    assert (parsed.base_offset, parsed.control[0].leader_id) == (5, 1)
+
+
+async def test_a_proposal_that_was_placed_is_not_written_twice(made):
+    """The machine asks for it after the fact."""
+    data = data_batch([b"v"], base_offset=4, epoch=3, timestamp_ms=1)
+    made.changes.place(batch(4, data))
+    made.changes.append(act.Append((batch(4, data),)))
+    assert [one[0] for one in made.replica.done] == ["write"]
+
+
+async def test_a_sync_says_of_which_log_it_speaks(made):
+    """The count of cuts tells an old log's sync from the new one's; a log that is on disk already needs none."""
+    made.changes.flush(act.Flush(4, 0))
+    assert made.replica.done == [("sync",)]
+    made.replica.log.flushed_offset = 4
+    made.replica.on_synced()
+    made.changes.truncate(act.Truncate(2))
+    made.changes.flush(act.Flush(3, 1))
+    assert made.events == [Flushed(4, 0), Flushed(4, 1)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda changes: changes.truncate(act.Truncate(2)),
+        lambda changes: changes.delete_before(act.DeleteLogBefore(SNAPSHOT)),
+        lambda changes: changes.keep_chunk(act.WriteSnapshotChunk(SNAPSHOT, 0, b"x")),
+    ],
+)
+async def test_a_disk_that_refuses_a_change_has_the_machine_begin_anew(made, change):
+    """The log is other than the machine believes."""
+    made.replica.refusal = OSError(28, "full")
+    change(made.changes)
+    assert [error.code for error in made.refused] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert ("report", 28) in made.replica.done
+
+
+async def test_a_batch_that_finds_no_room_ends_the_append(made):
+    """The batches behind it are not written either."""
+    made.replica.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    made.changes.append(act.Append((batch(4, b"a"), batch(5, b"b"))))
+    assert len(made.refused) == 1
+
+
+async def test_a_fetched_snapshot_takes_the_logs_place_before_its_image_is_shown(made):
+    """Its file first, then the empty log behind it, then the image, then the event."""
+    made.changes.load_snapshot(act.LoadSnapshot(SNAPSHOT))
+    await asyncio.gather(*made.tasks)
+    assert [one[0] for one in made.replica.done] == ["read", "finish", "halted", "begin"]
+    assert made.images == [(7, 0)]
+    (event,) = made.events
+    assert isinstance(event, SnapshotLoaded)
+    assert (event.snapshot, event.kraft_version) == (SNAPSHOT, 0)
+
+
+async def test_a_snapshot_that_cannot_be_read_gets_no_name(made):
+    """The log stays as it is, and the machine begins anew: it asks for the snapshot again."""
+    made.replica.content = b"damaged"
+    made.changes.load_snapshot(act.LoadSnapshot(SNAPSHOT))
+    await asyncio.gather(*made.tasks)
+    assert [error.code for error in made.refused] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert made.events == []
+    assert [one[0] for one in made.replica.done] == ["read"]
+
+
+async def test_a_snapshot_on_its_way_does_not_replace_the_log_of_another_machine(made):
+    """The one that began anew knows nothing of it."""
+    made.changes.load_snapshot(act.LoadSnapshot(SNAPSHOT))
+    made.changes.forget()
+    await asyncio.gather(*made.tasks)
+    assert made.events == []
+    assert made.images == []
+    assert [one[0] for one in made.replica.done] == ["read", "finish", "halted", "go on"]
