@@ -104,8 +104,7 @@ class RunningNode:
 
     def _stacks(self) -> str:
         """Where the loop's thread and its tasks are."""
-        assert self._thread is not None
-        lines = traceback.format_stack(sys._current_frames().get(self._thread.ident or 0), 12)
+        lines = traceback.format_stack(sys._current_frames().get(getattr(self._thread, "ident", 0)), 12)
         for task in asyncio.all_tasks(self._loop) if "_loop" in vars(self) else ():
             waits: Any = task.get_coro()
             while frame := getattr(waits, "cr_frame", None):
@@ -381,12 +380,13 @@ class ServeProcess:
 
     def start(self) -> ServeProcess:
         """Start and wait for the line that says it is ready."""
-        command = [sys.executable, "-m", "stratalog", "serve", "--listen", self.address, "--http", "127.0.0.1:0"]
+        serve = [sys.executable, "-m", "stratalog", "serve", "--listen", self.address, "--http", "127.0.0.1:0"]
         settings = {"stratalog.bucket.url": f"file://{self.directory}/bucket", **self.settings}
-        command += ["--data", f"{self.directory}/data"]
-        command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        sets = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
         with open(f"{self.directory}/stderr", "a") as stderr:  # noqa: PTH123 - a path in a string
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+            self.process = subprocess.Popen(
+                [*serve, "--data", f"{self.directory}/data", *sets], stdout=subprocess.PIPE, stderr=stderr, text=True
+            )
         line = self.process.stdout.readline()
         assert line.startswith("ready "), self.errors()
         self.http = line.split("http=")[1].split()[0]

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from stratalog.broker.api import BROKER_APIS
+from stratalog.broker.api.controller_apis import CONTROLLER_APIS
 from stratalog.metadata.settings.configs import definitions, topic_definitions
 from stratalog.wire.errors import ErrorCode
 
@@ -71,8 +72,16 @@ def test_every_api_that_is_served_is_listed_with_its_versions():
 def test_no_api_is_both_served_and_missing():
     """The second table has the rest of Kafka's keys."""
     missing = {int(row[0]) for row in rows("compatibility.md", "APIs that are not served yet")}
-    assert missing.isdisjoint(api.key for api in BROKER_APIS)
-    assert {38, 52, 76} <= missing
+    assert missing.isdisjoint(api.key for api in (*BROKER_APIS, *CONTROLLER_APIS))
+    assert {38, 71, 76} <= missing
+
+
+def test_the_apis_between_nodes_are_those_of_the_controllers_table():
+    """All that brokers do not serve to clients, and the Fetch of the metadata log."""
+    listed = {int(row[0]): (row[1], row[2]) for row in rows("compatibility.md", "APIs between nodes")}
+    of_brokers = {api.key for api in BROKER_APIS} - {1}
+    expected = [api for api in CONTROLLER_APIS if api.key not in of_brokers]
+    assert listed == {api.key: (api.name, f"{api.versions[0]}-{api.versions[1]}") for api in expected}
 
 
 def test_every_setting_is_documented():
@@ -93,7 +102,7 @@ def test_error_codes_that_are_named_exist():
     """In every page."""
     word = re.compile(r"\b[A-Z]{3,}(?:_[A-Z]+)+\b")
     other = re.compile(
-        r"STANDARD_IA|STRATALOG_|AWS_|S3_|JAVA_|PYTHON|RWF_|MSG_|READ_ME|CRC_|TCP_|TLS_|BUCKET_|PYSPARK_"
+        r"STANDARD_IA|STRATALOG_|AWS_|S3_|JAVA_|PYTHON|RWF_|MSG_|READ_ME|CRC_|TCP_|TLS_|BUCKET_|PYSPARK_|SASL_"
     )
     names = {code.name for code in ErrorCode}
     unknown = {

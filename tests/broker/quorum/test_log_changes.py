@@ -106,7 +106,7 @@ async def test_a_proposal_that_was_placed_is_not_written_twice(made):
     assert [one[0] for one in made.replica.done] == ["write"]
 
 
-async def test_a_sync_says_of_which_log_it_speaks(made):
+async def test_a_sync_names_the_log_that_it_is_about(made):
     """The count of cuts tells an old log's sync from the new one's; a log that is on disk already needs none."""
     made.changes.flush(act.Flush(4, 0))
     assert made.replica.done == [("sync",)]

@@ -69,7 +69,7 @@ async def test_a_full_disk_refuses_one_proposal_and_leaves_no_trace(made):
     assert made.proposals.place(proposal(), 10, 99) is not None
 
 
-async def test_who_waits_hears_when_the_leadership_goes_and_only_once(made):
+async def test_a_waiting_proposal_hears_once_that_the_leadership_has_gone(made):
     """Records that are applied later are not answered again."""
     one, other = proposal(), proposal()
     made.proposals.place(one, 10, 99)

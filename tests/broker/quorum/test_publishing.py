@@ -43,7 +43,7 @@ def place(tmp_path):
 
 
 async def test_own_batches_and_read_ones_give_the_same_image(place):
-    """What this node has written itself is not read again."""
+    """Records that this node has written itself are not read again."""
     read = MetadataReplay()
     for number in range(3):
         place.publisher.expect((topic(number),), Provenance(number, 1, 7))

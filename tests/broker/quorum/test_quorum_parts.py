@@ -1,4 +1,4 @@
-"""What a quorum is made of can be handed to it in one piece."""
+"""The parts of a quorum can be handed to it in one piece."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""What differs between two images is what the records in between have changed."""
+"""The difference of two images names all that the records in between have changed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
