@@ -171,14 +171,12 @@ class RunningNode:
 
     def client(self, **options: Any) -> Client:
         """A new client; closed with the node."""
-        client = Client(self.address, **options)
-        self._opened.append(client)
+        self._opened.append(client := Client(self.address, **options))
         return client
 
     def link(self, **options: Any) -> BrokerLink:
         """A new connection; closed with the node."""
-        link = BrokerLink("127.0.0.1", self.port, **options)
-        self._opened.append(link)
+        self._opened.append(link := BrokerLink("127.0.0.1", self.port, **options))
         return link
 
     def partition(self, topic: str, number: int = 0):
