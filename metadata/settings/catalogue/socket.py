@@ -21,6 +21,7 @@ __all__ = ["SECURITY_PROTOCOLS", "SOCKET_SETTINGS"]
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _AS_BUILT: Final = "links to other nodes have bounds of their own"
+_PLAIN: Final = "one broker or several, they talk in plain text in this release"
 _PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 # fmt: off
@@ -46,7 +47,7 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
                 "for. 2147483647 in the file of settings is no limit."),
     setting("max.connections.per.ip.overrides", STRING, "", mode=WIDE,
             doc="Other bounds for some addresses, as address:count pairs."),
-    setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS),
+    setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS), unused=_PLAIN,
             doc="Security protocol among brokers."),
     setting("socket.connection.setup.timeout.max.ms", LONG, 30_000, unused=_AS_BUILT,
             doc="Longest wait for a connection to another broker."),
