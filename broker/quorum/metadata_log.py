@@ -100,7 +100,8 @@ def open_metadata_log(home: Directory, *, now_ms: int) -> Log:
 
 def snapshots_in(files: Filesystem, directory: str) -> list[SnapshotId]:
     """The finished snapshots of a directory, the oldest first."""
-    names = (parse_snapshot_name(entry.name) for entry in files.scan(directory))
+    # No sizes: a thread may give a file its name meanwhile, and its former name is gone when it is looked at.
+    names = (parse_snapshot_name(entry.name) for entry in files.scan(directory, sized=()))
     return sorted(name for name in names if name is not None)
 
 

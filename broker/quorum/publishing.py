@@ -196,6 +196,8 @@ class Publisher:
         else:
             chunk = next(chunks_of(self._replica.log, replay.next_offset, self._committed))
             await self._in_slices(replay.replay_steps(chunk))
+            for base_offset in [one for one in self._own if one < replay.next_offset]:
+                del self._own[base_offset]  # it was read with the others
         self.image, change = replay.take()
         self.quorum = replay.quorum
         await self._published(change)

@@ -33,7 +33,7 @@ from stratalog.metadata.raft.events import Event, Proposed, Received, Shutdown, 
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.schema import Message
 
 __all__ = ["Quorum"]
@@ -309,8 +309,7 @@ class Quorum:
 
     def _store(self, action: act.StoreQuorumState) -> None:
         """Write ``quorum-state`` in a thread; until it is on the disk nothing else happens."""
-        loop = asyncio.get_running_loop()
-        replica = self._parts.replica
+        loop, replica = asyncio.get_running_loop(), self._parts.replica
         self._storing = loop.run_in_executor(replica.threads, replica.store_state, action.state)
         self._storing.add_done_callback(self._stored)
 
@@ -362,7 +361,11 @@ class Quorum:
         if self._storing is not None:  # the state of before must not land on the new one's
             asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
             return
-        self._raft = self._machine()
+        try:
+            self._raft = self._machine()
+        except (Corrupt, OSError) as error:
+            self._failed_beside(error)
+            return
         self._ended = self._busy = False
         self.start()
 
@@ -402,7 +405,7 @@ class Quorum:
         self._parts.snapshotting.published()
 
     def _accepted(self, _action: act.Accepted) -> None:
-        """`_place` has noted it."""
+        """`Proposals.place` has noted it."""
 
     def _refused(self, action: act.Refused) -> None:
         raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")

@@ -165,7 +165,10 @@ class MetadataReplica:
         """The finished snapshots, oldest first. Raises `OSError`."""
         stored = []
         for snapshot in snapshots_in(self._files, self.log.directory):
-            status = self._files.status(self._path(snapshot))
+            try:
+                status = self._files.status(self._path(snapshot))
+            except FileNotFoundError:
+                continue  # a thread has just removed it
             stored.append(StoredSnapshot(snapshot, status.size_bytes, status.modified_ns // 1_000_000))
         return stored
 
@@ -175,7 +178,7 @@ class MetadataReplica:
         for older in snapshots_in(self._files, directory):
             if older < snapshot:
                 self._files.unlink(self._path(older))
-        for entry in self._files.scan(directory):
+        for entry in self._files.scan(directory, sized=()):
             if entry.name.endswith(_PART) and entry.name < snapshot_name(snapshot):
                 with suppress(FileNotFoundError):
                     self._files.unlink(f"{directory}/{entry.name}")

@@ -138,10 +138,9 @@ class Snapshotting:
     async def write(self, snapshot: SnapshotId) -> None:
         """Write the image that is due, under this name. The log before it goes after that."""
         due, grown_bytes = self._due, self._grown_bytes
-        self._due = None
         if self._writes or due is None or _id_of(due[0]) != snapshot:
             return
-        self._writes = True
+        self._due, self._writes = None, True
         try:
             batches = await self._in_slices(snapshot_steps(*due))
             loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.raft.actions import BOOTSTRAP
 from stratalog.metadata.raft.voter_set import Endpoint
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.records.metadata import FeatureLevelRecord, TopicRecord
 
 VOTERS = "1@a:1,2@b:2,3@c:3"
@@ -191,3 +191,30 @@ async def test_a_stop_hands_the_leadership_over(members):
     assert asyncio.get_running_loop().time() - begun < 3
     answer = leader.quorum.receive(None)
     assert answer.cancelled()
+
+
+async def test_a_replica_that_cannot_begin_anew_ends_the_node(members, monkeypatch):
+    """Its log can be read no more; the others go on."""
+    leader = await active(members)
+    monkeypatch.setattr("stratalog.broker.quorum.quorum._BEGIN_ANEW_SECONDS", 0.01)
+
+    def damaged():
+        raise Corrupt("damaged")
+
+    monkeypatch.setattr(leader.quorum, "_machine", damaged)
+    leader.quorum._begin_anew(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    await asyncio.wait_for(leader.failed.wait(), 5)
+    await active(members, but=(leader,))
+
+
+async def test_a_replica_that_begins_anew_votes_and_follows_again(members, monkeypatch):
+    """As after a restart."""
+    leader = await active(members)
+    await propose(leader, FeatureLevelRecord(name="metadata.version", feature_level=30), topic("a"))
+    monkeypatch.setattr("stratalog.broker.quorum.quorum._BEGIN_ANEW_SECONDS", 0.01)
+    leader.quorum._begin_anew(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    assert not leader.quorum.is_active
+    second = await active(members)
+    await propose(second, topic("b"))
+    await until(lambda: all(one.topics() == {"a", "b"} for one in members.values()))
+    await until(lambda: len({one.committed() for one in members.values()}) == 1)

@@ -126,3 +126,22 @@ async def test_an_observer_syncs_what_it_has_written_for_a_while(tmp_path, watch
         assert not synced.is_set()
         replica.tick(11.5)
         await asyncio.wait_for(synced.wait(), 5)
+
+
+async def test_names_that_change_while_they_are_listed_harm_nothing(tmp_path, watched_files, monkeypatch):
+    """Another thread writes a snapshot meanwhile: its temporary name is gone when its size is asked for."""
+    async with opened(tmp_path, watched_files) as replica:
+        for end_offset in (3, 5):
+            replica.keep_chunk(SnapshotId(end_offset, 1), 0, b"x")
+            replica.finish_snapshot(SnapshotId(end_offset, 1))
+        scan = watched_files.scan
+
+        def racing(directory, *, sized=("",)):
+            if sized:
+                raise FileNotFoundError(f"{directory}/00000000000000000009-0000000001.checkpoint.tmp")
+            return scan(directory, sized=sized)
+
+        monkeypatch.setattr(watched_files, "scan", racing)
+        assert [one.snapshot.end_offset for one in replica.snapshots()] == [3, 5]
+        replica.remove_snapshots_before(SnapshotId(5, 1))
+        assert [one.snapshot.end_offset for one in replica.snapshots()] == [5]

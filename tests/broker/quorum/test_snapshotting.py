@@ -148,6 +148,20 @@ async def test_the_log_may_go_once_the_snapshot_is_on_disk(tmp_path, threads, ke
     made.close()
 
 
+async def test_an_image_that_is_due_is_not_forgotten_for_an_older_one(tmp_path, threads):
+    """The quorum may ask for the older one first: only the newer is written."""
+    image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
+    made, events = snapshotting(tmp_path, Files(), threads, image, keeps_log=True)
+    made.published()
+    made._publisher.image = image.apply((), Provenance(8, 3, 99))
+    made.published()
+    assert events == [SnapshotDue(8), SnapshotDue(9)]
+    await made.write(SnapshotId(8, 3))
+    await made.write(SnapshotId(9, 3))
+    made.close()
+    assert [path.name for path in tmp_path.iterdir()] == [snapshot_name(SnapshotId(9, 3))]
+
+
 async def test_older_snapshots_go_and_newer_ones_stay(tmp_path, threads):
     """Parts of a snapshot that was being fetched go with them."""
     image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
