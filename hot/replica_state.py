@@ -2,20 +2,31 @@
 
 The high watermark is the smallest log end offset among the in-sync replicas, as the leader knows it: its own (the
 flushed one where acknowledged data must be durable) and each follower's last fetch offset. A follower that joins
-the set must have reached the high watermark *and* the start of the leader's epoch. While a change of the set is
-under way both the old and the new members count (the larger set), so no acknowledgement rests on the smaller one.
-Sources: KIP-966 preliminaries, Kafka's ``Partition`` and ``Replica``.
+the set must have reached the high watermark *and* the start of the leader's epoch.
+
+While a change of the set is under way both the old and the new members count (the larger set), so no acknowledgement
+rests on the smaller one. The change is under way until the metadata log has a newer set, or the controller says that it
+was not carried out. A lost answer says neither: the controller may have granted the change.
+
+The high watermark stands still while fewer replicas are in sync than ``min.insync.replicas``: eligible leader replicas
+(KIP-966) are complete up to it, and they stay so. Sources: KIP-497, KIP-841, KIP-903, KIP-966, Kafka's ``Partition``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["FollowerState", "IsrChange", "ReplicaState"]
+__all__ = ["NO_BROKER_EPOCH", "FollowerState", "InSyncReplica", "IsrChange", "ReplicaState"]
+
+NO_BROKER_EPOCH: Final = -1
+"""The broker epoch of a follower that does not tell it, or has not fetched yet."""
+
+_NOT_CARRIED_OUT: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""What the controller answers to a change that it has refused for good; after any other code it may have granted it."""
 
 
 @dataclass(slots=True)
@@ -25,17 +36,34 @@ class FollowerState:
     log_end_offset: int = -1
     """Its last fetch offset: everything below is in its log (and durable, where followers sync before fetching)."""
     log_start_offset: int = -1
+    broker_epoch: int = NO_BROKER_EPOCH
+    """The registration of its broker under which it fetched last (KIP-903)."""
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     """The last time at which it had everything that the leader had then."""
     leader_end_at_last_fetch: int = 0
 
 
-class IsrChange(NamedTuple):
-    """The in-sync set that the leader asks the controller for."""
+class InSyncReplica(NamedTuple):
+    """A member of the set that a leader asks for."""
 
-    in_sync: tuple[int, ...]
+    broker_id: int
+    broker_epoch: int
+    """The registration under which it has earned its place; `NO_BROKER_EPOCH` if this is not known."""
+
+
+class IsrChange(NamedTuple):
+    """The in-sync set that the leader asks the controller for (AlterPartition)."""
+
+    in_sync: tuple[InSyncReplica, ...]
+    partition_epoch: int
+    """The partition epoch that the change builds on: the controller refuses it on any other."""
     grows: bool
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The members' brokers."""
+        return tuple(member.broker_id for member in self.in_sync)
 
 
 class ReplicaState:
@@ -44,12 +72,15 @@ class ReplicaState:
     __slots__ = (
         "_followers",
         "_pending",
+        "_pending_copies",
         "epoch_start_offset",
         "high_watermark",
         "in_sync",
         "leader_end_offset",
         "leader_epoch",
+        "local_broker_epoch",
         "local_id",
+        "min_insync_replicas",
         "partition_epoch",
     )
 
@@ -64,9 +95,13 @@ class ReplicaState:
         leader_end_offset: int,
         high_watermark: int = 0,
         partition_epoch: int = 0,
+        min_insync_replicas: int = 1,
+        local_broker_epoch: int = NO_BROKER_EPOCH,
         now_ms: int = 0,
     ) -> None:
+        """``now_ms`` counts from any fixed moment and never goes back."""
         self.local_id = local_id
+        self.local_broker_epoch = local_broker_epoch
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -75,8 +110,10 @@ class ReplicaState:
         """The leader's own vote: its log end, or what is flushed of it under sync on ack."""
         self.high_watermark = min(high_watermark, leader_end_offset)
         self.in_sync: tuple[int, ...] = tuple(in_sync)
+        self.min_insync_replicas = min_insync_replicas
         self._followers = {broker: FollowerState(last_caught_up_ms=now_ms) for broker in replicas if broker != local_id}
         self._pending: IsrChange | None = None
+        self._pending_copies = 0
         self._advance()
 
     # -- what is known ------------------------------------------------------------------------------------
@@ -101,38 +138,34 @@ class ReplicaState:
         """The members that count for the high watermark: the in-sync set and those about to join it."""
         if self._pending is None or not self._pending.grows:
             return self.in_sync
-        return self._pending.in_sync
+        return self._pending.broker_ids
+
+    @property
+    def pending(self) -> IsrChange | None:
+        """The change that is under way."""
+        return self._pending
 
     @property
     def epoch_established(self) -> bool:
         """Whether the high watermark has reached the start of this epoch (else OFFSET_NOT_AVAILABLE)."""
         return self.high_watermark >= self.epoch_start_offset
 
-    def check_enough_replicas(self, min_insync_replicas: int) -> None:
-        """Before an append with acks=all. Raises `KafkaError` NOT_ENOUGH_REPLICAS; nothing is appended then.
+    @property
+    def enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as ``min.insync.replicas`` asks for.
 
         No more are asked for than the partition has, as in Kafka 4 (KIP-966).
         """
-        if len(self.in_sync) < min(min_insync_replicas, len(self.replicas)):
+        return len(self.in_sync) >= min(self.min_insync_replicas, 1 + len(self._followers))
+
+    def check_enough_replicas(self) -> None:
+        """Before an append with acks=all. Raises `KafkaError` NOT_ENOUGH_REPLICAS; nothing is appended then."""
+        if not self.enough_in_sync:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.in_sync)} replicas are in sync ({', '.join(map(str, self.in_sync))}), "
-                f"min.insync.replicas={min_insync_replicas}",
+                f"min.insync.replicas={self.min_insync_replicas}",
             )
-
-    def is_acknowledged(self, end_offset: int, min_insync_replicas: int) -> bool:
-        """Whether acks=all for everything below ``end_offset`` may be answered.
-
-        Raises `KafkaError` NOT_ENOUGH_REPLICAS_AFTER_APPEND if the in-sync set shrank below the minimum meanwhile.
-        """
-        if self.high_watermark < end_offset:
-            return False
-        if len(self.in_sync) < min(min_insync_replicas, len(self.replicas)):
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{len(self.in_sync)} replicas are in sync, min.insync.replicas={min_insync_replicas}",
-            )
-        return True
 
     # -- events -------------------------------------------------------------------------------------------
 
@@ -142,20 +175,36 @@ class ReplicaState:
         return self._advance()
 
     def follower_fetched(
-        self, broker_id: int, fetch_offset: int, *, leader_log_end_offset: int, now_ms: int, log_start_offset: int = -1
+        self,
+        broker_id: int,
+        fetch_offset: int,
+        *,
+        leader_log_end_offset: int,
+        now_ms: int,
+        log_start_offset: int = -1,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> bool:
         """A follower asks for ``fetch_offset``: it has everything below. True if the high watermark moved.
 
         It is caught up now if it asks for the leader's end, and was at its previous fetch if it now asks for at
-        least what the leader's end was then. Raises `KafkaError` for a stranger.
+        least what the leader's end was then. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION for a stranger, and
+        NOT_LEADER_OR_FOLLOWER, as Kafka does, for a fetch that its broker sent before it registered anew: the log it
+        speaks of may be gone.
         """
         state = self.follower(broker_id)
+        if NO_BROKER_EPOCH < broker_epoch < state.broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {broker_id} sent this fetch under broker epoch {broker_epoch}; it has fetched under "
+                f"{state.broker_epoch} since",
+            )
         if fetch_offset >= leader_log_end_offset:
             state.last_caught_up_ms = max(state.last_caught_up_ms, now_ms)
         elif fetch_offset >= state.leader_end_at_last_fetch and state.last_fetch_ms >= 0:
             state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
         state.log_end_offset = fetch_offset
         state.log_start_offset = log_start_offset
+        state.broker_epoch = broker_epoch
         state.leader_end_at_last_fetch = leader_log_end_offset
         state.last_fetch_ms = now_ms
         return self._advance()
@@ -167,8 +216,7 @@ class ReplicaState:
             return None
         if state.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
             return None
-        self._pending = IsrChange((*self.in_sync, broker_id), grows=True)
-        return self._pending
+        return self._begin_change((*self.in_sync, broker_id), grows=True)
 
     def shrinking(self, now_ms: int, replica_lag_time_max_ms: int) -> IsrChange | None:
         """The smaller set to ask for, if members have not been caught up for too long and no change is under way.
@@ -186,24 +234,51 @@ class ReplicaState:
         )
         if len(kept) == len(self.in_sync):
             return None
-        self._pending = IsrChange(kept, grows=False)
+        return self._begin_change(kept, grows=False)
+
+    def ask_again(self) -> IsrChange | None:
+        """One more copy of the change that is under way, whose answer did not come or did not decide it."""
+        if self._pending is not None:
+            self._pending_copies += 1
         return self._pending
 
-    def isr_changed(self, in_sync: Iterable[int], partition_epoch: int) -> bool:
-        """The controller decided (or metadata says): this is the set. True if the high watermark moved."""
-        if partition_epoch < self.partition_epoch:
+    def isr_changed(self, in_sync: Iterable[int], partition_epoch: int, min_insync_replicas: int) -> bool:
+        """The metadata log has this set, with the ``min.insync.replicas`` of the same image. True if the mark moved.
+
+        The set is taken from the log alone, not from the answer to a change: the answer may overtake an image that
+        raises ``min.insync.replicas``, and the mark would pass what the new number protects.
+        """
+        self.min_insync_replicas = min_insync_replicas
+        if partition_epoch > self.partition_epoch:
+            self.in_sync = tuple(in_sync)
+            self.partition_epoch = partition_epoch
+            self._pending = None
+        return self._advance()
+
+    def isr_change_refused(self, change: IsrChange, code: ErrorCode) -> bool:
+        """The controller answered ``change`` with an error. True if the high watermark moved.
+
+        INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED end it, if it was asked for once. Any other error, a time-out
+        and a lost connection leave it under way: it may have been granted, and is asked for again until the metadata
+        log has decided. A refusal of one copy says nothing about another that is still on its way.
+        """
+        if change is not self._pending or code not in _NOT_CARRIED_OUT or self._pending_copies > 1:
             return False
-        self.in_sync = tuple(in_sync)
-        self.partition_epoch = partition_epoch
         self._pending = None
         return self._advance()
 
-    def isr_change_failed(self) -> None:
-        """The controller refused or did not answer: ask again later."""
-        self._pending = None
+    def _begin_change(self, broker_ids: Iterable[int], *, grows: bool) -> IsrChange:
+        members = (InSyncReplica(broker, self._broker_epoch(broker)) for broker in broker_ids)
+        self._pending, self._pending_copies = IsrChange(tuple(members), self.partition_epoch, grows), 1
+        return self._pending
+
+    def _broker_epoch(self, broker_id: int) -> int:
+        return self.local_broker_epoch if broker_id == self.local_id else self.follower(broker_id).broker_epoch
 
     def _advance(self) -> bool:
-        """The mark rises to what every counting member has; it never falls."""
+        """The mark rises to what every counting member has; it never falls, and waits for enough members."""
+        if not self.enough_in_sync:
+            return False
         lowest = self.leader_end_offset
         for broker in self.in_sync if self._pending is None else self.maximal_in_sync:
             if broker != self.local_id:

@@ -107,6 +107,8 @@ class HostedPartitions:
             elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
                 self._lead(unified.partition, state)
                 self._services.on_led(unified, Led.RENEWED)
+            else:
+                unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
 
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""

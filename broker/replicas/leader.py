@@ -11,7 +11,7 @@ from a coordinator, or from a request that was on its way. It never begins again
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -109,8 +109,8 @@ class Leader:
         try:
             if partition.held_back is not None or partition.directory.offline is not None:
                 partition.check_online()
-            if acks == -1 and len(self.state.in_sync) < self._log.config.min_insync_replicas:
-                self.state.check_enough_replicas(self._log.config.min_insync_replicas)
+            if acks == -1 and len(self.state.in_sync) < self.state.min_insync_replicas:
+                self.state.check_enough_replicas()
         except KafkaError as error:
             _refuse(release, waiting, error)
             return
@@ -175,8 +175,14 @@ class Leader:
     def update_config(self, config: LogConfig) -> None:
         """The topic has new settings, which are in force in the log already."""
         self._demand(config)
+        self.in_sync_changed(self.state.in_sync, self.state.partition_epoch)
         if config.flush_messages > 1:
             self._advance(self._log.written_offset)  # what has waited for a sync waits no longer
+
+    def in_sync_changed(self, in_sync: Iterable[int], partition_epoch: int) -> None:
+        """The image has this in-sync set in this leader epoch; the settings of the log are of the same image."""
+        if self.state.isr_changed(in_sync, partition_epoch, self._log.config.min_insync_replicas):
+            self._mark_moved()
 
     def _demand(self, config: LogConfig) -> None:
         """Set the demands of the topic's settings on a batch beyond a good header."""
@@ -266,7 +272,11 @@ class Leader:
         self._advance(self._log.flushed_offset if sync_on_ack else self._log.written_offset)
 
     def _advance(self, leader_end_offset: int) -> None:
-        if not self.state.leader_advanced(leader_end_offset) or self.ended is not None:
+        if self.state.leader_advanced(leader_end_offset):
+            self._mark_moved()
+
+    def _mark_moved(self) -> None:
+        if self.ended is not None:
             return
         high_watermark = self.state.high_watermark
         self._partition.advance(high_watermark)  # readers first: theirs is the longer way

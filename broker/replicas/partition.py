@@ -141,7 +141,8 @@ class Partition:
             leader_end_offset=own_end,
             high_watermark=self.high_watermark,
             partition_epoch=partition_epoch,
-            now_ms=self._clock.wall_ms(),
+            min_insync_replicas=self.log.config.min_insync_replicas,
+            now_ms=self._now_ms(),
         )
         self.log.assign_leader_epoch(leader_epoch)
         self._begin(state, f"{self.topic_partition} has leader epoch {leader_epoch} now")
@@ -165,9 +166,14 @@ class Partition:
             leader_end_offset=end,
             high_watermark=end,
             partition_epoch=before.partition_epoch,
-            now_ms=self._clock.wall_ms(),
+            min_insync_replicas=before.min_insync_replicas,
+            now_ms=self._now_ms(),
         )
         self._begin(state, f"{self.topic_partition} went on from its archive")
+
+    def _now_ms(self) -> int:
+        """The time by which followers are late: a wall clock that is set would throw all of them out at once."""
+        return int(self._clock.monotonic() * 1000)
 
     def _begin(self, state: ReplicaState, ending: str) -> None:
         """Replace the role. The new one is in place before the old one ends: who hears of the end finds the new one."""

@@ -1,8 +1,10 @@
 """Tests of hot/replica_state.py."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stratalog.hot.replica_state import IsrChange, ReplicaState
+from stratalog.hot.replica_state import InSyncReplica, IsrChange, ReplicaState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
@@ -41,17 +43,29 @@ def test_the_high_watermark_is_the_smallest_log_end_of_the_in_sync_set_and_never
 
 
 def test_too_few_in_sync_replicas_refuse_before_the_append():
-    """NOT_ENOUGH_REPLICAS; after the append the other code."""
-    state = leader(in_sync=(1,), end=5)
-    state.check_enough_replicas(1)
-    with pytest.raises(KafkaError) as caught:
-        state.check_enough_replicas(2)
+    """NOT_ENOUGH_REPLICAS, with the number that is asked for."""
+    leader(in_sync=(1,), end=5).check_enough_replicas()
+    with pytest.raises(KafkaError, match=r"min\.insync\.replicas=2") as caught:
+        leader(in_sync=(1,), end=5, min_insync_replicas=2).check_enough_replicas()
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert state.is_acknowledged(5, 1)
-    assert not state.is_acknowledged(6, 1)
-    with pytest.raises(KafkaError) as caught:
-        state.is_acknowledged(5, 2)
-    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_the_mark_stands_still_while_too_few_replicas_are_in_sync():
+    """An eligible leader replica is complete up to the mark; it would not be if the last member moved it alone."""
+    state = leader(in_sync=(1,), end=5, high_watermark=3, min_insync_replicas=2)
+    assert not state.leader_advanced(9)
+    assert state.high_watermark == 3
+    state.follower_fetched(2, 9, leader_log_end_offset=9, now_ms=1)
+    assert state.high_watermark == 3
+    assert state.isr_changed((1, 2), 1, 2)
+    assert state.high_watermark == 9
+
+
+def test_a_lowered_minimum_lets_the_mark_move():
+    """Without a new set: the topic's setting alone decides."""
+    state = leader(in_sync=(1,), end=5, high_watermark=3, min_insync_replicas=2)
+    assert state.isr_changed((1,), 0, 1)
+    assert state.high_watermark == 5
 
 
 def test_a_follower_joins_when_it_has_the_high_watermark_and_the_epoch_start():
@@ -61,23 +75,92 @@ def test_a_follower_joins_when_it_has_the_high_watermark_and_the_epoch_start():
     state.follower_fetched(2, 9, leader_log_end_offset=10, now_ms=1)
     assert state.expansion(2) is None
     state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=1)
-    assert state.expansion(2) == IsrChange((1, 2), grows=True)
+    members = (InSyncReplica(1, -1), InSyncReplica(2, -1))
+    assert state.expansion(2) == state.pending == IsrChange(members, 0, grows=True)
     assert state.expansion(2) is None
     assert not state.leader_advanced(12)
     assert state.maximal_in_sync == (1, 2)
-    state.isr_changed((1, 2), 1)
+    state.isr_changed((1, 2), 1, 1)
+    assert (state.in_sync, state.pending) == ((1, 2), None)
+    assert not state.isr_changed((1,), 0, 1)
     assert state.in_sync == (1, 2)
-    assert not state.isr_changed((1,), 0)
 
 
-def test_a_refused_change_leaves_the_old_set():
-    """The proposed member stops counting."""
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_change_that_was_not_carried_out_leaves_the_old_set(code):
+    """The proposed member stops counting, and the mark moves at once."""
     state = leader(in_sync=(1,), end=0)
     state.follower_fetched(2, 0, leader_log_end_offset=0, now_ms=1)
-    assert state.expansion(2) is not None
-    state.isr_change_failed()
-    assert state.maximal_in_sync == (1,)
-    assert state.leader_advanced(5)
+    change = state.expansion(2)
+    assert not state.leader_advanced(5)
+    assert state.isr_change_refused(change, code)
+    assert (state.maximal_in_sync, state.high_watermark) == ((1,), 5)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_a_member_whose_growth_may_have_been_granted_goes_on_counting(code):
+    """Else: 2 is granted, the answer is lost, 1 acknowledges alone and dies, and 2 leads without the record."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=1)
+    change = state.expansion(2)
+    state.leader_advanced(21)
+    assert not state.isr_change_refused(change, code)
+    assert (state.high_watermark, state.pending) == (10, change)
+    assert not state.isr_changed((1,), 0, 1)  # an image of before
+    assert state.high_watermark == 10
+    assert not state.isr_changed((1, 2), 1, 1)
+    assert state.high_watermark == 10
+
+
+def test_a_refusal_of_one_copy_says_nothing_about_another():
+    """Asked twice after a lost connection: the second copy is refused, and the first is granted after that."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=1)
+    change = state.expansion(2)
+    assert state.ask_again() is change
+    state.leader_advanced(21)
+    assert not state.isr_change_refused(change, ErrorCode.INELIGIBLE_REPLICA)
+    assert state.maximal_in_sync == (1, 2)
+    assert state.high_watermark == 10
+
+
+def test_a_late_refusal_of_an_earlier_change_ends_nothing():
+    """The change that is under way now is another one."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=1)
+    first = state.expansion(2)
+    state.isr_changed((1, 2), 1, 1)
+    state.leader_advanced(11)
+    second = state.shrinking(99_999, 30_000)
+    assert not state.isr_change_refused(first, ErrorCode.INELIGIBLE_REPLICA)
+    assert state.pending is second is not None
+
+
+def test_a_fetch_from_before_a_registration_counts_nothing():
+    """2 fetched at 10, lost its disk, came back and fetches at 0: its delayed fetch at 10 must not admit it."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 0, leader_log_end_offset=10, now_ms=2, broker_epoch=8)
+    with pytest.raises(KafkaError, match="broker epoch 7") as caught:
+        state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=3, broker_epoch=7)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.follower(2).log_end_offset == 0
+    assert state.expansion(2) is None
+
+
+def test_a_change_names_the_registrations_of_its_members():
+    """The controller refuses a member that has registered anew since."""
+    state = leader(in_sync=(1,), end=10, local_broker_epoch=5, partition_epoch=4)
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=2, broker_epoch=8)
+    assert state.expansion(2) == IsrChange((InSyncReplica(1, 5), InSyncReplica(2, 8)), 4, grows=True)
 
 
 def test_a_slow_follower_leaves_after_replica_lag_time_max_ms():
@@ -85,9 +168,9 @@ def test_a_slow_follower_leaves_after_replica_lag_time_max_ms():
     state = leader(end=10, now_ms=0)
     state.follower_fetched(2, 4, leader_log_end_offset=10, now_ms=100)
     assert state.shrinking(30_000, 30_000) is None
-    assert state.shrinking(30_001, 30_000) == IsrChange((1,), grows=False)
+    assert state.shrinking(30_001, 30_000) == IsrChange((InSyncReplica(1, -1),), 0, grows=False)
     assert not state.leader_advanced(11)
-    assert state.isr_changed((1,), 1)
+    assert state.isr_changed((1,), 1, 1)
     assert state.high_watermark == 11
 
 
@@ -125,9 +208,84 @@ def test_a_broker_outside_of_the_assignment_is_refused():
 
 def test_min_insync_replicas_counts_at_most_the_replicas():
     """min.insync.replicas=2 on a partition of one replica, as in Kafka 4: it counts as 1."""
-    state = leader(replicas=(1,), in_sync=(1,), end=5)
-    state.check_enough_replicas(2)
-    assert state.is_acknowledged(5, 2)
-    state = leader(replicas=(1, 2), in_sync=(1,), end=5)
+    state = leader(replicas=(1,), in_sync=(1,), end=5, min_insync_replicas=2)
+    state.check_enough_replicas()
+    assert state.high_watermark == 5
     with pytest.raises(KafkaError):
-        state.check_enough_replicas(3)
+        leader(replicas=(1, 2), in_sync=(1,), end=5, min_insync_replicas=3).check_enough_replicas()
+
+
+class World:
+    """A leader (1), two followers and a controller whose requests, answers and images take any time, or are lost."""
+
+    def __init__(self) -> None:
+        self.leader = leader(replicas=(1, 2, 3), in_sync=(1, 2), min_insync_replicas=1)
+        self.ends = {1: 0, 2: 0, 3: 0}
+        self.now_ms = 0
+        self.granted = [((1, 2), 0)]
+        """Each in-sync set that the controller has written, with its partition epoch."""
+        self.requests: list[IsrChange] = []
+        self.answers: list[tuple[IsrChange, ErrorCode]] = []
+
+    def step(self, event: str, number: int) -> None:
+        self.now_ms += 100
+        getattr(self, event)(number)
+        in_sync, _ = self.granted[-1]
+        assert self.leader.high_watermark <= min(self.ends[one] for one in in_sync)
+
+    def append(self, number: int) -> None:
+        self.ends[1] += 1
+        self.leader.leader_advanced(self.ends[1])
+
+    def fetch(self, number: int) -> None:
+        broker = 2 + number % 2
+        self.leader.follower_fetched(
+            broker, self.ends[broker], leader_log_end_offset=self.ends[1], now_ms=self.now_ms, broker_epoch=9
+        )
+        self.ends[broker] = self.ends[1]
+
+    def grow(self, number: int) -> None:
+        if change := self.leader.expansion(2 + number % 2):
+            self.requests.append(change)
+
+    def shrink(self, number: int) -> None:
+        if change := self.leader.shrinking(self.now_ms, 150):
+            self.requests.append(change)
+
+    def ask_again(self, number: int) -> None:
+        if change := self.leader.ask_again():
+            self.requests.append(change)
+
+    def decide(self, number: int) -> None:
+        """The controller takes one of the requests; every other one is lost, as may be the answer."""
+        if not self.requests:
+            return
+        change = self.requests.pop(number % len(self.requests))
+        code = ErrorCode.INVALID_UPDATE_VERSION
+        if number % 5 == 0:
+            code = ErrorCode.INELIGIBLE_REPLICA
+        elif change.partition_epoch == self.granted[-1][1]:
+            self.granted.append((change.broker_ids, change.partition_epoch + 1))
+            code = ErrorCode.NONE
+        if number % 3:
+            self.answers.append((change, code))
+
+    def hear(self, number: int) -> None:
+        if self.answers:
+            change, code = self.answers.pop(number % len(self.answers))
+            self.leader.isr_change_refused(change, code)
+
+    def see(self, number: int) -> None:
+        in_sync, partition_epoch = self.granted[number % len(self.granted)]
+        self.leader.isr_changed(in_sync, partition_epoch, 1)
+
+
+EVENTS = ["append", "fetch", "fetch", "grow", "shrink", "ask_again", "decide", "hear", "see"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 29)), max_size=60))
+def test_nothing_is_committed_that_a_member_of_the_controllers_set_lacks(events):
+    """Over lost requests, copies, lost answers and images that come late: whoever is elected has all of it."""
+    world = World()
+    for event, number in events:
+        world.step(event, number)
