@@ -298,7 +298,6 @@ def new_housekeeping(broker: BrokerParts) -> Housekeeping:
         config=lambda: broker.config,
         clock=broker.clock,
         image=lambda: broker.image,
-        partitions=broker.partitions,
         shards=broker.groups.shards,
         submit=broker.tiering.submit,
     )

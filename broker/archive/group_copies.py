@@ -3,6 +3,9 @@
 A group's document is written when its offsets in archived topics have changed since the last look, a few at a time: the
 copy is behind by some seconds, and a restored group reads again what it had read since. A broker that owns nothing in
 the bucket, restored without a takeover or mounted, copies nothing, and one from which the bucket was taken over stops.
+
+The coordinator of a group copies its offsets in every archived topic, whichever broker leads the partitions. The copy of
+a group that this broker coordinates no longer is its next coordinator's: it is left as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.io_worker import Submit
@@ -21,7 +23,7 @@ from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.reports import FencedReport, Report, Written
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import Uuid
 
 __all__ = ["LOOK_SECONDS", "GroupCopies", "GroupCopyServices"]
 
@@ -46,7 +48,6 @@ class GroupCopyServices:
     config: Callable[[], BrokerConfig]
     clock: Clock
     image: Callable[[], ClusterImage]
-    partitions: PartitionTable
     shards: Callable[[], Sequence[GroupShard]]
     submit: Submit
 
@@ -56,17 +57,23 @@ class GroupCopies:
 
     def __init__(self, services: GroupCopyServices) -> None:
         self._services = services
-        self._copied: dict[str, tuple[OffsetCopy, ...]] = {}
+        self._copied: dict[int, dict[str, tuple[OffsetCopy, ...]]] = {}
+        """What the bucket has, by the number of the shard and the group; of shards that take events here."""
         self._waiting: deque[tuple[GroupShard, str]] = deque()
+        self._image: ClusterImage | None = None
+        self._archived: dict[str, Uuid | None] = {}
+        """Topics that offsets were committed in, and their ids if they are archived, by `_image`."""
         self._under_way = 0
         self._taken_over = False
         self._round_began_s = float("-inf")
 
     def settled(self, group_id: str) -> bool:
         """True if the bucket has the group's present offsets."""
-        held = self._copied.get(group_id)
-        current = [self._offsets(shard, group_id) for shard in self._services.shards() if group_id in shard.groups]
-        return held is not None and current == [held]
+        for shard in self._services.shards():
+            if group_id in shard.groups:
+                held = self._copied.get(shard.number, {}).get(group_id)
+                return held is not None and held == self._offsets(shard, group_id)
+        return False
 
     def look(self) -> None:
         """Copy the next groups that have changed; costs little without new commits."""
@@ -80,43 +87,54 @@ class GroupCopies:
             if now_s - self._round_began_s < ROUND_SECONDS:
                 return
             self._begin_round(now_s)
+        active = {shard.number: shard for shard in services.shards()}
         for _ in range(_GROUPS_A_LOOK):
             if not self._waiting or self._under_way >= _UNDER_WAY_MAX:
                 return
             shard, group_id = self._waiting.popleft()
+            if active.get(shard.number) is not shard:
+                continue
             offsets = self._offsets(shard, group_id)
-            if offsets != self._copied.get(group_id, ()):
-                self._write(group_id, offsets)
+            if offsets != self._copied.get(shard.number, {}).get(group_id, ()):
+                self._write(shard.number, group_id, offsets)
 
     def _begin_round(self, now_s: float) -> None:
         """List the groups. A copied group that is gone is written without offsets."""
         self._round_began_s = now_s
-        for shard in self._services.shards():
+        shards = {shard.number: shard for shard in self._services.shards()}
+        for shard in shards.values():
             self._waiting.extend((shard, group_id) for group_id in shard.groups)
-        present = {group_id for _, group_id in self._waiting}
-        for group_id in [one for one, offsets in self._copied.items() if offsets and one not in present]:
-            if self._under_way < _UNDER_WAY_MAX:
-                self._write(group_id, ())
+        for number, copied in list(self._copied.items()):
+            if number not in shards:  # its groups are not gone: another broker coordinates them, or this one later
+                del self._copied[number]
+                continue
+            for group_id in [one for one, offsets in copied.items() if offsets and one not in shards[number].groups]:
+                if self._under_way < _UNDER_WAY_MAX:
+                    self._write(number, group_id, ())
 
     def _offsets(self, shard: GroupShard, group_id: str) -> tuple[OffsetCopy, ...]:
         """The offsets that the group has committed in topics that are archived."""
         found = []
         for topic, partition, committed in shard.offsets.of(group_id):
-            unified = self._services.partitions.get(TopicPartition(topic, partition))
-            if unified is not None and unified.log.config.remote_storage_enable:
+            topic_id = self._archived_topic(topic)
+            if topic_id is not None:
                 found.append(
-                    OffsetCopy(
-                        topic,
-                        unified.topic_id,
-                        partition,
-                        committed.offset,
-                        committed.leader_epoch,
-                        committed.metadata,
-                    )
+                    OffsetCopy(topic, topic_id, partition, committed.offset, committed.leader_epoch, committed.metadata)
                 )
         return tuple(sorted(found))
 
-    def _write(self, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
+    def _archived_topic(self, name: str) -> Uuid | None:
+        """The id of an archived topic of the cluster; None if there is none of this name."""
+        image = self._services.image()
+        if image is not self._image:
+            self._image, self._archived = image, {}
+        if name not in self._archived:
+            topic = image.topics.by_name.get(name)
+            enabled = image.topic_configs(name).get("remote.storage.enable", "false").strip().lower() == "true"
+            self._archived[name] = topic.topic_id if topic is not None and enabled else None
+        return self._archived[name]
+
+    def _write(self, number: int, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
         self._under_way += 1
 
         def answered(report: Report) -> None:
@@ -127,9 +145,9 @@ class GroupCopies:
                 message = getattr(report, "message", report)
                 log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, message)
             elif offsets:
-                self._copied[group_id] = offsets
+                self._copied.setdefault(number, {})[group_id] = offsets
             else:
-                self._copied.pop(group_id, None)
+                self._copied.get(number, {}).pop(group_id, None)
 
         incarnation = self._services.image().incarnation
         command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation)

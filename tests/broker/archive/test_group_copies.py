@@ -1,19 +1,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.archive.group_copies import ROUND_SECONDS, GroupCopies, GroupCopyServices
 from stratalog.client.client import Client
 from stratalog.client.groups import commit_offsets, delete_group
+from stratalog.metadata.image.image import INCARNATION, ClusterImage
 from stratalog.tier.messages.group_copy import (
     OffsetCopy,
     group_copy_from_bytes,
     group_copy_projection,
     groups_prefix,
+    offset_from_fields,
 )
 from stratalog.tier.messages.projection import write_projection
+from stratalog.tier.messages.reports import Written
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
+from stratalog.wire.records.metadata import ConfigRecord, TopicRecord
 from stratalog.wire.topic import TopicPartition
 
 
@@ -84,3 +91,90 @@ def test_a_broker_from_which_the_bucket_was_taken_over_copies_nothing_more(broke
     broker.node.housekeeping.group_copies.look()
     assert broker.node.housekeeping.group_copies._under_way == 0
     assert copies(broker) == {"g": {"orders": 40}}
+
+
+class Shard:
+    """Of a group shard, what copies of groups look at."""
+
+    def __init__(self, number, **groups):
+        self.number = number
+        self.groups = groups
+        self.offsets = self
+
+    def of(self, group_id):
+        return [(topic, partition, CommittedOffset(offset)) for topic, partition, offset in self.groups[group_id]]
+
+
+@dataclass(frozen=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = 0
+    metadata: str = ""
+
+
+class Copying:
+    """Copies of groups over shards that come and go, and a bucket that takes everything at once."""
+
+    def __init__(self, *shards):
+        self.shards = list(shards)
+        self.bucket = {}
+        self.now_s = 0.0
+        self.image = ClusterImage().apply(
+            [
+                TopicRecord(name="orders", topic_id=bytes([1]) * 16),
+                TopicRecord(name="local", topic_id=bytes([2]) * 16),
+                ConfigRecord(resource_type=2, resource_name="orders", name="remote.storage.enable", value="true"),
+                ConfigRecord(resource_type=4, resource_name="", name=INCARNATION, value="1"),
+            ]
+        )
+        services = GroupCopyServices(
+            cluster_id="c",
+            config=lambda: SimpleNamespace(tiering_enabled=True, boolean=lambda _name: False),
+            clock=SimpleNamespace(monotonic=lambda: self.now_s),
+            image=lambda: self.image,
+            shards=lambda: self.shards,
+            submit=self.submit,
+        )
+        self.copies = GroupCopies(services)
+
+    def submit(self, command, answered):
+        offsets = map(offset_from_fields, command.fields["offsets"])
+        self.bucket[command.fields["group"]] = {(one.topic, one.partition): one.offset for one in offsets}
+        answered(Written(command.key))
+
+    def round(self):
+        self.now_s += ROUND_SECONDS
+        self.copies.look()
+        return self.bucket
+
+
+def test_offsets_are_copied_whichever_broker_leads_their_partitions():
+    """The coordinator leads none of them; a topic without an archive is left out."""
+    copying = Copying(Shard(3, g=[("orders", 0, 5), ("orders", 7, 9), ("local", 0, 1), ("gone", 0, 1)]))
+    assert copying.round() == {"g": {("orders", 0): 5, ("orders", 7): 9}}
+    assert copying.copies.settled("g")
+    assert not copying.copies.settled("unknown")
+
+
+def test_a_copy_outlives_the_coordinator_that_wrote_it():
+    """The shard is led elsewhere now, or not at all: its groups are not gone. Back here they are copied again."""
+    shard = Shard(3, g=[("orders", 0, 5)], h=[("orders", 0, 6)])
+    copying = Copying(shard, Shard(4))
+    both = {"g": {("orders", 0): 5}, "h": {("orders", 0): 6}}
+    assert copying.round() == both
+    copying.shards = [Shard(4)]
+    assert copying.round() == both
+    assert not copying.copies.settled("g")
+    copying.shards = [Shard(3, h=[("orders", 0, 8)])]
+    assert copying.round() == {**both, "h": {("orders", 0): 8}}
+    copying.shards = [Shard(3)]
+    assert copying.round()["h"] == {}
+
+
+def test_a_shard_that_goes_between_two_looks_is_copied_no_more():
+    """What it held is older than what the next coordinator may have written."""
+    copying = Copying(Shard(3, g=[("orders", 0, 5)]))
+    copying.copies._begin_round(0.0)
+    copying.shards = []
+    copying.copies.look()
+    assert copying.bucket == {}
