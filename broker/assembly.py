@@ -41,7 +41,7 @@ from stratalog.metadata.controller.brokers import begin_producer_era, raise_lead
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.tier.messages.commands import WriteProjection
-from stratalog.tier.messages.projection import topic_projection
+from stratalog.tier.messages.projection import MetadataPosition, topic_projection
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
@@ -111,8 +111,17 @@ def new_tiering(broker: BrokerParts) -> Tiering:
 
     def topic_written(unified: UnifiedLog) -> WriteProjection:
         name = unified.topic_partition.topic
-        count, configs = len(broker.image.topics.by_name[name].partitions), broker.image.topic_configs(name)
-        return topic_projection(name, unified.topic_id, partitions=count, configs=configs, cluster_id=broker.cluster_id)
+        image, as_of = broker.image, None
+        if broker.config.roles.has_peers:  # an only node whose disk went back is behind nobody
+            as_of = MetadataPosition(image.incarnation, image.provenance.offset)
+        return topic_projection(
+            name,
+            unified.topic_id,
+            partitions=len(image.topics.by_name[name].partitions),
+            configs=image.topic_configs(name),
+            cluster_id=broker.cluster_id,
+            as_of=as_of,
+        )
 
     return Tiering(
         broker.config,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -21,10 +21,20 @@ from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, Pr
 from stratalog.wire.errors import Corrupt, Fenced, Invalid, Retriable
 from stratalog.wire.topic import Uuid, uuid_text
 
-__all__ = ["cluster_projection", "format_projection", "topic_projection", "write_projection"]
+__all__ = ["MetadataPosition", "cluster_projection", "format_projection", "topic_projection", "write_projection"]
 
 _ATTEMPTS: Final = 16
+_AS_OF: Final = "as_of"
 _SPEC: Final = "docs/format/bucket.md"
+
+
+class MetadataPosition(NamedTuple):
+    """How far an image of the cluster's metadata goes."""
+
+    incarnation: int
+    """The cluster's: one that took the bucket over begins a metadata log of its own."""
+    metadata_offset: int
+    """The offset of the last record of the metadata log that is in it."""
 
 
 def format_projection() -> WriteProjection:
@@ -48,9 +58,14 @@ def topic_projection(
     configs: Mapping[str, str],
     cluster_id: str,
     state: str = "live",
+    as_of: MetadataPosition | None = None,
 ) -> WriteProjection:
-    """``topic.json``: whole name, id, number of partitions, configuration; ``state`` is live, deleting or detached."""
-    fields = {
+    """``topic.json``: whole name, id, number of partitions, configuration; ``state`` is live, deleting or detached.
+
+    Each broker that leads a partition of the topic writes it, from its own image: with ``as_of``, one that is behind
+    does not replace what another wrote from a later image.
+    """
+    fields: dict[str, Any] = {
         "format": "stratalog-topic",
         "version": 1,
         "cluster_id": cluster_id,
@@ -60,6 +75,8 @@ def topic_projection(
         "configs": dict(sorted(configs.items())),
         "state": state,
     }
+    if as_of is not None:
+        fields[_AS_OF] = as_of._asdict()
     return WriteProjection(topic_key(topic, topic_id), fields)
 
 
@@ -76,7 +93,9 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
             held, version = {}, ""
         except Corrupt as error:
             raise Invalid(f"{error}") from error
-        if all(name in held and held[name] == value for name, value in command.fields.items()):
+        if all(name in held and held[name] == value for name, value in command.fields.items() if name != _AS_OF):
+            return Written(command.key)
+        if _is_behind(command, held):
             return Written(command.key)
         _check_incarnation(command, held)
         data = canonical_json({**held, **command.fields}).encode("ascii")
@@ -97,6 +116,24 @@ def _check_incarnation(command: WriteProjection, held: Mapping[str, Any]) -> Non
         raise Fenced(
             f"{command.key} was written by incarnation {theirs} of the cluster, this broker is of incarnation {ours}"
         )
+
+
+def _is_behind(command: WriteProjection, held: Mapping[str, Any]) -> bool:
+    """Whether ``held`` is of a later image of the same cluster. Its writer knew all that ``command`` says."""
+    ours, theirs = _position(command.fields), _position(held)
+    if ours is None or theirs is None or held.get("cluster_id") != command.fields.get("cluster_id"):
+        return False
+    return ours < theirs
+
+
+def _position(fields: Mapping[str, Any]) -> MetadataPosition | None:
+    stated = fields.get(_AS_OF)
+    if not isinstance(stated, Mapping):
+        return None
+    incarnation, metadata_offset = stated.get("incarnation"), stated.get("metadata_offset")
+    if type(incarnation) is not int or type(metadata_offset) is not int:
+        return None
+    return MetadataPosition(incarnation, metadata_offset)
 
 
 def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from stratalog.tier.messages.projection import cluster_projection, format_projection, topic_projection, write_projection
+from stratalog.tier.messages.projection import (
+    MetadataPosition,
+    cluster_projection,
+    format_projection,
+    topic_projection,
+    write_projection,
+)
 from stratalog.tier.stores.store import PreconditionFailed
 from stratalog.wire.errors import Fenced, Invalid, Retriable
 
@@ -80,3 +86,41 @@ def test_races_without_end_are_given_up(memory_store):
     write_projection(memory_store, topic())
     with pytest.raises(Retriable):
         write_projection(AlwaysLate(memory_store), topic(partitions=7))
+
+
+def test_a_broker_that_is_behind_replaces_nothing_that_was_written_from_a_later_image(memory_store):
+    """Two brokers lead partitions of the topic; one of them has not heard of the three new ones yet."""
+    write_projection(memory_store, topic(partitions=6, as_of=MetadataPosition(1, 20)))
+    write_projection(memory_store, topic(partitions=3, as_of=MetadataPosition(1, 19)))
+    assert held_partitions(memory_store) == 6
+    write_projection(memory_store, topic(partitions=8, as_of=MetadataPosition(1, 21)))
+    assert held_partitions(memory_store) == 8
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"as_of": MetadataPosition(0, 99)},  # of the cluster from which the bucket was taken over
+        {"as_of": MetadataPosition(1, 99), "cluster_id": "another"},
+        {},  # of an earlier release
+    ],
+)
+def test_a_later_offset_of_another_metadata_log_says_nothing(memory_store, before):
+    """Each cluster, and each incarnation of one, counts its records by itself."""
+    write_projection(memory_store, topic(partitions=6, **before))
+    write_projection(memory_store, topic(partitions=3, as_of=MetadataPosition(1, 5)))
+    assert held_partitions(memory_store) == 3
+
+
+@pytest.mark.parametrize("damaged", [7, {}, {"incarnation": 1}, {"incarnation": 1, "metadata_offset": "99"}])
+def test_a_position_that_is_none_is_overwritten(memory_store, damaged):
+    """The document repeats what the image says: it is written until it is right."""
+    write_projection(memory_store, topic(partitions=6))
+    fields = json.loads(memory_store.get(topic().key)[0])
+    memory_store.put(topic().key, json.dumps({**fields, "as_of": damaged}).encode())
+    write_projection(memory_store, topic(partitions=3, as_of=MetadataPosition(1, 5)))
+    assert held_partitions(memory_store) == 3
+
+
+def held_partitions(store):
+    return json.loads(store.get(topic().key)[0])["partitions"]
