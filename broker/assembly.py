@@ -22,6 +22,7 @@ from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
+from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.network.limits import segments_open_max, server_limits
 from stratalog.broker.network.server import Server
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
@@ -46,6 +47,7 @@ from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
+    from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
     from stratalog.broker.http.server import HttpServer
 
 __all__ = [
@@ -84,6 +86,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def hosted(self) -> HostedPartitions:
         """The partitions that it hosts, opened and deleted here."""
+
+    @property
+    def links(self) -> LinkMaking:
+        """Makes links to other nodes."""
 
     @property
     def mount(self) -> Mount:
@@ -150,12 +156,17 @@ def _transaction_ports(broker: BrokerParts) -> TransactionPorts:
 
 
 def _controller_ports(broker: BrokerParts) -> ControllerPorts:
-    """The commands of a broker that is its own controller."""
+    """The commands to the controller. In a cluster of several nodes the log of producer ids did not go back with this
+    disk: there an era is a block that was allocated just now.
+    """
 
     async def raise_epoch(topic_id: Uuid, partition: int, above: int) -> int:
         return await broker.control.execute(lambda image: raise_leader_epoch(image, topic_id, partition, above=above))
 
     async def begin_era() -> None:
+        if broker.config.roles.has_peers:
+            await broker.producer_ids.renew()
+            return
         draw = broker.dice.getrandbits(64)
         first = await broker.control.execute(lambda image: begin_producer_era(image, broker.node_id, draw))
         broker.producer_ids.skip_to(first)
@@ -296,8 +307,19 @@ def new_coordinators(broker: BrokerParts) -> Coordinators:
         partitions=broker.partitions,
         producer_ids=broker.producer_ids,
         topics=topics,
+        remote=_remote_transactions(broker),
     )
     return Coordinators(services)
+
+
+def _remote_transactions(broker: BrokerParts) -> RemoteTransactions | None:
+    if not broker.config.roles.has_peers:
+        return None
+    from stratalog.broker.coordinators.remote_transactions import (  # noqa: PLC0415 - a broker by itself has no others
+        RemoteTransactions,
+    )
+
+    return RemoteTransactions(broker.config, broker.links, lambda: broker.image)
 
 
 def new_housekeeping(broker: BrokerParts) -> Housekeeping:

@@ -31,7 +31,6 @@ from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
-from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -235,7 +234,7 @@ class Node:
                 on_failed=self.failed.set,
             )
         )
-        self.quorum: Quorum = opened.quorum
+        self.quorum, self.links = opened.quorum, opened.links
         half = BrokerHalf(
             node_id=self.node_id,
             incarnation_id=self._incarnation_id,

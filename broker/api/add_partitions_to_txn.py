@@ -110,7 +110,8 @@ def _handle_batch(context: Context, request: AddPartitionsToTxnRequest) -> Pendi
         if one.verify_only:
             event: Any = VerifyPartitions(part, one.transactional_id, producer, partitions)
         else:
-            event = AddPartitions(part, one.transactional_id, producer, partitions, EPOCH_BUMP_SINCE, _all(one, 0))
+            done = _all(one, 0)
+            event = AddPartitions(part, one.transactional_id, producer, partitions, EPOCH_BUMP_SINCE, done, waits=False)
         context.broker.transactions.ask(one.transactional_id, event)
     return gather.close()
 

@@ -8,8 +8,6 @@ A client that may write to any topic may have an id (KIP-679), and so may one wi
 
 from __future__ import annotations
 
-import logging
-
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.requests.dispatch import Api, Pending
@@ -22,8 +20,6 @@ from stratalog.wire.messages.init_producer_id import InitProducerIdRequest, Init
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
-
-log = logging.getLogger(__name__)
 
 
 async def _allocate(context: Context) -> Message:
@@ -42,16 +38,17 @@ def handle(context: Context, request: InitProducerIdRequest) -> Message | Pendin
         return context.run(_allocate(context))
     if not context.allows(transactional_id, Operation.WRITE):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if context.broker.config.roles.has_peers:
-        # A marker for a partition that another broker leads would never be written, and its readers would wait for it.
-        why = (
-            "Transactions over several nodes are not served in this release: use a broker that is a cluster by itself."
-        )
-        log.warning("%s for transactional id %r: %s", context.words, transactional_id, why)
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
-    ids_from = first_producer_id_of_era(context.broker.image)
-    event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected, ids_from)
+    event = InitProducer(context, transactional_id, request.transaction_timeout_ms, expected, _ids_from(context))
     return context.broker.transactions.submit(transactional_id, event)
+
+
+def _ids_from(context: Context) -> int:
+    """The first producer id that a transactional id need not give up.
+
+    In a cluster of several nodes ids come in the order of their blocks, which say nothing of an era.
+    """
+    broker = context.broker
+    return broker.producer_ids.floor if broker.config.roles.has_peers else first_producer_id_of_era(broker.image)
 
 
 def _expected(request: InitProducerIdRequest) -> Producer | None:

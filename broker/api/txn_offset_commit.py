@@ -86,6 +86,9 @@ class _Commit:
 
     def refuse(self, error: KafkaError) -> None:
         """It is not."""
+        if error.code is ErrorCode.NETWORK_EXCEPTION:  # upon the other one, clients do not look for the group anew
+            self.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))
+            return
         refusal = for_produce(error, _KEY, self._context.api_version)
         if refusal.code is ErrorCode.NOT_ENOUGH_REPLICAS:
             refusal = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.message)

@@ -30,6 +30,14 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["API"]
 
 _KEY: Final = 27
+_GROUPS_NOT_SERVED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors of the group coordinator. Kafka's coordinators expect NOT_LEADER_OR_FOLLOWER, upon which they try again."""
 
 
 class _Markers:
@@ -46,7 +54,8 @@ class _Markers:
 
     def written(self, result: WritableTxnMarkerPartitionResult, error: KafkaError | None) -> None:
         """One of them is committed, or not."""
-        result.error_code = 0 if error is None else int(error.code)
+        code = ErrorCode.NONE if error is None else error.code
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _GROUPS_NOT_SERVED else code
         self.one_less()
 
     def one_less(self) -> None:

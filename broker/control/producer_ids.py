@@ -47,6 +47,18 @@ class ProducerIds:
         if self._next < self._floor:
             self._left = 0
 
+    @property
+    def floor(self) -> int:
+        """Nothing below it is given out any more."""
+        return self._floor
+
+    async def renew(self) -> None:
+        """Give out ids of a block that is allocated from now on, and none of those before. Raises `KafkaError`."""
+        async with self._turn:
+            first, count = await self._allocate()
+            self.skip_to(first)
+            self._next, self._left, self._ahead_at = first, count, int(count * AHEAD_BELOW)
+
     async def next(self) -> int:
         """An id that is unused and will never be given out again. Raises `KafkaError`."""
         async with self._turn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.coordinators.group_metrics import add_group_figures
@@ -22,6 +23,9 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
+if TYPE_CHECKING:
+    from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
+
 __all__ = ["CoordinatorServices", "Coordinators"]
 
 
@@ -37,6 +41,8 @@ class CoordinatorServices:
     partitions: PartitionTable
     producer_ids: ProducerIds
     topics: TopicMaking
+    remote: RemoteTransactions | None = None
+    """The way of transactions to other brokers, None where there are none."""
 
 
 class Coordinators:
@@ -55,9 +61,13 @@ class Coordinators:
             partitions=lambda: services.partitions,
             groups=self.groups,
             next_producer_id=services.producer_ids.next,
+            remote=services.remote,
         )
+        self._remote = services.remote
         add_transaction_figures(services.metrics, self.transactions, clock)
-        self.hanging = HangingTransactions(self.transactions, lambda: services.partitions, image)
+        self.hanging = HangingTransactions(
+            self.transactions, lambda: services.partitions, image, alone=services.remote is None
+        )
         add_hanging_figures(services.metrics, self.hanging, clock)
         self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]
 
@@ -74,6 +84,8 @@ class Coordinators:
     def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
         """The image has changed."""
         self.groups.topics_changed(image, removed)
+        if self._remote is not None:
+            self._remote.follow()
 
     def failures(self) -> list[str]:
         """Which of their partitions cannot be read, a sentence each."""
@@ -89,6 +101,8 @@ class Coordinators:
         self.internal_topics.close()
         self.hanging.close()
         self.transactions.close()
+        if self._remote is not None:
+            self._remote.close()
         self.groups.patterns.close()
         for host in self._hosts:
             host.close()

@@ -4,6 +4,9 @@ The disk of this broker went back in time, and with it the coordinator's log. Fi
 producer, for a producer that goes on would commit the part of its transaction that is not lost. Then each open transaction
 of the logs is judged (`stratalog.metadata.transactions.hanging`), all of them before the first marker is written, because
 markers look like ends to those that are judged later. A transaction that cannot be judged stays open and is reported.
+
+Where there are several brokers, another one may coordinate a transaction or know of its end: then it is ended here only as
+the coordinator on this broker says that it has ended.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import TopicImage
 from stratalog.metadata.transactions.events import Retire
 from stratalog.metadata.transactions.hanging import OpenTransaction, Seen, Verdict, ended_in, judge, left_open
 from stratalog.metadata.transactions.shard import TransactionShard
@@ -59,7 +63,11 @@ class HangingTransactions:
         coordinator: TransactionCoordinator,
         partitions: Callable[[], PartitionTable],
         image: Callable[[], ClusterImage],
+        *,
+        alone: bool = True,
     ) -> None:
+        """``alone``: this broker coordinates every transaction, and hosts every partition."""
+        self._alone = alone
         self._coordinator = coordinator
         self._partitions = partitions
         self._image = image
@@ -83,7 +91,7 @@ class HangingTransactions:
     def retire_producers(self) -> None:
         """Take every transactional id from its producer: at once where its shard takes events, else when it does."""
         topic = self._image().topics.by_name.get(self._coordinator.host.topic)
-        self._owed = set() if topic is None else set(topic.partitions)
+        self._owed = set() if topic is None else self._coordinated(topic)
         if self._owed and not self._retired:
             self._retired = True
             log.error(
@@ -91,6 +99,12 @@ class HangingTransactions:
             )
         for driver in self._coordinator.drivers():
             self._activated(driver)
+
+    def _coordinated(self, topic: TopicImage) -> set[int]:
+        """The partitions of the coordinator's topic that this broker is to read."""
+        if self._alone:
+            return set(topic.partitions)
+        return {driver.partition_number for driver in self._coordinator.host}
 
     def _activated(self, driver: ShardDriver) -> None:
         assert isinstance(driver.shard, TransactionShard)
@@ -151,13 +165,15 @@ class HangingTransactions:
             one.log.producer_state.entries.get(found.producer_id) for one in self._partitions() if one is not unified
         )
         seen = [Seen(one.producer_epoch, one.coordinator_epoch >= 0) for one in others if one is not None]
-        ended = any(ended_in(found, known, one) for one in seen)
+        ended = not self._alone or any(ended_in(found, known, one) for one in seen)
         return judge(found, known, ended_elsewhere=ended, covered_ms=max(self._covered_ms.values(), default=-1))
 
     def _tell(self, found: OpenTransaction) -> None:
         if found not in self._told:
             self._told.add(found)
-            log.error("%s. It may have been committed in other partitions, so it is not ended here", _sentence(found))
+            log.error(
+                "%s. It may have been committed in other partitions, so it is not ended here", self._sentence(found)
+            )
 
     def _end(self, unified: UnifiedLog, found: OpenTransaction, *, commit: bool) -> None:
         """Write the marker. Its epoch is above the producer's, which writes here no more."""
@@ -187,10 +203,10 @@ class HangingTransactions:
     # -- reports ------------------------------------------------------------------------------------------------------
 
     def _known(self) -> dict[int, Transaction] | None:
-        """The coordinator's transactions by producer id; None while part of its topic is not read here."""
+        """The transactions that this broker coordinates, by producer id; None while part of them is not read."""
         topic = self._image().topics.by_name.get(self._coordinator.host.topic)
         drivers = self._coordinator.drivers()
-        if topic is not None and len(drivers) != len(topic.partitions):
+        if topic is not None and len(drivers) != len(self._coordinated(topic)):
             return None
         shards = [driver.shard for driver in drivers]
         return {
@@ -205,11 +221,24 @@ class HangingTransactions:
         found = [one for unified in self._partitions() if unified not in self._due for one in _open_in(unified)]
         found.sort(key=lambda one: (one.partition, one.first_offset))  # logs are opened in any order
         known = self._known() if found else None
-        return [] if known is None else [one for one in found if left_open(one, known.get(one.producer_id))]
+        if known is None:
+            return []
+        if not self._alone:  # another broker may coordinate the rest
+            found = [one for one in found if one.producer_id in known or one in self._told]
+        return [one for one in found if left_open(one, known.get(one.producer_id))]
 
     def problems(self) -> list[str]:
         """A sentence for each of them."""
-        return [_sentence(one) for one in self.hanging()]
+        return [self._sentence(one) for one in self.hanging()]
+
+    def _sentence(self, one: OpenTransaction) -> str:
+        topic, number = one.partition
+        coordinator = "the coordinator" if self._alone else "this broker's coordinator"
+        return (
+            f"{one.partition}: {coordinator} does not know the open transaction of producer {one.producer_id} from offset "
+            f"{one.first_offset} on, and readers of committed records wait in front of it. To abort it: "
+            f"stratalog transaction abort {topic} --partition {number} --start-offset {one.first_offset}"
+        )
 
 
 class _Retirement:
@@ -234,15 +263,6 @@ def _open_in(unified: UnifiedLog) -> Iterator[OpenTransaction]:
             yield OpenTransaction(
                 unified.topic_partition, entry.producer_id, entry.producer_epoch, first_offset, entry.last_timestamp_ms
             )
-
-
-def _sentence(one: OpenTransaction) -> str:
-    topic, number = one.partition
-    return (
-        f"{one.partition}: the coordinator does not know the open transaction of producer {one.producer_id} from offset "
-        f"{one.first_offset} on, and readers of committed records wait in front of it. To abort it: "
-        f"stratalog transaction abort {topic} --partition {number} --start-offset {one.first_offset}"
-    )
 
 
 def add_hanging_figures(metrics: Metrics, hanging: HangingTransactions, clock: Clock) -> None:

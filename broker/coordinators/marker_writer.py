@@ -3,7 +3,8 @@
 A marker that cannot be written now (its log directory is offline, its partition is being opened, there are too few
 replicas) is tried again, for as long as its coordinator lives; a partition that has been deleted has its end. One
 that a partition refuses because it has seen a newer epoch of the producer stands there already, or the transaction
-has been ended from outside: either way nothing of it is open there.
+has been ended from outside: either way nothing of it is open there. A partition that another broker leads gets its marker
+by way of that broker.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from stratalog.broker.coordinators.partition_markers import MarkerTarget, TransactionMarker
+from stratalog.broker.coordinators.partition_markers import MarkerDone, MarkerTarget, TransactionMarker
 from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.transactions.events import MarkersWritten, SendMarkers
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["RETRY_SECONDS", "MarkerWriter"]
+__all__ = ["RETRY_SECONDS", "MarkerWriter", "RemoteTarget"]
 
 RETRY_SECONDS: Final = 0.1
 
@@ -29,12 +30,28 @@ _RETRIES_TOLD: Final = 50
 log = logging.getLogger(__name__)
 
 
+class RemoteTarget(Protocol):
+    """The way of markers to other brokers."""
+
+    def elsewhere(self, partition: TopicPartition) -> bool:
+        """Whether another broker leads the partition, or no broker for now."""
+
+    def write(
+        self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone, wanted: Callable[[], bool]
+    ) -> None:
+        """Have the leader append the marker, however often that takes, as long as it is ``wanted``."""
+
+
 class MarkerWriter:
     """Delivers markers to ``target`` and reports to the shard that sent them."""
 
-    def __init__(self, target: MarkerTarget, image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self, target: MarkerTarget, image: Callable[[], ClusterImage], remote: RemoteTarget | None = None
+    ) -> None:
+        """``target`` takes those of partitions that this broker leads, ``remote`` the others; None: there are none."""
         self._target = target
         self._image = image
+        self._remote = remote
 
     def send(self, driver: ShardDriver, action: SendMarkers) -> None:
         """Write every marker of an ended transaction."""
@@ -49,10 +66,13 @@ class MarkerWriter:
         return topic is not None and partition.partition in topic.partitions
 
     def write(
-        self, partition: TopicPartition, marker: TransactionMarker, done: Callable[[KafkaError | None], None]
+        self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone, wanted: Callable[[], bool]
     ) -> None:
-        """One try."""
-        self._target.write(partition, marker, done)
+        """One try here, or as many as it takes elsewhere."""
+        if self._remote is not None and self._remote.elsewhere(partition):
+            self._remote.write(partition, marker, done, wanted)
+        else:
+            self._target.write(partition, marker, done)
 
 
 class _Delivery:
@@ -79,14 +99,17 @@ class _Delivery:
 
     def begin(self) -> None:
         """Try once; a shard that was dropped meanwhile sends anew when it is loaded."""
-        if self._driver.shard is not self._shard or not self._driver.active:
+        if not self._wanted():
             return
         if not self._writer.exists(self._partition):
             log.info("%s is gone: %s has ended there", self._partition, self._transactional_id)
             self._report()
             return
         self._tries += 1
-        self._writer.write(self._partition, self._marker, self._tried)
+        self._writer.write(self._partition, self._marker, self._tried, self._wanted)
+
+    def _wanted(self) -> bool:
+        return self._driver.shard is self._shard and self._driver.active
 
     def _tried(self, error: KafkaError | None) -> None:
         if error is None:
@@ -105,6 +128,6 @@ class _Delivery:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin)
 
     def _report(self) -> None:
-        if self._driver.shard is self._shard and self._driver.active:
+        if self._wanted():
             written = MarkersWritten(self._transactional_id, self._marker.producer, frozenset([self._partition]))
             self._driver.ask(written)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.enlistment import Enlistment
@@ -33,6 +33,9 @@ from stratalog.metadata.transactions.events import (
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
+
 __all__ = ["TransactionCoordinator", "transaction_settings"]
 
 log = logging.getLogger(__name__)
@@ -51,7 +54,10 @@ class TransactionCoordinator:
         partitions: Callable[[], PartitionTable],
         groups: GroupCoordinator,
         next_producer_id: Callable[[], Awaitable[int]],
+        remote: RemoteTransactions | None = None,
     ) -> None:
+        """``remote`` is the way to other brokers, None where there are none."""
+        self._remote = remote
         self._config = config
         self._image = image
         self._next_producer_id = next_producer_id
@@ -66,10 +72,10 @@ class TransactionCoordinator:
             clock,
         )
         self.host = CoordinatorHost(TRANSACTION_TOPIC, self._new_shard, services, image)
-        self.enlistment = Enlistment(self.ask)
+        self.enlistment = Enlistment(self.ask if remote is None else self._ask_coordinator)
         self.markers = PartitionMarkers(partitions, groups, clock, self.enlistment.marked)
         """Markers for partitions led here, also those that other coordinators ask for."""
-        self._writer = MarkerWriter(self.markers, image)
+        self._writer = MarkerWriter(self.markers, image, None if remote is None else remote.markers)
 
     def _new_shard(self, _unified: UnifiedLog) -> TransactionShard:
         return TransactionShard(transaction_settings(self._config(), self._image()))
@@ -97,6 +103,21 @@ class TransactionCoordinator:
             self.submit(transactional_id, event)
         except KafkaError as error:
             event.token.fail(error)
+
+    def _ask_coordinator(self, transactional_id: str, event: Any) -> None:
+        """Ask the coordinator of the transactional id, wherever it is."""
+        remote = self._remote
+        assert remote is not None
+        try:
+            number = self.host.partition_of(transactional_id)
+            elsewhere = None if number is None else remote.coordinator_elsewhere(number)
+        except KafkaError as error:
+            event.token.fail(error)
+            return
+        if elsewhere is None:
+            self.ask(transactional_id, event)
+        else:
+            remote.ask(elsewhere, event)
 
     def _count_ids(self) -> int:
         shards = [driver.shard for driver in self.drivers()]

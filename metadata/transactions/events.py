@@ -68,6 +68,8 @@ class AddPartitions:
     partitions: frozenset[TopicPartition]
     client_version: int
     done: Message
+    waits: bool = True
+    """Whether it may wait for the end of the transaction before. A broker that asks for others asks again itself."""
 
 
 @dataclass(slots=True)

@@ -172,7 +172,7 @@ class TransactionShard:
     def _add(self, event: AddPartitions, now: Now) -> list[Action]:
         transaction = self.transactions.get(event.transactional_id)
         if transaction is not None and transaction.ends_for(event.producer):
-            return self._wait(event, now)
+            return self._wait(event, now) if event.waits else [_concurrent(event)]
         refusal = _stranger(transaction, event)
         if refusal is not None:
             return [refusal]

@@ -3,8 +3,6 @@
 import pytest
 
 from stratalog.client.link import BrokerLink
-from stratalog.wire.errors import ErrorCode
-from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.broker.nodes_of_a_cluster import RunningNodes
 
@@ -45,13 +43,3 @@ def test_a_broker_is_in_contact_while_its_controller_answers(nodes):
     assert broker.run(lambda: lifecycle.in_contact)
     nodes[100].stop()
     broker.wait_until(lambda: not lifecycle.in_contact)
-
-
-def test_transactions_are_refused_where_there_are_several_nodes(nodes):
-    """In a sentence of the broker's log; an idempotent producer gets its id."""
-    broker = nodes[1]
-    with BrokerLink("127.0.0.1", broker.port) as link:
-        refused = link.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4)
-        given = link.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
-    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert (given.error_code, given.producer_epoch) == (0, 0)

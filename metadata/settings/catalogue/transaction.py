@@ -9,7 +9,6 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["TRANSACTION_SETTINGS"]
 
-_NO_PAUSE: Final = "what waits for the end of a transaction goes on at once when it comes, it is not tried again"
 _FIXED_READS: Final = "the log is read in steps of 256 KiB, so that no other request waits for it"
 _NO_TWO_PHASES: Final = "two-phase commit (KIP-939, InitProducerId version 6) is not stable in Kafka 4.3 and not served"
 
@@ -17,8 +16,8 @@ _NO_TWO_PHASES: Final = "two-phase commit (KIP-939, InitProducerId version 6) is
 TRANSACTION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0),
             doc="How long a request waits for the end of the transaction before it, until the answer is to come again."),
-    setting("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), unused=_NO_PAUSE,
-            doc="Pause between two of these tries."),
+    setting("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1),
+            doc="Pause between two tries, where the coordinator is another broker; here it goes on at once."),
     setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, at_least(1),
             doc="How often transactions that took too long are looked for."),
     setting("transaction.max.timeout.ms", INT, 900_000, at_least(1),

@@ -1,5 +1,6 @@
 """AddPartitionsToTxn against a running broker."""
 
+from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -89,3 +90,17 @@ def test_brokers_add_what_exists(transactions):
     asked = ("x", producer, False, [0])
     assert batch(transactions, asked, topic="__transaction_state") == {"x": [ErrorCode.INVALID_TOPIC_EXCEPTION]}
     assert transactions.state() == "Empty"
+
+
+def test_brokers_hear_at_once_of_a_transaction_that_is_being_ended(transactions):
+    """The answer to all of them would wait for it; whose turn it is asks again by itself."""
+    producer = transactions.producer()
+    transactions.add(producer, 0)
+    writer = transactions.broker.node.transactions._writer
+    send, writer.send = writer.send, lambda *_: None
+    try:
+        after = transactions.end(producer, version=5)
+        asked = ("x", Producer(after.producer_id, after.producer_epoch), False, [0])
+        assert batch(transactions, asked) == {"x": [ErrorCode.CONCURRENT_TRANSACTIONS]}
+    finally:
+        writer.send = send

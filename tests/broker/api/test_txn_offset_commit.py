@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.broker.api.txn_offset_commit import API
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.incremental_alter_configs import (
@@ -191,3 +191,20 @@ def test_offsets_the_log_would_refuse_do_not_reach_the_group(groups):
     assert commit(groups, producer, 8, 0, version=4) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert fetched(groups, stable=True) == 7
     assert host.of("g").shard is shard
+
+
+def test_a_coordinator_that_does_not_answer_is_one_that_loads(groups):
+    """Upon which clients repeat the request to the same broker; Produce would say NOT_ENOUGH_REPLICAS."""
+    producer = groups.producer()
+    enlistment = groups.broker.node.transactions.enlistment
+
+    def silent(_transactional_id, event):
+        event.token.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the other broker did not answer"))
+
+    ask, enlistment._ask = enlistment._ask, silent
+    try:
+        assert commit(groups, producer, 7, 0) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert commit(groups, producer, 7, 0, version=1) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert groups.produce(producer, 0) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    finally:
+        enlistment._ask = ask

@@ -1,7 +1,12 @@
 """WriteTxnMarkers against a running broker."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.api.write_txn_markers import API
 from stratalog.metadata.coordination import Producer
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -73,3 +78,25 @@ def test_no_marker_stands_in_the_log_of_transactions(transactions):
     """No record there belongs to one: the coordinator could not be loaded again."""
     producer = transactions.producer()
     assert write(transactions, producer, 0, topic="__transaction_state") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR],
+)
+def test_a_group_coordinator_that_is_not_there_yet_is_an_error_that_kafkas_coordinators_know(code):
+    """Another one would end their thread."""
+    answers = []
+    topics = [WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[0])]
+    marker = WritableTxnMarker(
+        producer_id=7, producer_epoch=0, topics=topics, transaction_result=True, coordinator_epoch=1
+    )
+    request = WriteTxnMarkersRequest(markers=[marker])
+    markers = SimpleNamespace(write=lambda _where, _marker, done: done(KafkaError(code)))
+    context = SimpleNamespace(
+        allows=lambda *_: True,
+        respond=answers.append,
+        broker=SimpleNamespace(transactions=SimpleNamespace(markers=markers)),
+    )
+    API.handle(context, request)
+    assert answers[0].markers[0].topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -102,3 +102,25 @@ async def test_no_id_below_an_era_is_given_out(blocks, first, expected):
     assert await ids.next() == expected
     ids.skip_to(1)
     assert await ids.next() == expected + 1
+
+
+async def test_a_new_era_is_a_block_that_is_allocated_just_now(blocks):
+    """What is left of the block before is given out no more, and neither is one that was asked for already."""
+    ids = ProducerIds(blocks.allocate, asks_ahead=True)
+    assert ids.floor == 0
+    await take(ids, 95)
+    await asyncio.sleep(0)
+    blocks.next = 1000
+    await ids.renew()
+    assert ids.floor == 1000
+    assert await take(ids, 101) == [*range(1000, 1101)]
+
+
+async def test_a_new_era_that_the_controller_refuses_changes_nothing(blocks):
+    """It is asked for again."""
+    ids = ProducerIds(blocks.allocate)
+    await take(ids, 3)
+    blocks.error = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with pytest.raises(KafkaError):
+        await ids.renew()
+    assert (await ids.next(), ids.floor) == (3, 0)

@@ -235,3 +235,44 @@ async def test_reports_come_by_partition_and_offset_also_if_logs_were_opened_in_
     for part in (0, 1):
         bench.write(part, 7 + 2 * part)
     assert [one.partition for one in bench.made.hanging()] == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+@pytest.fixture
+def several(bench):
+    """Another broker leads partition 1 of the coordinator's topic."""
+    del bench.shards[1]
+    bench.coordinator.host = type("Host", (list,), {"topic": TOPIC})(bench.shards)
+    bench.made = HangingTransactions(bench.coordinator, lambda: bench.parts, lambda: bench.image, alone=False)
+    return bench
+
+
+async def test_a_transaction_that_another_broker_may_coordinate_is_not_ended(several, caplog):
+    """Not even where nothing here knows of an end; it is reported until it ends."""
+    several.write(0, 7)
+    several.write(1, 8)
+    await several.judge(0)
+    assert (several.writes, several.judged) == ([], [0])
+    assert "this broker's coordinator does not know the open transaction of producer 7" in caplog.text
+    assert [one.producer_id for one in several.made.hanging()] == [7]
+
+
+async def test_what_the_coordinator_here_says_holds_in_a_cluster_too(several):
+    """A committed transaction is committed; one that it does not end may have ended before, in another broker's partition."""
+    several.know(7, Status.COMPLETE_COMMIT, epoch=4)
+    several.know(8, Status.EMPTY, epoch=3)
+    several.write(0, 7)
+    several.write(1, 8)
+    await several.judge(0, 1)
+    ((partition, marker, _),) = several.writes
+    assert (partition, marker.commit) == (TopicPartition("t", 0), True)
+    assert several.judged == [1]
+
+
+async def test_a_broker_of_several_retires_the_producers_that_it_coordinates(several):
+    """The logs of others did not go back."""
+    several.made.retire_producers()
+    assert [number for number, _ in several.asked] == [0]
+    several.asked[0][1].token.respond(None)
+    several.write(0, 7)
+    await several.judge(0)
+    assert several.judged == [0]

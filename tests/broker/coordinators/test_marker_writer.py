@@ -111,3 +111,30 @@ async def test_a_dropped_shard_gets_no_answer(bench):
     bench.send(T0, T1)
     await bench.pause()
     assert (len(bench.tries), bench.reports) == (1, [])
+
+
+async def test_partitions_that_others_lead_get_their_markers_by_way_of_them(bench):
+    """Until this broker leads them: then here."""
+    sent = []
+
+    class Others:
+        away = True
+
+        def elsewhere(self, partition):
+            return self.away and partition == T1
+
+        def write(self, *what):
+            sent.append(what)
+
+    others = Others()
+    bench.writer = MarkerWriter(bench, bench.writer._image, others)
+    bench.send(T0, T1)
+    assert ([one[0] for one in bench.tries], bench.reports) == ([T0], [T0])
+    ((partition, marker, done, wanted),) = sent
+    assert (partition, marker.producer, marker.coordinator_epoch, wanted()) == (T1, PRODUCER, 5, True)
+    others.away = False
+    done(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    await bench.pause()
+    assert (bench.tries[1:], bench.reports) == ([(T1, 5, True)], [T0, T1])
+    bench.shard = object()
+    assert not wanted()

@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.events import (
+    AddPartitions,
     AllocateProducerId,
     MarkersWritten,
     ProducerIdAllocated,
@@ -327,6 +328,16 @@ def test_the_next_transaction_waits_for_the_end_of_the_last(desk):
     table.mark()
     assert table.code("next") == 0
     assert table.shard.transactions["x"].partitions == {T1}
+
+
+def test_a_broker_that_asks_for_others_does_not_wait(desk):
+    """Its request holds questions about other transactions, too; it asks again itself."""
+    table, producer = opened(desk, patience_ms=100)
+    table.end(producer)
+    table.commit()
+    after = Producer(producer.producer_id, producer.producer_epoch + 1)
+    table.do(AddPartitions("next", "x", after, frozenset([T1]), 2, object(), waits=False))
+    assert table.code("next") is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_verification_does_not_add(desk):
