@@ -244,6 +244,7 @@ def hosted_services(
     """The parts of a broker that the partitions it hosts use; ``on_led`` and ``on_released`` hear which these are."""
     return HostedServices(
         node_id=broker.node_id,
+        image=lambda: broker.image,
         directories=broker.directories,
         clock=broker.clock,
         metrics=broker.metrics,

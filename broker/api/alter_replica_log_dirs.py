@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34): a replica stays in the log directory where it was created.
 
-Behaviour: naming the directory where a replica is already is no error, as in Kafka. Another directory of this broker
+Behaviour: a partition of another broker is REPLICA_NOT_AVAILABLE. Naming the directory where a replica is already is no error, as in Kafka. Another directory of this broker
 is refused with INVALID_REQUEST, because moves are not served yet; one that is none, with LOG_DIR_NOT_FOUND.
 """
 
@@ -25,9 +25,11 @@ def _outcome(context: Context, path: str, partition: TopicPartition) -> ErrorCod
     broker = context.broker
     if path not in {directory.path for directory in broker.directories.all}:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    led = broker.partitions.get(partition)
-    if led is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        led = broker.partitions.by_name(*partition)
+    except KafkaError as error:
+        elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code  # as Kafka keeps it for old clients
     if led.partition.directory.offline is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE if led.partition.directory.path == path else ErrorCode.INVALID_REQUEST

@@ -28,7 +28,8 @@ def _find(context: Context, topic: str, partition: int) -> UnifiedLog | KafkaErr
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if is_internal(topic):
+        known = context.broker.image.topics.partition(topic, partition) is not None
+        if known and is_internal(topic):  # also where another broker leads it
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
         unified = context.broker.partitions.by_name(topic, partition)
         unified.partition.check_online()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.api.produce_refusal import RECORD_ERRORS_SINCE, describe_refusal
+from stratalog.broker.api.produce_refusal import RECORD_ERRORS_SINCE, describe_refusal, name_leaders
 from stratalog.broker.api.produce_transactions import TransactionalBatch, enlist, must_ask
 from stratalog.broker.network.buffers import COPIED_BYTES_MAX
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -76,6 +76,7 @@ class _Batch:
             self.whole.record_errors_room -= describe_refusal(answer, outcome, answer.log_start_offset, room)
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += self.size_bytes
+            self.whole.moved |= outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         whole = self.whole
         whole.missing -= 1
         if not whole.missing:
@@ -85,20 +86,28 @@ class _Batch:
 class _Produce:
     """A produce request whose appends are under way."""
 
-    __slots__ = ("acks", "context", "enlisting", "missing", "record_errors_room", "response")
+    __slots__ = ("acks", "context", "enlisting", "missing", "moved", "record_errors_room", "response")
 
     def __init__(self, context: Context, acks: int) -> None:
         self.context = context
         self.acks = acks
         self.response = ProduceResponse(responses=[])
         self.missing = 1  # the handler itself, until it has looked at every partition
+        self.moved = False
+        """Whether the answer tells of a partition that is led elsewhere."""
         self.enlisting: list[TransactionalBatch] = []
         self.record_errors_room = _RECORD_ERRORS_MAX if context.api_version >= RECORD_ERRORS_SINCE else 0
+
+    def whole_answer(self) -> ProduceResponse:
+        """The answer, when every partition is done."""
+        if self.moved:
+            name_leaders(self.context, self.response)
+        return self.response
 
     def finish(self) -> None:
         """Every partition is done."""
         if self.acks:
-            self.context.respond(self.response)
+            self.context.respond(self.whole_answer())
             return
         for topic in self.response.responses:
             for partition in topic.partition_responses:
@@ -135,7 +144,7 @@ def handle(context: Context, request: ProduceRequest) -> Message | Pending | Non
     if whole.missing:
         return PENDING if whole.acks else NO_RESPONSE
     if whole.acks:
-        return whole.response
+        return whole.whole_answer()
     whole.finish()
     return NO_RESPONSE
 
@@ -174,14 +183,12 @@ def _append(
     by_id: bool,
     deadline: float,
 ) -> None:
-    table = context.broker.partitions
     records = data.records
     try:
         context.require_topic(topic.topic_id if by_id else topic.name)
-        unified = table.by_id(topic.topic_id, data.index) if by_id else table.by_name(topic.name, data.index)
+        unified = _find(context, topic, data.index, by_id=by_id)
         name = unified.topic_partition.topic
-        if is_internal(name):  # the coordinators' own: they would not know of it, nor be able to read it when loaded
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+        _check_public(name)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch for {unified.topic_partition} is null")
         transactional = len(records) > _ATTRIBUTES_LOW_BYTE and _check_attributes(
@@ -190,6 +197,7 @@ def _append(
         leader = unified.partition.led()
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
+        whole.moved |= error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return
     answer.log_start_offset = unified.log_start_offset
     whole.missing += 1
@@ -207,6 +215,23 @@ def _append(
         whole.enlisting.append(TransactionalBatch(context, leader, kept, whole.acks, release, waiting))
     else:
         leader.append(kept, whole.acks, release, waiting)
+
+
+def _find(context: Context, topic: TopicProduceData, partition: int, *, by_id: bool) -> UnifiedLog:
+    """The partition. Raises as `PartitionTable.by_name`, and what a coordinator's topic gets wherever it is led."""
+    table = context.broker.partitions
+    try:
+        return table.by_id(topic.topic_id, partition) if by_id else table.by_name(topic.name, partition)
+    except KafkaError as error:
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            _check_public(context.broker.image.topics.by_id[topic.topic_id].name if by_id else topic.name)
+        raise
+
+
+def _check_public(topic: str) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION for a coordinator's own: it would not know of the records, nor read them when loaded."""
+    if is_internal(topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
 def _check_attributes(attributes: int, context: Context, unified: UnifiedLog) -> bool:

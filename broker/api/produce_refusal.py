@@ -1,5 +1,7 @@
 """The produce answer for a batch that was refused, as Kafka's ``ReplicaManager.appendToLocalLog`` gives it.
 
+A batch for a partition that is led elsewhere is answered with its leader, see `stratalog.broker.requests.current_leaders`.
+
 Records are named where some of them were the reason (KIP-467). The log start is answered for batches that the log
 itself refused; a batch that never reached it, or was too large or broken, is answered with -1.
 """
@@ -8,13 +10,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.current_leaders import CurrentLeaders
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from stratalog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+)
 from stratalog.wire.record_rules import RecordsRefused
 
-__all__ = ["RECORD_ERRORS_SINCE", "describe_refusal"]
+__all__ = ["RECORD_ERRORS_SINCE", "describe_refusal", "name_leaders"]
 
 RECORD_ERRORS_SINCE: Final = 8
+_LEADERS_SINCE: Final = 10
 
 _WITH_LOG_START: Final = frozenset(
     {
@@ -41,3 +52,19 @@ def describe_refusal(
             for index, message in error.record_errors[:record_errors_max]
         ]
     return len(answer.record_errors)
+
+
+def name_leaders(context: RequestContext[ServedBroker], response: ProduceResponse) -> None:
+    """Beside each NOT_LEADER_OR_FOLLOWER say who leads, and where that is reached (KIP-951; from version 10 on)."""
+    if context.api_version < _LEADERS_SINCE:
+        return
+    leaders = CurrentLeaders(context.broker.image, context.connection.listener.name)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                now = leaders.of(topic.name, topic.topic_id, answer.index)
+                if now is not None:
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=now.leader_id, leader_epoch=now.leader_epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=at.node_id, host=at.host, port=at.port, rack=at.rack) for at in leaders.endpoints.values()
+    ]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.current_leaders import CurrentLeaders
 from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory, Waiter
@@ -22,6 +23,8 @@ from stratalog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from stratalog.wire.parts import parts_length
@@ -31,7 +34,10 @@ __all__ = ["TOPIC_IDS_SINCE", "FetchAttempt", "FetchBroker"]
 TOPIC_IDS_SINCE = 13
 """From this version on requests name topics by id (KIP-516)."""
 
+_LEADERS_SINCE = 16
 _READ_COMMITTED = 1
+_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors beside which the leader is named (KIP-951)."""
 
 
 class FetchBroker(ServedBroker, Protocol):
@@ -70,6 +76,7 @@ class FetchAttempt:
         "cut_bytes",
         "max_bytes",
         "min_bytes",
+        "moved",
         "pending_remote",
         "request",
         "session",
@@ -102,6 +109,8 @@ class FetchAttempt:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.cut_bytes = 0
         """Bytes that the present attempt would have found besides if batches could be cut where a limit ends."""
+        self.moved = False
+        """Whether the client has to learn of another leader, or of a newer epoch."""
         self.pending_remote: list[Hashable] = []
         """Readers of the archive that wait for chunks in the present attempt."""
         self.throttle_ms = 0
@@ -212,6 +221,27 @@ class FetchAttempt:
         else:
             unified.partition.directory.report(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def note_refusal(self, error: KafkaError) -> None:
+        """A partition is answered with ``error``."""
+        self.moved = self.moved or error.code in _MOVED
+
+    def name_leaders(self, response: FetchResponse) -> None:
+        """Beside each error that `note_refusal` has noted say who leads, and where that is reached (KIP-951; from version 16 on)."""
+        context = self.context
+        if not self.moved or context.row.version < _LEADERS_SINCE:
+            return
+        leaders = CurrentLeaders(context.broker.image, context.connection.listener.name)
+        for topic in response.responses:
+            for answer in topic.partitions:
+                if answer.error_code in _MOVED:
+                    now = leaders.of(topic.topic, topic.topic_id, answer.partition_index)
+                    if now is not None:
+                        answer.current_leader = LeaderIdAndEpoch(leader_id=now.leader_id, leader_epoch=now.leader_epoch)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=at.node_id, host=at.host, port=at.port, rack=at.rack)
+            for at in leaders.endpoints.values()
+        ]
 
     def enough(self, found_bytes: int) -> bool:
         """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""

@@ -57,16 +57,21 @@ class SessionFetch(FetchAttempt):
             return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)
         self.count(topics)
+        self.name_leaders(response)
         return response
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted
-        unified = self.finder()(partition.topic, wanted.partition)
-        watchers = unified.partition.watchers
-        if partition.watchers is not watchers:
-            partition.unwatch()
-            partition.watchers = watchers
-        return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+        try:
+            unified = self.finder()(partition.topic, wanted.partition)
+            watchers = unified.partition.watchers
+            if partition.watchers is not watchers:
+                partition.unwatch()
+                partition.watchers = watchers
+            return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+        except KafkaError as error:
+            self.note_refusal(error)
+            raise
 
 
 def _by_topic(telling: Telling, *, by_id: bool) -> list[FetchableTopicResponse]:

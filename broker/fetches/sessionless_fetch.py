@@ -46,6 +46,7 @@ class FullFetch(FetchAttempt):
                     size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
                 except KafkaError as error:
                     refuse_partition(answer, error)
+                    self.note_refusal(error)
                     complete = True
                     continue
                 if size_bytes:
@@ -64,6 +65,7 @@ class FullFetch(FetchAttempt):
         if self.context.connection.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[])
         self.count(topics)
+        self.name_leaders(response)
         if self.request.session_epoch == EPOCH_INITIAL:
             response.session_id = self._sessions.begin(self.context, self.request, topics)
         return response

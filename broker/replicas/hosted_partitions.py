@@ -42,6 +42,8 @@ class HostedServices:
     """Shared by all hosted partitions."""
 
     node_id: int
+    image: Callable[[], ClusterImage]
+    """The cluster as it is now."""
     directories: Directories
     clock: Clock
     metrics: Metrics
@@ -62,7 +64,7 @@ class HostedPartitions:
     """The table of hosted partitions, kept in step with the image."""
 
     def __init__(self, services: HostedServices, resolver: ConfigResolver) -> None:
-        self.table = PartitionTable()
+        self.table = PartitionTable(services.image)
         self._services = services
         self._resolver = resolver
         self._opening = LogOpening(

@@ -3,14 +3,19 @@
 Whether it leads one is known to the `Partition`. Beside them stand views: partitions that are only read, of a mounted
 bucket or as they were at some time. Readers find both; writers and the maintenance of logs find those that are hosted,
 and no others.
+
+A partition that is not hosted here is unknown only if the image of the cluster has none of its name or id. One that
+another broker hosts, or none at the moment, is NOT_LEADER_OR_FOLLOWER, and its client asks for metadata again (Kafka's
+``ReplicaManager.getPartitionOrError``).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -25,6 +30,7 @@ class PartitionTable:
         "_by_name",
         "_by_topic",
         "_counts",
+        "_image",
         "_names",
         "_unopened",
         "_views_by_id",
@@ -33,7 +39,9 @@ class PartitionTable:
         "version",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE) -> None:
+        """``image`` gives the cluster as it is now: all partitions, wherever they are hosted."""
+        self._image = image
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
@@ -97,31 +105,38 @@ class PartitionTable:
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
-        """The partition that is hosted here. Raises UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for one that is only read.
+        """The partition that is hosted here.
 
-        KAFKA_STORAGE_ERROR for one that cannot be opened.
+        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for one that is not hosted here, POLICY_VIOLATION for one
+        that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
         unified = self._by_name.get((topic, partition))
         if unified is None:
             _check_opened(unopened=(topic, partition) in self._unopened)
             _check_writable(self._views_by_name.get((topic, partition)))
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            known = self._image().topics.by_name.get(topic)
+            if known is None or partition not in known.partitions:
+                raise _unknown()
+            raise _hosted_elsewhere(topic, partition)
         return unified
 
     def by_id(self, topic_id: Uuid, partition: int) -> UnifiedLog:
-        """The partition that is hosted here. Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516).
+        """The partition that is hosted here.
 
-        POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
+        Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516), NOT_LEADER_OR_FOLLOWER for a
+        partition that is not hosted here, POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that
+        cannot be opened.
         """
         unified = self._by_id.get((topic_id, partition))
         if unified is None:
             _check_writable(self._views_by_id.get((topic_id, partition)))
             unopened = (key for key, one in self._unopened.items() if one == topic_id)
             _check_opened(unopened=any(number == partition for _, number in unopened))
-            if topic_id in self._names:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-                )
+            known = self._image().topics.by_id.get(topic_id)
+            if known is not None and partition in known.partitions:
+                raise _hosted_elsewhere(known.name, partition)
+            if known is not None or topic_id in self._names:
+                raise _unknown()
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return unified
 
@@ -158,6 +173,14 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _unknown() -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def _hosted_elsewhere(topic: str, partition: int) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not led by this broker")
 
 
 def _check_opened(*, unopened: bool) -> None:

@@ -13,13 +13,13 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.api.produce_refusal import describe_refusal
+from stratalog.broker.api.produce_refusal import describe_refusal, name_leaders
 from stratalog.broker.api.produce_transactions import PRODUCER_AT, PRODUCER_FIELDS
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.shortcuts.clearance import Clearance
 from stratalog.hot.log.log import AppendInfo
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.frame import ResponseSlot, encode_response
 from stratalog.wire.messages.produce import (
     PartitionProduceData,
@@ -177,7 +177,10 @@ class Route:
             return
         answer = PartitionProduceResponse(index=self._index, base_offset=-1)
         describe_refusal(answer, error, slot.log_start_offset, RECORD_ERRORS_MAX)
-        slot.parts = self._context(slot).encode(self._response(answer))
+        context, response = self._context(slot), self._response(answer)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            name_leaders(context, response)
+        slot.parts = context.encode(response)
         connection.deliver()
 
     def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:

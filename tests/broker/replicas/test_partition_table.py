@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from stratalog.wire.topic import TopicPartition
 
 ID = b"i" * 16
@@ -43,6 +45,33 @@ def test_partitions_not_led_here_have_kafkas_codes(table):
     assert code_of(table.by_id, ID, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(table.by_id, b"x" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
     assert table.get(TopicPartition("u", 0)) is None
+
+
+def test_a_partition_of_the_cluster_that_is_not_hosted_here_is_not_unknown():
+    """Its client asks for metadata again; only what the image does not have is unknown, also under an id of before."""
+    other = b"o" * 16
+    records = [TopicRecord(name=name, topic_id=topic_id) for name, topic_id in (("t", ID), ("u", other))]
+    partitions = [
+        PartitionRecord(
+            partition_id=number, topic_id=one, replicas=[2], isr=[2], leader=leader, leader_epoch=0, partition_epoch=0
+        )
+        for one, number, leader in ((ID, 0, 1), (ID, 1, 2), (other, 0, -1))
+    ]
+    image = EMPTY_IMAGE.apply([*records, *partitions])
+    table = PartitionTable(lambda: image)
+    table.add(led())
+    for by_name, by_id in ((table.by_name, table.by_id), (table.readable_by_name, table.readable_by_id)):
+        assert by_name("t", 0) is by_id(ID, 0)
+        assert code_of(by_name, "t", 1) is code_of(by_id, ID, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert code_of(by_name, "u", 0) is code_of(by_id, other, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert code_of(by_name, "t", 2) is code_of(by_id, ID, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert code_of(by_name, "v", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert code_of(by_id, b"v" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    image = image.apply([RemoveTopicRecord(topic_id=other)])
+    assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(table.by_id, other, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    table.add_unopened("t", ID, 1, "t-1 is closed")
+    assert code_of(table.by_name, "t", 1) is code_of(table.by_id, ID, 1) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_partition_that_cannot_be_opened_is_not_unknown(table):
