@@ -159,7 +159,7 @@ class ControllerNode:
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)
         if "directories" in built:
-            self.directories.release()
+            self.directories.release(untouched="quorum" not in built)
 
     async def stop(self) -> None:
         """Hand the leadership over, close the log, and mark the stop as clean."""

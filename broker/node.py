@@ -209,7 +209,7 @@ class Node:
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)
         if "directories" in built:
-            self.directories.release()
+            self.directories.release(untouched="quorum" not in built)
 
     def _dispatcher(self) -> Dispatcher[BrokerView]:
         authorizer = authorizer_of(self.config, lambda: self.image.acls)

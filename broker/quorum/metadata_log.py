@@ -108,7 +108,7 @@ def snapshots_in(files: Filesystem, directory: str) -> list[SnapshotId]:
 def read_newest_snapshot(log_: Log, files: Filesystem) -> tuple[ClusterImage, QuorumRecords]:
     """The image and the voters of the newest whole snapshot; an empty image, and static voters, without one.
 
-    Raises `Corrupt` if the log does not reach back to a snapshot that can be read.
+    Raises `Corrupt` if the log does not reach back to a snapshot that can be read, `Invalid` for one of a newer release.
     """
     image, quorum = EMPTY_IMAGE, STATIC_QUORUM
     for snapshot in reversed(snapshots_in(files, log_.directory)):
@@ -116,9 +116,13 @@ def read_newest_snapshot(log_: Log, files: Filesystem) -> tuple[ClusterImage, Qu
         try:
             image, quorum = read_snapshot_and_quorum(files.read_bytes(path), snapshot)
             break
+        except Invalid as error:
+            raise Invalid(f"{path}: {error}") from error
         except Corrupt as error:
-            if not snapshot.end_offset:  # it names the first voters, which the log behind it does not repeat
-                raise
+            if not snapshot.end_offset:
+                raise Corrupt(
+                    f"{path}: {error}. It names the first voters of the quorum: copy it from another voter, or restore it"
+                ) from error
             log.error("%s: %s; an older snapshot is tried", path, error)
     if image.provenance.offset + 1 < log_.log_start_offset:
         raise Corrupt(

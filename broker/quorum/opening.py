@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from stratalog.broker.quorum.metadata_log import log_view, open_metadata_log, read_quorum_state
+from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
 from stratalog.broker.quorum.publishing import InSlices, Publisher
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.quorum.quorum_parts import QuorumParts
@@ -97,6 +98,54 @@ def open_quorum(
     ``in_slices`` carries steps out so that clients have their turns between. ``on_failed`` is called when the node has to
     end. Raises `Corrupt`, `OSError`, `Invalid` for a log of other voters; the files are unchanged then.
     """
+    try:
+        return _open(
+            place,
+            peers=peers,
+            files=files,
+            clock=clock,
+            dice=dice,
+            threads=threads,
+            in_slices=in_slices,
+            on_failed=on_failed,
+        )
+    except Corrupt as error:
+        if not place.roles.has_peers:
+            raise
+        raise Corrupt(f"{error}. {_way_back(place)}") from error
+
+
+def _way_back(place: QuorumPlace) -> str:
+    """The way of a node with damaged metadata back into a cluster whose other nodes have the same log."""
+    where = place.home.files.partition_path(METADATA_PARTITION)
+    if not place.roles.is_controller:
+        return (
+            f"This node is a broker and has no vote: move {where} out of the way, and start it again; it fetches the log "
+            "from the controllers, and topics stay as they are"
+        )
+    if place.roles.quorum.voters:
+        return (
+            "This node is a static voter, and a copy that is older than its last vote could vote twice. While the other "
+            f"voters have a leader: move {where} out of the way, and start it again; it fetches the log from the leader"
+        )
+    return (
+        "Other voters have the log, too, and a copy that is older than this voter's last vote could vote twice. Rather remove "
+        "this voter (stratalog quorum remove-controller), format its emptied directory with --no-initial-controllers, start "
+        "it, and add it again (stratalog quorum add-controller)"
+    )
+
+
+def _open(
+    place: QuorumPlace,
+    *,
+    peers: QuorumPeers,
+    files: Filesystem,
+    clock: Clock,
+    dice: random.Random,
+    threads: Executor,
+    in_slices: InSlices,
+    on_failed: Callable[[], None],
+) -> Quorum:
     settings = place.roles.quorum
     log_ = open_metadata_log(place.home, now_ms=clock.wall_ms())
     replica = MetadataReplica(log_, directory=place.home.writer, files=files, threads=threads)

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import ne
@@ -24,7 +25,12 @@ from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
-from stratalog.hot.storage.checkpoint import MetaProperties, write_meta_properties, write_topic_id
+from stratalog.hot.storage.checkpoint import (
+    MetaProperties,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_topic_id,
+)
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
@@ -105,14 +111,16 @@ class Directories:
         process, `OSError` for one that cannot be used.
         """
         locks: list[int] = []
+        loaded: list[LogDirectory] = []
         try:
             every = dict.fromkeys(paths)
             ballasts = [Ballast(path, spare.ballast_bytes) for path in every]
-            loaded = _load(ballasts, every, files, locks, spare.cache_dir)
+            _load(ballasts, every, files, locks, loaded, spare.cache_dir)
             if not may_format:
                 _check_formatted(loaded)
-            cluster_id = _cluster_id([one.owner for one in loaded], node_id)
+            cluster_id = _cluster_id(loaded, node_id)
         except BaseException:
+            _put_marks_back(loaded)
             for lock in locks:
                 os.close(lock)
             raise
@@ -257,8 +265,10 @@ class Directories:
                 directory.writer.report(error)
         self.release()
 
-    def release(self) -> None:
-        """Release the locks of all directories."""
+    def release(self, *, untouched: bool = False) -> None:
+        """Release the locks of all directories; ``untouched`` ones keep the mark of their last stop."""
+        if untouched:
+            _put_marks_back(directory.files for directory in self.all)
         for directory in self.all:
             directory.writer.close()
             os.close(directory.lock)
@@ -271,10 +281,14 @@ class Directories:
 
 
 def _load(
-    ballasts: Iterable[Ballast], paths: Iterable[str], files: Filesystem, locks: list[int], cache_dir: str
-) -> list[LogDirectory]:
-    """Lock and load each directory; the locks are added to ``locks`` as they are taken, also before an error."""
-    loaded = []
+    ballasts: Iterable[Ballast],
+    paths: Iterable[str],
+    files: Filesystem,
+    locks: list[int],
+    loaded: list[LogDirectory],
+    cache_dir: str,
+) -> None:
+    """Lock and load each directory; both are added to ``locks`` and ``loaded`` as they come, also before an error."""
     for ballast, path in zip(ballasts, paths, strict=True):
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
@@ -285,7 +299,13 @@ def _load(
         locks.append(lock_directory(path))
         ballast.make_room(cache_dir)
         loaded.append(LogDirectory.load(path, files))
-    return loaded
+
+
+def _put_marks_back(directories: Iterable[LogDirectory]) -> None:
+    for one in directories:
+        if one.clean:
+            with suppress(OSError):  # without the mark the next start verifies every log, and serves the same
+                write_clean_shutdown(one.files, one.path, one.clean_broker_epoch)
 
 
 def lock_directory(path: str) -> int:
@@ -316,16 +336,20 @@ def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
     return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1
 
 
-def _cluster_id(owners: Iterable[MetaProperties | None], node_id: int) -> str:
-    known = [owner for owner in owners if owner is not None]
-    for owner in known:
+def _cluster_id(loaded: Iterable[LogDirectory], node_id: int) -> str:
+    known = [(one.path, one.owner) for one in loaded if one.owner is not None]
+    for path, owner in known:
         if owner.node_id != node_id:
-            raise Invalid(f"a log directory belongs to node {owner.node_id}, this broker has node.id={node_id}")
-    clusters = sorted({owner.cluster_id for owner in known})
+            raise Invalid(
+                f"{path} belongs to node {owner.node_id}, this broker has node.id={node_id}: name the directories of this "
+                f"node in log.dirs, or set node.id={owner.node_id}; nothing was changed"
+            )
+    clusters = {owner.cluster_id: path for path, owner in reversed(known)}
     if len(clusters) > 1:
-        raise Invalid(f"the log directories belong to different clusters: {', '.join(clusters)}")
+        found = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in sorted(clusters.items()))
+        raise Invalid(f"the log directories belong to different clusters: {found}; nothing was changed")
     if clusters:
-        return clusters[0]
+        return next(iter(clusters))
     while True:
         text = uuid_text(os.urandom(_UUID_BYTES))
         if not text.startswith("-") and len(uuid_parse(text)) == _UUID_BYTES:

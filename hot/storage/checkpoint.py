@@ -71,6 +71,9 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 TRUNCATION: Final = "truncation-checkpoint"
 
 _TEMPORARY: Final = ".tmp"
+_OWNER_PROPERTIES: Final = ("version", "cluster.id", "node.id", "directory.id")
+_SHOWN: Final = 40
+"""Characters of a damaged value that a message shows."""
 _HEADER_LINES: Final = 2
 
 
@@ -184,11 +187,17 @@ def read_meta_properties(files: Filesystem, directory: str) -> MetaProperties | 
             key, _, value = text.partition("=")
             properties[key.strip()] = value.strip()
     try:
+        for name in _OWNER_PROPERTIES:
+            if not properties.get(name):
+                raise ValueError(f"{name} is missing")
         if properties["version"] != "1":
-            raise ValueError(f"version {properties['version']} is unknown")
-        owner = properties["cluster.id"], int(properties["node.id"]), uuid_parse(properties["directory.id"])
-    except (KeyError, ValueError, Invalid) as error:
-        raise Corrupt(f"{META_PROPERTIES} in {directory} is not readable: {error}") from error
+            raise ValueError(f"version is {properties['version'][:_SHOWN]!r}, known is 1")
+        owner = properties["cluster.id"], int(properties["node.id"]), uuid_parse(properties["directory.id"][:_SHOWN])
+    except (ValueError, Invalid) as error:
+        raise Corrupt(
+            f"{directory}/{META_PROPERTIES} is not readable: {error}. It says whose directory this is: restore it from a "
+            "copy; nothing was changed"
+        ) from error
     return MetaProperties(*owner)
 
 

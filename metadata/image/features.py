@@ -31,7 +31,9 @@ __all__ = [
     "REGISTER_CONTROLLER_SINCE",
     "SUPPORTED_FEATURES",
     "TRANSACTIONS_SINCE",
+    "UPDATE_NODE",
     "bootstrap_records",
+    "check_level",
     "has_eligible_leader_replicas",
     "metadata_changed",
     "record_version",
@@ -65,6 +67,9 @@ BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
 )
 """The levels of a new cluster: those of a new Kafka 4.3 cluster, as far as they are known here."""
 
+UPDATE_NODE: Final = "A newer release has written it: update this node. Nothing was changed"
+"""The end of a sentence about metadata that this release cannot read."""
+
 _FORMAT_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """The levels of ``metadata.version`` whose records an older level could not read."""
 
@@ -95,6 +100,20 @@ def record_version(record: type[Message], level: int) -> int:
         if level >= since:
             return version
     return record.versions[1]
+
+
+def check_level(name: str, level: int) -> None:
+    """Raise `Invalid` for a level of ``metadata.version`` whose records this release cannot read.
+
+    Of other features a broker of an older release stays an observer: it is not registered. Source: Kafka's ``FeaturesDelta``.
+    """
+    known = SUPPORTED_FEATURES[METADATA_VERSION]
+    if name != METADATA_VERSION or known.minimum <= level <= known.maximum:
+        return
+    found = f"the cluster has {METADATA_VERSION} {level}, and this release knows {known.minimum} to {known.maximum}"
+    if level > known.maximum:
+        raise Invalid(f"{found}. {UPDATE_NODE}")
+    raise Invalid(f"{found}: raise it with a release that runs it (kafka-features upgrade). Nothing was changed")
 
 
 def bootstrap_records() -> list[FeatureLevelRecord]:

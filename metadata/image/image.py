@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from stratalog.metadata.access.acls import AclsDraft, AclsImage
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
+from stratalog.metadata.image.features import check_level
 from stratalog.metadata.image.quotas_image import QuotasImage
 from stratalog.metadata.image.scram_image import ScramCredential, ScramImage
 from stratalog.metadata.image.tokens_image import TokensImage
@@ -184,6 +185,7 @@ class ImageDelta:
         self._configs.put(record)
 
     def _set_feature(self, record: records.FeatureLevelRecord) -> None:
+        check_level(record.name, record.feature_level)
         levels = {**self._features, record.name: record.feature_level}
         self._features = MappingProxyType({name: level for name, level in levels.items() if level != 0})
 

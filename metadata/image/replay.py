@@ -11,10 +11,11 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from stratalog.metadata.image.decision import at_once
+from stratalog.metadata.image.features import UPDATE_NODE
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta, Provenance
 from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
-from stratalog.wire.batch import Buffer, check_batch, iter_headers, iter_records
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.batch import Buffer, Record, check_batch, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records import control
 from stratalog.wire.records.control import ControlType, decode_key
 from stratalog.wire.records.metadata import (
@@ -23,7 +24,7 @@ from stratalog.wire.records.metadata import (
     EndTransactionRecord,
     decode_record,
 )
-from stratalog.wire.schema import Message
+from stratalog.wire.schema import DecodeError, Message
 
 __all__ = ["MetadataReplay"]
 
@@ -58,7 +59,8 @@ class MetadataReplay:
     def replay(self, buffer: Buffer) -> None:
         """Take in every whole batch of ``buffer``.
 
-        Raises `Corrupt` for a damaged batch, a gap, or a record that does not fit what came before.
+        Raises `Corrupt` for a damaged batch, a gap, or a record that does not fit what came before, `Invalid` for a
+        record or a level of ``metadata.version`` of a newer release.
         """
         for position, _ in iter_headers(buffer):
             self.replay_batch(buffer, position)
@@ -101,7 +103,7 @@ class MetadataReplay:
             if count % _RECORDS_PER_PAUSE == 0:
                 yield
             if not header.is_control:
-                self._take(decode_record(record.value or b""))
+                self._take(_decoded(record))
             elif (kind := decode_key(record.key or b"")) in _OF_QUORUM:
                 self.quorum = self.quorum.after(control.decode_record(kind, record.value or b""))
         self.next_offset = header.next_offset
@@ -136,3 +138,11 @@ class MetadataReplay:
         image = delta.build(self._provenance)
         self._delta = ImageDelta(image)
         return image, delta
+
+
+def _decoded(record: Record) -> Message:
+    """Raises `Invalid` for a record that this release cannot read: its batch is whole, so nobody has damaged it."""
+    try:
+        return decode_record(record.value or b"")
+    except DecodeError as error:
+        raise Invalid(f"the record at offset {record.offset} of the metadata log: {error}. {UPDATE_NODE}") from error

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from stratalog.metadata.image.decision import at_once
-from stratalog.metadata.image.features import METADATA_VERSION
+from stratalog.metadata.image.features import METADATA_VERSION, UPDATE_NODE
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, Provenance
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.quorum.checkpoint import (
@@ -24,7 +24,7 @@ from stratalog.metadata.quorum.checkpoint import (
     record_batches,
 )
 from stratalog.wire.batch import Buffer
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -32,7 +32,7 @@ from stratalog.wire.records.metadata import (
     TopicRecord,
     decode_record,
 )
-from stratalog.wire.schema import Message
+from stratalog.wire.schema import DecodeError, Message
 
 __all__ = [
     "SnapshotId",
@@ -127,11 +127,14 @@ def read_snapshot(buffer: Buffer, snapshot: SnapshotId) -> ClusterImage:
 def read_snapshot_and_quorum(buffer: Buffer, snapshot: SnapshotId) -> tuple[ClusterImage, QuorumRecords]:
     """The image in the file named by ``snapshot``, and the voters that it names.
 
-    Raises `Corrupt` if it is cut off or damaged.
+    Raises `Corrupt` if it is cut off or damaged, `Invalid` for records that a newer release has written.
     """
-    try:
-        found = read_checkpoint(buffer, f"snapshot {snapshot_name(snapshot)}")
-    except Corrupt as error:
-        raise Corrupt(f"{error}: remove it and start from an older one") from error
+    where = f"snapshot {snapshot_name(snapshot)}"
+    found = read_checkpoint(buffer, where)
     provenance = Provenance(snapshot.end_offset - 1, snapshot.epoch, found.last_contained_timestamp_ms)
-    return EMPTY_IMAGE.apply(map(decode_record, found.values), provenance), found.quorum
+    try:
+        return EMPTY_IMAGE.apply(map(decode_record, found.values), provenance), found.quorum
+    except DecodeError as error:
+        raise Invalid(f"{where}: {error}. {UPDATE_NODE}") from error
+    except (Corrupt, Invalid) as error:
+        raise type(error)(f"{where}: {error}") from error

@@ -152,6 +152,15 @@ def build_checkpoint(
 
 def read_checkpoint(buffer: Buffer, where: str) -> Checkpoint:
     """The content of a file; ``where`` names it in messages. Raises `Corrupt` if it is cut off or damaged."""
+    try:
+        return _read(buffer, where)
+    except Corrupt as error:
+        if str(error).startswith(where):
+            raise
+        raise Corrupt(f"{where} is damaged: {error}") from error
+
+
+def _read(buffer: Buffer, where: str) -> Checkpoint:
     header: SnapshotHeaderRecord | None = None
     finished = False
     quorum = STATIC_QUORUM

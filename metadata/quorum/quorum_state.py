@@ -94,7 +94,7 @@ def parse_quorum_state(content: bytes, path: str = FILE_NAME) -> QuorumState:
     """
     try:
         fields = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _lost(path, f"{content[:40]!r} is no JSON ({error})") from error
     if not isinstance(fields, dict):
         raise _lost(path, f"a JSON object is expected, and a {type(fields).__name__} was found")
@@ -115,9 +115,8 @@ def parse_quorum_state(content: bytes, path: str = FILE_NAME) -> QuorumState:
 def _lost(path: str, found: str) -> QuorumStateLost:
     return QuorumStateLost(
         f"{path} is not a quorum state: {found}. The votes of this node are lost with it, so it must not vote again "
-        "under its directory id. If other voters are left: remove this one from the quorum, empty its metadata "
-        "directory, format it with --no-initial-controllers and add it again. If it is the only voter: delete the file; "
-        "the epoch goes on above those of its log"
+        "under its directory id. Only a node that is the whole quorum may go on: there, delete the file, and the epoch goes on "
+        "above those of its log"
     )
 
 

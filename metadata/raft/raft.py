@@ -98,7 +98,7 @@ class Raft:
         if stored is None and log.last_epoch > 0:
             raise Corrupt(
                 f"the metadata log ends at offset {log.end_offset} and there is no quorum-state beside it: the node may "
-                "vote twice. Remove the log, give the directory a new id, and add the node to the voters again"
+                "vote twice"
             )
         self._core = RaftCore(identity, timeouts or RaftTimeouts(), log, stored)
 

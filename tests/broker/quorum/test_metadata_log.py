@@ -84,7 +84,7 @@ def test_an_unreadable_quorum_state_stops_the_start(start_node):
     node = start_node()
     node.stop()
     quorum_state_file(node).write_bytes(b"{")
-    with pytest.raises(QuorumStateLost, match="If it is the only voter: delete the file"):
+    with pytest.raises(QuorumStateLost, match="the whole quorum may go on: there, delete the file"):
         node.start()
     assert quorum_state_file(node).read_bytes() == b"{"
 

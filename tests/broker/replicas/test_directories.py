@@ -89,13 +89,30 @@ async def test_a_directory_of_another_node_or_cluster_is_not_touched(bench):
     """The message names both sides."""
     bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
     bench.open("b").close([], broker_epoch=1, sync_threads=bench.threads)
-    before = (bench.path / "a" / "meta.properties").read_bytes()
-    with pytest.raises(Invalid, match=r"belongs to node 1, this broker has node\.id=2"):
+    before = contents(bench.path)
+    with pytest.raises(Invalid, match=rf"{bench.path}/a belongs to node 1, this broker has node\.id=2"):
         bench.open("a", node_id=2)
-    with pytest.raises(Invalid, match="different clusters"):
+    with pytest.raises(Invalid, match=rf"different clusters: .*{bench.path}/b to "):
         bench.open("a", "b")
-    assert (bench.path / "a" / "meta.properties").read_bytes() == before
-    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+    assert contents(bench.path) == before
+    second = bench.open("a")
+    assert second.all[0].files.clean_broker_epoch == 1
+    second.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_start_that_is_refused_before_it_writes_leaves_the_mark_of_the_last_stop(bench):
+    """The next one need not verify every log; a start that may have written leaves none."""
+    bench.open("a", "b").close([], broker_epoch=7, sync_threads=bench.threads)
+    before = contents(bench.path)
+    bench.open("a", "b").release(untouched=True)
+    assert contents(bench.path) == before
+    bench.open("a", "b").release()
+    assert before.keys() - contents(bench.path).keys() == {"a/.kafka_cleanshutdown", "b/.kafka_cleanshutdown"}
+
+
+def contents(top):
+    """Every file below a directory."""
+    return {str(one.relative_to(top)): one.read_bytes() for one in top.rglob("*") if one.is_file()}
 
 
 async def test_new_partitions_go_where_the_fewest_are(bench):

@@ -1,7 +1,9 @@
 """Tests of hot/storage/checkpoint.py."""
 
+import contextlib
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.hot.storage import checkpoint
@@ -67,14 +69,38 @@ def test_meta_properties_name_the_owner(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["version=0\n", "version=1\nnode.id=x\ncluster.id=a\n", "version=1\ncluster.id=a\nnode.id=1\ndirectory.id=?\n"],
+    ("text", "found"),
+    [
+        ("", "version is missing"),
+        ("version=0\ncluster.id=a\nnode.id=1\ndirectory.id=b\n", "version is '0', known is 1"),
+        ("version=1\ncluster.id=a\nnode.id=1\n", "directory.id is missing"),
+        ("version=1\nnode.id=x\ncluster.id=a\ndirectory.id=b\n", "invalid literal"),
+        ("version=1\ncluster.id=a\nnode.id=1\ndirectory.id=?\n", "'[?]' is not a uuid"),
+    ],
 )
-def test_an_unreadable_owner_is_refused(files, tmp_path, text):
-    """A directory that may belong to another program is left alone."""
+def test_an_unreadable_owner_is_refused(files, tmp_path, text, found):
+    """A directory that may belong to another program is left alone; the sentence names the file and what is wrong in it."""
     (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(Corrupt):
+    with pytest.raises(Corrupt, match=rf"{tmp_path}/meta.properties is not readable: .*{found}.*restore it"):
         checkpoint.read_meta_properties(files, str(tmp_path))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_owner_is_refused_or_is_some_owner(files, tmp_path, data):
+    """The file has no checksum: another digit is another node, which the settings do not name. No other error comes."""
+    checkpoint.write_meta_properties(
+        files, str(tmp_path), MetaProperties("MkU3OEVBNTcwNTJENDM2Qk", 3, bytes(range(16)))
+    )
+    content = bytearray((tmp_path / "meta.properties").read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        del content[at:]
+    else:
+        content[at] ^= data.draw(st.integers(1, 255))
+    (tmp_path / "meta.properties").write_bytes(content)
+    with contextlib.suppress(Corrupt):
+        assert len(checkpoint.read_meta_properties(files, str(tmp_path)).directory_id) == 16
 
 
 def test_partition_metadata_has_no_newline_at_its_end(files, tmp_path):

@@ -7,7 +7,7 @@ from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.quorum.checkpoint import QuorumRecords
 from stratalog.metadata.quorum.quorum_state import leader_change_batch
 from stratalog.wire.batch import Record, build_batch
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records.control import (
     ControlType,
     KRaftVersionFeature,
@@ -106,6 +106,27 @@ def test_a_damaged_batch_is_corrupt():
     batch[-1] ^= 1
     with pytest.raises(Corrupt, match="CRC"):
         MetadataReplay().replay(batch)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(b"\x01\xc8\x01\0\0", "type 200"), (b"\x01\x02\x63\0\0", "version 99"), (b"\xff\xff\xff", "cut off")],
+)
+def test_a_whole_batch_with_a_record_that_cannot_be_read_is_of_a_newer_release(value, found):
+    """The sentence has the offset, and says what to do; nothing is damaged here."""
+    batch = build_batch([Record(7, 50, None, encode_record(_feature(1))), Record(8, 50, None, value)], leader_epoch=1)
+    replay = MetadataReplay(EMPTY_IMAGE.apply([], Provenance(6, 1, 0)))
+    with pytest.raises(Invalid, match=f"the record at offset 8 of the metadata log: .*{found}.*update this node"):
+        replay.replay(batch)
+
+
+@pytest.mark.parametrize(("level", "way_out"), [(31, "update this node"), (6, "raise it")])
+def test_a_metadata_version_that_this_release_cannot_read_ends_the_replay(level, way_out):
+    """Its records may mean something else. Levels of other features are the controller's business."""
+    replay = MetadataReplay()
+    replay.replay(_batch(0, _feature(9), _feature(7, "metadata.version"), _feature(1, "unheard.of")))
+    with pytest.raises(Invalid, match=f"metadata.version {level}, and this release knows 7 to 30.*{way_out}"):
+        replay.replay(_batch(3, _feature(level, "metadata.version")))
 
 
 def test_a_metadata_transaction_takes_effect_at_its_end():

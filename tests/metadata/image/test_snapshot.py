@@ -18,9 +18,9 @@ from stratalog.metadata.image.snapshot import (
     snapshot_name,
 )
 from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage
-from stratalog.metadata.quorum.checkpoint import QuorumRecords
+from stratalog.metadata.quorum.checkpoint import QuorumRecords, build_checkpoint
 from stratalog.wire.batch import check_batch
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.records.control import Endpoint, KRaftVersionFeature, QuorumVoter
 from stratalog.wire.records.metadata import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 
@@ -147,6 +147,13 @@ def test_bytes_behind_the_footer_are_corrupt():
     batches = build_snapshot(EMPTY_IMAGE.apply(bootstrap_records(), Provenance(3, 1, 5)))
     with pytest.raises(Corrupt, match="behind its footer"):
         read_snapshot(b"".join([*batches, batches[1]]), SnapshotId(4, 1))
+
+
+def test_records_of_a_newer_release_are_no_damage():
+    """The file is whole: an older one would lead to the same records."""
+    content = build_checkpoint([b"\x01\xc8\x01\0\0"], last_contained_timestamp_ms=5, timestamp_ms=5)
+    with pytest.raises(Invalid, match=r"snapshot 0{18}42-0{9}3.checkpoint: .*type 200.*update this node"):
+        read_snapshot(content, SnapshotId(42, 3))
 
 
 def test_a_snapshot_is_named_by_offset_and_epoch():

@@ -114,6 +114,21 @@ def test_a_flipped_bit_under_the_checksums_is_corrupt(data):
         read_checkpoint(bytes(content), "x")
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_flipped_byte_is_corrupt_or_changes_nothing_and_the_file_is_named(data):
+    """Base offset and epoch of a batch lie outside its checksum, and say nothing here. No other error ever comes."""
+    whole = built([b"a", b"bb" * 40])
+    content = bytearray(whole)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        found = read_checkpoint(bytes(content), "the file")
+    except Corrupt as error:
+        assert str(error).startswith("the file ")
+    else:
+        assert found == read_checkpoint(whole, "the file")
+
+
 def test_a_file_that_begins_without_a_header_is_corrupt():
     """The header says up to when the records reach."""
     record = build_batch([Record(0, 7, None, b"v")], leader_epoch=0)
