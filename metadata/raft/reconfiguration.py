@@ -124,7 +124,11 @@ def _append(core: RaftCore, change: PendingChange, voters: VoterSet) -> None:
     answered = isinstance(request, UpdateVoterRequest) or (
         isinstance(request, AddVoterRequest) and not request.ack_when_committed
     )
-    core.role = replace(role, change=replace(change, offset=end, answered=answered))
+    due_ms = role.check_quorum_deadline_ms
+    if len(core.voters) == 1:  # an only voter waits for nobody, and its deadline is that of its first moment
+        due_ms = core.now_ms + core.timeouts.check_quorum_ms
+    change = replace(change, offset=end, answered=answered)
+    core.role = replace(role, change=change, check_quorum_deadline_ms=due_ms)
     core.append((Batch(end, end + 1, role.epoch, (Voters(voters),)),))
     if answered:
         core.reply(change.token, core.change_answer(ErrorCode.NONE))

@@ -58,6 +58,23 @@ def test_a_voter_that_joins_by_itself_is_answered_at_the_append(node, quorum):
     assert one.all(act.Reply) == []
 
 
+def test_an_only_voter_that_gets_a_second_one_stays_in_office(node, quorum):
+    """It has waited for nobody so far: the newcomer has the time of check-quorum to fetch as a voter."""
+    one = node(log=quorum.log(voters=quorum.voters(1)))
+    one.flush()
+    one.wait(600_000)
+    one.fetch(quorum.key(2))
+    one.get(AddVoterRequest(quorum.voter(2), ack_when_committed=False), token="admin")
+    one.answer(2, one.sent(ApiVersionsRequest)[2], VERSIONS)
+    assert one.raft.log.voters.ids == {1, 2}
+    assert isinstance(one.raft.role, Leader)
+    assert one.raft.deadline_ms > one.now_ms
+    one.wait(2999)
+    assert isinstance(one.raft.role, Leader)
+    one.wait(1)
+    assert isinstance(one.raft.role, Resigned)
+
+
 @pytest.mark.parametrize(
     ("how", "error"),
     [
