@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -17,6 +18,8 @@ __all__ = ["Outcome", "Simulation"]
 
 _CHUNK: Final = 8
 _PROGRESS_EVERY_S: Final = 60.0
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Most of what a run makes is no part of a cycle: rare looks for cycles cost less."""
 
 
 class Outcome(Protocol):
@@ -77,7 +80,9 @@ class Simulation(Generic[Ended]):
             out = print if given.trace else None
             yield from (self.run_seed(seed, lines=given.lines, out=out) for seed in given.seeds)
             return
-        with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            given.processes, mp_context=get_context("spawn"), initializer=gc.set_threshold, initargs=_GC_THRESHOLDS
+        ) as pool:
             yield from pool.map(partial(_named, self.run_seed, given.lines), given.seeds, chunksize=_CHUNK)
 
 

@@ -141,9 +141,12 @@ class Raft:
             times.append(core.shutdown_deadline_ms)
         role = core.role
         if isinstance(role, Leader):
-            times += [role.check_quorum_deadline_ms] if len(core.voters.others(core.me.id)) else []
-            times += [role.begin_due_ms, *(parked.deadline_ms for parked in role.parked)]
-            times += [] if role.change is None or role.change.answered else [role.change.deadline_ms]
+            if len(core.voters) > 1 or not core.is_voter:
+                times.append(role.check_quorum_deadline_ms)
+            times.append(role.begin_due_ms)
+            times += [parked.deadline_ms for parked in role.parked]
+            if role.change is not None and not role.change.answered:
+                times.append(role.change.deadline_ms)
         elif not core.is_loading and (core.may_stand or not isinstance(role, Unattached)):
             times.append(role.deadline_ms)
         return min(times, default=None)

@@ -43,7 +43,7 @@ class Faults:
         """Mend everything."""
         self._world.network.heal()
         for node in self._world.nodes.values():
-            node.paused_until_ms = 0
+            node.paused_until_ms = node.slow_until_ms = 0
             node.revive()
 
     def _any(self) -> Node:
@@ -82,6 +82,14 @@ class Faults:
         node = self._any()
         node.paused_until_ms = self._world.now_ms + self._world.dice.randrange(6000)
 
+    def _jump(self) -> None:
+        """A clock jumps ahead, by less than a time-out or by many."""
+        self._any().jump(1 + self._world.dice.randrange(self._world.dice.choice((500, 5000, 60_000))))
+
+    def _slow(self) -> None:
+        """A disk takes very long for a while."""
+        self._any().slow_until_ms = self._world.now_ms + self._world.dice.randrange(10_000)
+
     # -- disks and voters ----------------------------------------------------------------------------------------------
 
     def _voter_sets(self) -> list[VoterSet]:
@@ -115,7 +123,7 @@ class Faults:
             and all(self._survives(voters, node.id) for voters in self._voter_sets())
         ):
             node.die(power=True)
-            node.disk = Disk(world.new_directory_id(), kraft_version=world.plan.kraft_version)
+            node.get_disk(Disk(world.new_directory_id(), kraft_version=world.plan.kraft_version))
             world.note(node.id, "has a new disk")
             world.schedule(world.dice.randrange(3000), node.revive)
 
@@ -182,6 +190,8 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "kill": Faults._kill,
     "power": Faults._power,
     "pause": Faults._pause,
+    "jump": Faults._jump,
+    "slow": Faults._slow,
     "wipe": Faults._wipe,
     "reconfigure": Faults._reconfigure,
     "move": Faults._move,

@@ -42,6 +42,8 @@ _BATCHES_MAX: Final = 3
 _BATCHES_OF_A_CALM_MAX: Final = 60
 """More than come in while a follower syncs: without faults every node catches up."""
 _CHUNK_MIN: Final = 60
+_SLOW: Final = 50
+_SLOWEST_MS: Final = 8000
 
 
 def endpoints_of(node_id: int, moves: int = 0) -> Endpoints:
@@ -67,11 +69,17 @@ class Node:
         self.id = node_id
         self.is_controller = is_controller
         self.disk = disk
+        self.key = ReplicaKey(node_id, disk.directory_id)
+        """The id and the directory of now."""
         self.moves = 0
         """How often it was started with another address."""
         self.raft: Raft | None = None
         self.life = 0
         self.paused_until_ms = 0
+        self.clock_ahead_ms = 0
+        """How far its clock has jumped ahead, as after a machine was suspended: all its times are over at once."""
+        self.slow_until_ms = 0
+        """Until when its disk takes very long."""
         self.active_epoch: int | None = None
         self.waiting: dict[int, tuple[int, Request]] = {}
         self.admin: dict[Any, Callable[[Answer], None]] = {}
@@ -82,14 +90,18 @@ class Node:
         self._tick_ms = 0
 
     @property
-    def key(self) -> ReplicaKey:
-        """The id and the directory of now."""
-        return ReplicaKey(self.id, self.disk.directory_id)
+    def now_ms(self) -> int:
+        """The time by its own clock, which never goes back."""
+        return self.world.now_ms + self.clock_ahead_ms
 
     @property
     def endpoints(self) -> Endpoints:
         """Where it listens now."""
         return endpoints_of(self.id, self.moves)
+
+    def get_disk(self, disk: Disk) -> None:
+        """Put another disk in."""
+        self.disk, self.key = disk, ReplicaKey(self.id, disk.directory_id)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -107,7 +119,7 @@ class Node:
         )
         self.raft = Raft(identity, self.disk.view(), self.disk.quorum_state)
         self.world.note(self.id, f"starts with {self.disk.quorum_state} and log end {self.disk.end_offset}")
-        self._carry_out(self.raft.start(now_ms=self.world.now_ms, jitter=self.world.dice.random()))
+        self._carry_out(self.raft.start(now_ms=self.now_ms, jitter=self.world.dice.random()))
 
     def die(self, *, power: bool) -> None:
         """End the process, and with the power also what is not synced."""
@@ -139,7 +151,7 @@ class Node:
         if not isinstance(event, Tick):
             self.world.note(self.id, "<-", event)
         try:
-            actions = self.raft.step(event, now_ms=self.world.now_ms, jitter=self.world.dice.random())
+            actions = self.raft.step(event, now_ms=self.now_ms, jitter=self.world.dice.random())
         except Invalid as error:
             raise Violation(f"node {self.id} cannot take {type(event).__name__}: {error}") from error
         self._carry_out(actions)
@@ -163,12 +175,33 @@ class Node:
 
     def _wait_for(self, deadline_ms: int | None) -> None:
         """Have a tick at the machine's deadline, once. Raises `Violation` for a time that is over: it would tick for ever."""
-        now_ms = self.world.now_ms
+        now_ms = self.now_ms
         if deadline_ms is not None and deadline_ms <= now_ms:
             raise Violation(f"node {self.id} waits for {deadline_ms} ms, and it is {now_ms}")
         if deadline_ms is not None and not now_ms < self._tick_ms <= deadline_ms:
             self._tick_ms = deadline_ms
-            self.later(self._tick_ms - now_ms, Tick())
+            life = self.life
+            self.world.schedule(deadline_ms - now_ms, lambda: self._ticked() if life == self.life else None)
+
+    def _ticked(self) -> None:
+        """It was a deadline; by now the machine may wait for a later one."""
+        assert self.raft is not None
+        deadline_ms = self.raft.deadline_ms
+        if deadline_ms is None or deadline_ms <= self.now_ms:
+            self.step(Tick())
+        else:
+            self._wait_for(deadline_ms)
+
+    def jump(self, ahead_ms: int) -> None:
+        """Let the clock jump ahead. What is due by it happens at once."""
+        self.clock_ahead_ms += ahead_ms
+        self._tick_ms = 0
+        self.step(Tick())
+
+    def sync_ms(self) -> int:
+        """How long the next sync of this disk takes."""
+        usual = self.world.sync_ms()
+        return min(usual * _SLOW, _SLOWEST_MS) if self.world.now_ms < self.slow_until_ms else usual
 
     def revive(self) -> None:
         """Start, unless it runs."""
@@ -253,7 +286,7 @@ class Node:
 
     def _flush(self, action: act.Flush) -> None:
         life = self.life
-        self.world.schedule(self.world.sync_ms(), lambda: self._synced(action) if life == self.life else None)
+        self.world.schedule(self.sync_ms(), lambda: self._synced(action) if life == self.life else None)
 
     def _synced(self, action: act.Flush) -> None:
         if self._truncations == action.truncations:
@@ -275,7 +308,7 @@ class Node:
                 self.disk.snapshots[action.snapshot] = content
                 self.step(SnapshotWritten(action.snapshot))
 
-        self.world.schedule(self.world.sync_ms(), done)
+        self.world.schedule(self.sync_ms(), done)
 
     def _keep_chunk(self, action: act.WriteSnapshotChunk) -> None:
         self._chunks = self._chunks[: action.position] + action.data
@@ -291,7 +324,7 @@ class Node:
                 _, voters, level = decoded(content)
                 self.step(SnapshotLoaded(action.snapshot, voters, level))
 
-        self.world.schedule(self.world.sync_ms(), done)
+        self.world.schedule(self.sync_ms(), done)
 
     def _delete_log(self, action: act.DeleteLogBefore) -> None:
         self.disk.clean(action.snapshot)

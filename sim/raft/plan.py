@@ -36,7 +36,7 @@ class Plan:
     def draw(dice: random.Random) -> Plan:
         """A plan of its own for each seed."""
         kraft_version = 0 if dice.random() < 0.2 else 1
-        kinds = ["cut", "kill", "power", "isolate", "pause"]
+        kinds = ["cut", "kill", "power", "isolate", "pause", "jump", "slow"]
         if kraft_version:
             kinds += ["wipe", "reconfigure", "reconfigure", "move"]
         else:
@@ -50,9 +50,9 @@ class Plan:
             delay_ms=dice.choice((2, 10, 50)),
             sync_ms=dice.choice((2, 20, 200)),
             fault_every_ms=dice.choice((400, 1000, 2500)),
-            propose_every_ms=dice.choice((40, 150, 600)),
+            propose_every_ms=dice.choice((100, 300, 1000)),
             snapshot_every_ms=dice.choice((1000, 5000, 1_000_000)),
             faults_ms=dice.choice((10_000, 20_000, 40_000)),
-            faults=tuple(sorted(set(dice.choices(kinds, k=dice.randrange(1, 6))))),
+            faults=tuple(sorted(set(dice.choices(kinds, k=dice.randrange(1, 7))))),
             auto_join=dice.random() < 0.3,
         )

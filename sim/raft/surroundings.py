@@ -22,11 +22,8 @@ class SimulatedNode(Protocol):
     is_controller: bool
     disk: Disk
     raft: Raft | None
-
-    @property
-    def key(self) -> ReplicaKey:
-        """The id and the directory of now."""
-        ...
+    key: ReplicaKey
+    """The id and the directory of now."""
 
 
 class Surroundings(Protocol):
